@@ -1,7 +1,7 @@
-"""ESL, the Expressive Stream Language: text to typed, checked statements.
+"""ESL, the Expressive Stream Language: parse and bind SQL text to typed, checked statements.
 
-`bind` is the way in: it reads a script and gives its statements and the catalog they leave, or raises an
-EslError that lists every mistake with its place.
+`bind` is the entry point. It reads a script and returns its statements and the resulting catalog, or raises
+an EslError that lists every error with its line and column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # The grammar takes a third of a second to import: not for those who only want an error's class.
+    # Importing the grammar takes a third of a second, which a caller that only uses EslError need not pay.
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -36,9 +36,9 @@ def __getattr__(name: str) -> object:
 def bind(
     text: str | SourceText, catalog: Catalog | None = None, kept: Callable[[], Catalog] | None = None
 ) -> Bound:
-    """Parse and check a script. Raises EslError with all mistakes if there is any.
+    """Parse and check a script; raise EslError with all errors if there are any.
 
-    What is not in the catalog, but `kept` from before, can be dropped.
+    Objects that are only in the catalog `kept` (stored by an earlier run) can be dropped, but not read.
 
     >>> bound = bind("CREATE STREAM Bid(item int, price real); SELECT item FROM Bid WHERE price > 1000")
     >>> bound.catalog.queries["query_1"].schema.names

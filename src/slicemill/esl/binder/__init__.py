@@ -1,6 +1,7 @@
-"""The binder: syntax trees to typed, checked statements.
+"""The binder: turn syntax trees into typed, checked statements.
 
-Every name is resolved, every expression typed, and what cannot run on a stream is refused with a hint.
+The binder resolves every name and types every expression. It rejects what cannot run on a stream, with a
+hint.
 """
 
 from __future__ import annotations

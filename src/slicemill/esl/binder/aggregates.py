@@ -1,4 +1,4 @@
-"""CREATE AGGREGATE: local tables, bodies, and the rules of M29-M38."""
+"""Bind CREATE AGGREGATE: local tables, state bodies, and the rules of M29-M38."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     tables = _bind_tables(node, arguments, problems)
     has_inwindow = any(table.name.lower() == INWINDOW for table in tables)
     states = [state.name for body in child(node, "bodies") for state in child(body, "states")]
-    # The theses leave the word WINDOW out where EXPIRE or inwindow says it already.
+    # In the theses' examples WINDOW is omitted where EXPIRE or inwindow implies it.
     window = bool(child(node, "window")) or has_inwindow or BodyState.EXPIRE.value in states
     _check_states(node, states, window)
     itself = AggregateDefinition(name, arguments, returns, window, algebraic=False)
@@ -112,7 +112,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
 
 
 def _knowing(itself: AggregateDefinition, context: Context) -> Context:
-    """A body may call its own aggregate, unless that name means the built-in one that it replaces (M29)."""
+    """Return a context in which a body may call its own aggregate, unless it replaces a built-in (M29)."""
     if itself.name.lower() in BUILTINS:
         return context
     catalog = context.catalog.copy()
@@ -123,7 +123,7 @@ def _knowing(itself: AggregateDefinition, context: Context) -> Context:
 def _check_versions(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, context: Context
 ) -> None:
-    """Results of parts are combined by the same aggregate (M35); both versions of a name answer alike."""
+    """Check that results can be combined (M35) and that both versions return the same types."""
     combines = len(arguments) == len(returns) and all(
         assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
     )
@@ -171,7 +171,7 @@ def _bind_tables(node: nodes.CreateAggregate, arguments: Schema, problems: Probl
 
 
 def _inwindow_schema(table: nodes.LocalTableDeclaration, arguments: Schema) -> Schema:
-    """inwindow holds the arguments under names of its own; types may be left out (M32)."""
+    """Return the schema of inwindow: the arguments under new names; types may be omitted (M32)."""
     declared = bind_columns(child(table, "columns"))
     if len(declared) != len(arguments):
         raise Mistake(
@@ -230,7 +230,7 @@ def _external(
 
 
 def _checked(made: object, name: str, window: bool, literal: exp.Literal) -> object:
-    """The class, if it has the methods that it needs."""
+    """Check that a Python class has the methods that an aggregate needs."""
     wanted = ("initialize", "iterate", "expire") if window else ("initialize", "iterate")
     missing = [method for method in wanted if not callable(getattr(made, method, None))]
     if missing:
@@ -239,7 +239,7 @@ def _checked(made: object, name: str, window: bool, literal: exp.Literal) -> obj
 
 
 class _BodyBinder:
-    """Binds the statements of one aggregate against its arguments and tables."""
+    """Binder of the statements of one aggregate, with its arguments and local tables."""
 
     def __init__(
         self, context: Context, arguments: Schema, returns: Schema, tables: list[LocalTable]
@@ -250,7 +250,7 @@ class _BodyBinder:
         self.tables = {table.name.lower(): table.schema for table in tables}
         self.names = {table.name.lower(): table.name for table in tables}
         self.inwindow = self.tables.get(INWINDOW)
-        self.stored: dict[str, Schema] = {}  # tables with rows of their own that are inserted into
+        self.stored: dict[str, Schema] = {}  # stored tables that the bodies insert into
 
     def statement(self, node: exp.Expression) -> Statement:
         if isinstance(node, nodes.InsertInto):
@@ -330,7 +330,7 @@ class _BodyBinder:
         return Insert(table, rows=tuple(rows), where=self._where(node, env), stored=into is not None)
 
     def _stored(self, identifier: exp.Identifier) -> Table | None:
-        """The table with rows of its own that an INSERT means, if it means none of the aggregate's."""
+        """Return the stored table that an INSERT names, or None for a local table or RETURN."""
         name = identifier.name
         known = name.lower() in self.tables or name.upper() == RETURN
         found = None if known else self.context.catalog.relation(name)
@@ -340,7 +340,7 @@ class _BodyBinder:
         return found
 
     def _column_order(self, node: nodes.InsertInto, schema: Schema) -> list[int]:
-        """Which table column each value goes to."""
+        """Return the index of the table column of each value."""
         listed = child(node, "columns")
         if listed is None:
             return list(range(len(schema)))

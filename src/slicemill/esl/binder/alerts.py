@@ -1,4 +1,4 @@
-"""CREATE ALERT: what it watches, its condition and its address."""
+"""Bind CREATE ALERT: the watched query or stream, the condition and the webhook."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _length(node: nodes.Duration, word: str) -> int:
 
 
 def check_webhook(node: exp.Expression) -> None:
-    """Raise a Mistake unless it is an address over HTTP, with a host and without a password."""
+    """Raise Mistake unless the webhook is an HTTP URL with a host and without a password."""
     try:
         parts = urlsplit(node.name)
         host, _ = parts.hostname, parts.port

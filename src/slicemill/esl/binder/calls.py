@@ -1,4 +1,4 @@
-"""Calls of aggregates: finding the definition, checking arguments, naming what is returned."""
+"""Resolve calls of aggregates and models: definition, arguments and returned columns."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from slicemill.scalar.signatures import fits
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """An aggregate call whose arguments fit. `blocking` and the versions decide where it may stand.
+    """Aggregate call with checked arguments.
 
-    `written` is the name as called, which an instance of a model adds its constants to.
+    `blocking` is set if the aggregate answers only at the end of its input. `written` is the name as called;
+    `name` is that of the definition, which for an instance of a model includes the values of its constants.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Resolved:
 
 
 def single_column(node: exp.Anonymous, columns: Sequence[Column]) -> ColumnRef:
-    """The one column that a call returns, where a value is wanted."""
+    """Return the only column of a call that is used as a value."""
     first, *others = columns
     if others:
         raise Mistake(
@@ -62,7 +63,7 @@ def is_aggregate(name: str, catalog: Catalog) -> bool:
 
 
 def callable_names(catalog: Catalog) -> list[str]:
-    """All that can be called beside the scalar library."""
+    """Return the names of all aggregates, models and user-defined functions, for hints."""
     return [
         *BUILTINS,
         *PREDEFINED,
@@ -75,9 +76,9 @@ def callable_names(catalog: Catalog) -> list[str]:
 def resolve_calls(
     node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str = ""
 ) -> list[Resolved]:
-    """What a call computes: one aggregate, or as many as a model has results.
+    """Resolve a call to one aggregate, or to one per result column of a model with constants.
 
-    The columns returned are named after the call as written; `over` is that text where it has a window.
+    The returned columns are named after the text of the call; `over` is this text for a call with OVER.
     """
     if child(node, "filter") is not None:
         raise Mistake("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
@@ -126,7 +127,7 @@ def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.E
 
 
 def _resolved(node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str) -> Resolved:
-    """Without a window the base version is meant: the user's, or else the built-in one of that name."""
+    """Resolve a call of an aggregate; without OVER, a built-in precedes a user's window version."""
     base, window = catalog.aggregates(node.name)
     text = over or to_esl(node)
     if not over and base is None and node.name.lower() in BUILTINS:
@@ -143,7 +144,7 @@ def _checked(
     text: str,
     template: ModelTemplate | None = None,
 ) -> Resolved:
-    """A call of an aggregate or model of the user's, if its arguments fit."""
+    """Check the arguments of a call of a user-defined aggregate or model."""
     base, window = versions
     definition = base or window
     assert definition is not None
@@ -220,12 +221,12 @@ def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resol
 
 
 def field_of(column: Column) -> str:
-    """The name of a returned column, without the call."""
+    """Return the name of a returned column without the text of the call."""
     return column.origin.column if column.origin is not None else column.name
 
 
 def read_field(node: exp.Dot, columns: Sequence[Column] | None) -> Expr:
-    """One of the columns that a call returns: `call.column`."""
+    """Return the column that `call.column` reads."""
     if columns is None:
         raise Mistake("this has no fields", span_of(node))
     wanted = node.expression.name.lower()

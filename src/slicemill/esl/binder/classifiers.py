@@ -1,4 +1,4 @@
-"""CREATE CLASSIFIER: features from streams, examples from a table, and a capacity."""
+"""Bind CREATE CLASSIFIER: features from streams, training data from a table, and a capacity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slicemill.esl.types.query import SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import DOUBLE, INT, TIMESTAMP, Column, Schema, is_numeric
 
-# Numbers among the options, with the least and the greatest that makes sense.
+# Numeric options with their lowest and highest values.
 _NUMBERS: Mapping[str, tuple[int, int]] = {
     "capacity": (1, 10**9),
     "bins": (2, 1000),
@@ -93,14 +93,14 @@ def _training(identifier: exp.Identifier, context: Context) -> Relation:
 
 
 def _observes(node: nodes.CreateClassifier) -> bool:
-    """Does a function make numbers of what comes? Then streams may bring anything."""
+    """Return True for the option `observe`, whose function accepts features of any type."""
     return any(option.this.name.lower() == "observe" for option in child(node, "options"))
 
 
 def _features(
     node: nodes.FeatureInput, context: Context, known: dict[str, exp.Identifier], numeric: bool
 ) -> tuple[Features, Relation]:
-    """The features that a stream brings; `known` are those of all streams so far."""
+    """Bind the features of one stream; `known` are the features of all streams so far."""
     relation = context.relation(node.this)
     assert not isinstance(relation, (RelationQuery, SelectQuery, UnionQuery)), (
         "nothing is local to a classifier"

@@ -1,4 +1,4 @@
-"""Constant arguments are checked against the ranges that functions declare."""
+"""Check constant arguments against the ranges that functions declare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicemill.esl.types.expression import Expr, Literal
 def check_constant(
     name: str, range_: ArgumentRange | None, argument: Expr, node: exp.Expression, hint: str = ""
 ) -> None:
-    """Refuses a constant that is out of its range. NULL is in every range: the result is NULL then."""
+    """Reject a constant argument that is out of range. NULL passes, because the result is then NULL."""
     value = argument.value if isinstance(argument, Literal) else None
     if range_ is not None and value is not None and not range_.takes(value):
         said = f"{name} wants {range_.words} here, this is {to_esl(node)}"

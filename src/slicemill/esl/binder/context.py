@@ -1,4 +1,4 @@
-"""What every part of the binder needs to know: the catalog so far, and names local to one statement."""
+"""Binding context: the catalog so far, names local to one statement, and collected warnings."""
 
 from __future__ import annotations
 
@@ -29,13 +29,18 @@ KIND_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`local` holds WITH definitions; `broken` the names whose own definition has a mistake already told.
+    """Names that a statement can use, and collectors for what binding finds.
 
-    `kept` is what a home has from before, and nothing has declared again. `in_body`: of an aggregate, which
-    has to give the same whenever it runs. Unless `imports`, modules that a text names are not loaded: their
-    code would run. `functions_called` gathers users' functions, which leave no trace in what is bound;
-    `warnings` gathers what is probably not meant as it stands, `stars` which columns each * stands for.
-    `later` counts, by name, the declarations that are still to come in the same text.
+    `local` holds WITH definitions. `broken` holds names whose declaration has an error that is already
+    reported. `kept` returns the objects that a home has stored and this text has not declared again.
+    `in_body`
+    is set inside the body of an aggregate, which must be deterministic. Unless `imports` is set, modules that
+    a
+    text names are not imported, because importing them runs their code.
+
+    `functions_called` collects user-defined functions, which the bound statement does not name any more.
+    `warnings` collects constructs that are probably not meant as written, `stars` the columns of each *.
+    `later` counts, by name, the declarations that follow in the same text.
     """
 
     catalog: Catalog
@@ -55,7 +60,7 @@ class Context:
             self.warnings.append(warning)
 
     def refuse_later(self, name: str, span: TextSpan) -> None:
-        """A name that is unknown because what declares it comes later."""
+        """Raise if an unknown name is declared later in the same text."""
         if self.later.get(name.lower(), 0) > 0:
             raise Mistake(f"{name} is declared further down", span, "move its declaration up, before this")
 
@@ -93,7 +98,7 @@ def is_finite(relation: Relation | Continuous | RelationQuery) -> bool:
 
 
 def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> View | None:
-    """The view over a stream that a finite relation is, or is made of."""
+    """Return the view over a stream that a finite relation is or reads, if any."""
     query = relation.query if isinstance(relation, View) else relation
     if isinstance(relation, View) and not isinstance(query, RelationQuery):
         return relation

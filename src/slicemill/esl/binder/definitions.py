@@ -1,4 +1,4 @@
-"""CREATE STREAM, TABLE, VIEW and QUERY, DROP and SET."""
+"""Bind CREATE STREAM, VIEW and QUERY, bare queries, DROP and SET."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _KEPT_ASIDE = {LATE: "late rows", ERRORS: "bad rows", HELD: "rows that wait to b
 
 
 def refuse_known(identifier: exp.Identifier, context: Context) -> None:
-    """A name stands for one thing: what a stream or a query gives is kept in a log of that name."""
+    """Raise if the name of a CREATE is taken or reserved for the logs of a stream or query."""
     owner = context.catalog.owner_of(identifier.name)
     if owner is not None:
         aside = _KEPT_ASIDE[identifier.name.lower()[len(owner.name) :]]
@@ -105,7 +105,7 @@ def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
 
 
 def _refuse_taken_sides(stream: Stream, identifier: exp.Identifier, context: Context) -> None:
-    """Nor may what a stream keeps beside its rows have the name of something that was there before."""
+    """Raise if an object already has the name of one of the stream's side logs (late or bad rows)."""
     for side in stream.sides:
         known = _named(stream.name + side, context.catalog)
         if known is not None:
@@ -180,7 +180,7 @@ def _derived(node: nodes.CreateStream, query: Continuous) -> DerivedStream:
 
 
 def retention_us(node: nodes.Duration | None) -> int | None:
-    """How long rows are to stay; None where nobody has said it."""
+    """Return the retention in microseconds, or None without RETAIN."""
     if node is None:
         return None
     length = duration_us(node)
@@ -243,7 +243,7 @@ def bind_view(node: nodes.CreateView, context: Context) -> View:
 
 
 def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
-    """A view over a stream is what one window holds: a finite relation that can be looked up at any time."""
+    """Check that a view over a stream reads one window, so that its rows are finite at any time."""
     place = span_of(child(node, "query"))
     if isinstance(query, UnionQuery) or len(query.inputs) > 1 or query.aggregates or query.window_calls:
         raise Mistake(
@@ -388,7 +388,7 @@ def bind_setting(node: nodes.SetOption, context: Context) -> Setting:
 
 
 def _component(node: nodes.SetOption, context: Context) -> str | None:
-    """The stream or query that a setting names, with all that is connected with it."""
+    """Return the stream or query of SET policy FOR, whose whole connected component gets the policy."""
     named = child(node, "component")
     if named is None:
         return None
@@ -411,7 +411,7 @@ def _component(node: nodes.SetOption, context: Context) -> str | None:
 
 
 def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
-    """What goes, what is made of others first."""
+    """Return the objects to drop, dependants first."""
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
     found = _known_as(kind, name, catalog)
@@ -431,7 +431,7 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
     if isinstance(found, QueryDefinition):
         refuse_writer(found, node.this)
     dependants = [] if kind == "ALERT" else catalog.dependants(kind, name)
-    if kind == "QUERY":  # nothing else reads one by its name
+    if kind == "QUERY":  # only a table reads a query by its name
         dependants = [one for one in dependants if isinstance(catalog.relation(one), Table)]
     if kind in ("QUERY", "STREAM"):
         dependants += [f"alert {alert}" for alert in catalog.alerts_on(found.name)]
@@ -449,7 +449,7 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
 
 
 def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
-    """Raise where a query is what another one writes: it changes and goes with that."""
+    """Raise if a query writes a table on behalf of another query, because it is dropped with its owner."""
     if query.writes_for is not None:
         raise Mistake(
             f"{query.name} is what {query.writes_for} writes into a table, and goes with it",
@@ -459,7 +459,7 @@ def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
 
 
 def kind_of(statement: Statement) -> str:
-    """The kind by which DROP names what a statement declares."""
+    """Return the kind by which DROP names the object of a statement."""
     if isinstance(statement, QueryDefinition):
         return "QUERY"
     if isinstance(statement, Alert):
@@ -473,7 +473,7 @@ def kind_of(statement: Statement) -> str:
 
 
 def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
-    """What DROP kind name means."""
+    """Return the object that DROP names, or None."""
     if kind == "QUERY":
         return catalog.queries.get(name.lower())
     if kind == "MODEL":

@@ -1,4 +1,4 @@
-"""Lengths of time and window frames to numbers, with the rules for what a window may be (M34-M37)."""
+"""Bind durations and window frames, and check the rules for windows (M34-M37)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicemill.time import CALENDAR_UNITS_MONTHS, UNITS_US
 
 
 def duration_us(node: nodes.Duration) -> int:
-    """A fixed length of time in microseconds."""
+    """Return a duration in microseconds; raise Mistake for months."""
     months, us = months_and_us(node)
     if months:
         raise Mistake("a month has no fixed length", span_of(node), "give it in days")
@@ -24,7 +24,7 @@ def duration_us(node: nodes.Duration) -> int:
 def months_and_us(node: nodes.Duration) -> tuple[int, int]:
     months, us = Decimal(0), Decimal(0)
     for part in node.expressions:
-        number, unit = Decimal(part.this.sql()), part.args["unit"].name  # a sign is a node of its own
+        number, unit = Decimal(part.this.sql()), part.args["unit"].name  # a minus sign is a node
         if unit in CALENDAR_UNITS_MONTHS:
             months += number * CALENDAR_UNITS_MONTHS[unit]
         else:
@@ -37,7 +37,7 @@ def months_and_us(node: nodes.Duration) -> tuple[int, int]:
 
 
 def over_window(node: nodes.FrameClause) -> Window:
-    """The frame of an OVER clause."""
+    """Bind the frame of an OVER clause."""
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
     slide = _slide(node, frame)
@@ -54,9 +54,10 @@ def over_window(node: nodes.FrameClause) -> Window:
 
 
 def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
-    """The window of a FROM entry: it must hold something, so its length is positive.
+    """Bind the window of a FROM entry, whose length must be positive.
 
-    One without a beginning slides if it `reports` all that it holds, as that of a temporal query does.
+    With `reports` (temporal queries) an unbounded window may have a slide, at which it emits its whole
+    content.
     """
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")

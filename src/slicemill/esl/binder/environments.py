@@ -1,4 +1,4 @@
-"""What names mean inside a SELECT: columns, aggregates, windows and VALID, and where each may stand."""
+"""Resolve names and calls in a continuous or temporal SELECT, and check the clause where each appears."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ WINDOW_BOUNDS = ("window_start", "window_end")
 
 @dataclass(slots=True)
 class SelectEnvironment:
-    """Collects the aggregates and window calls of one SELECT while its expressions are bound.
+    """Name resolution that collects the aggregates and window calls of one SELECT.
 
-    `place` names the clause being bound where aggregates may not stand, and is empty where they may.
-    Sub-queries over tables are computed before aggregates: `queries_allowed` is set where columns of the
-    input are read.
+    `place` names the clause being bound if aggregates are not allowed there, and is empty otherwise.
+    `queries_allowed` is set in clauses that read columns of the input, because sub-queries over tables are
+    computed before aggregates.
     """
 
     context: Context
@@ -69,7 +69,7 @@ class SelectEnvironment:
         )
 
     def provided(self) -> frozenset[str]:
-        """Columns that aggregates of this SELECT provide."""
+        """Return the names of the columns that aggregates and window calls of this SELECT provide."""
         columns = [c for call in self.resolved.values() for c in call.columns]
         columns += [c for call in self.window_calls.values() for c in call.columns]
         columns += [self.rank.column] if self.rank is not None else []
@@ -77,7 +77,7 @@ class SelectEnvironment:
 
     @contextmanager
     def seeing(self, scope: Scope) -> Iterator[None]:
-        """Other names than those of the select list."""
+        """Resolve names in another scope within a with-block."""
         before, self.scope = self.scope, scope
         try:
             yield
@@ -111,7 +111,7 @@ class SelectEnvironment:
         return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
-        """The columns that a call returns."""
+        """Resolve an aggregate call and return its columns."""
         if self.place:
             hint = "use HAVING" if self.place == "WHERE" else "compute it in a stream of its own first"
             raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node), hint)
@@ -133,7 +133,7 @@ class SelectEnvironment:
         return read_field(node, self.returned_columns(node.this))
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """All columns of an aggregate or window call; None for anything else."""
+        """Return all columns of an aggregate or window call; None for other expressions."""
         if isinstance(node, nodes.Over):
             return self._window_call(node)
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
@@ -149,7 +149,7 @@ class SelectEnvironment:
         return ColumnRef.to(columns[0])
 
     def _window_call(self, node: nodes.Over) -> tuple[Column, ...]:
-        """The columns that a call with a window returns."""
+        """Resolve a call with OVER and return its columns."""
         call = node.this
         if call.name.lower() in RANKS:
             return (self._rank(node).column,)
@@ -183,7 +183,7 @@ class SelectEnvironment:
         return self._columns[text]
 
     def _rank(self, node: nodes.Over) -> Rank:
-        """ROW_NUMBER, RANK or DENSE_RANK: there is one in a SELECT."""
+        """Bind ROW_NUMBER, RANK or DENSE_RANK. A SELECT has at most one rank."""
         name = node.this.name.lower()
         if self.place or not self.windows_allowed:
             place = self.place or "this query"
@@ -240,12 +240,12 @@ class SelectEnvironment:
 
     @property
     def asked(self) -> list[RelationInput]:
-        """The calls that compute sub-queries over tables."""
+        """Return the table calls that compute sub-queries over tables."""
         return list(self._asked.values())
 
 
 def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> None:
-    """Which of an aggregate's versions a window needs (the dispatch table of M37)."""
+    """Check that the aggregate has the version that a window runs (the dispatch table of M37)."""
     if resolved.builtin:
         return
     name = resolved.name
@@ -269,9 +269,9 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
 
 @dataclass(slots=True)
 class TemporalEnvironment:
-    """Inside a temporal query (L6): attributes, partition columns, VALID(alias) and OPEN(alias).
+    """Name resolution in a temporal query (L6): attributes, partition columns, VALID(alias) and OPEN(alias).
 
-    `asks_open` is set where the latter is asked for, which only windows of time tell.
+    `asks_open` is set if the query reads OPEN(alias), which only windows of time compute.
     """
 
     context: Context

@@ -1,4 +1,4 @@
-"""FROM: which relations a SELECT reads, under which aliases."""
+"""Bind FROM: the relations that a SELECT reads, with their aliases."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 
-_UNNAMED = "subquery"  # one that stands alone in FROM: nobody has to name its columns by it
+_UNNAMED = "subquery"  # alias of a sub-query without a name, which must be the only entry of FROM
 
 
 @dataclass(frozen=True, slots=True)
 class BoundInput:
-    """An input, its syntax, and the condition of its JOIN."""
+    """Input of a SELECT with its syntax node and the condition of its JOIN."""
 
     input: QueryInput
     node: nodes.StreamInput
@@ -45,7 +45,7 @@ class BoundInput:
 
     @property
     def is_as_of(self) -> bool:
-        """Is it a stream of which tuples of another meet the latest row?"""
+        """Return True for a stream of which each tuple of the other stream joins the latest row."""
         asked = self.side in ("ASOF", "LEFT ASOF") or child(self.node, "as_of") is not None
         return asked and not self.input.finite
 
@@ -144,7 +144,7 @@ def _bind_input(
 
 
 def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context: Context) -> None:
-    """A tuple looks up what a window holds at its time; what is computed of it has no such time."""
+    """Reject a relation computed from a view over a stream: only the view itself has a version per time."""
     view = view_of_a_stream(relation, context.catalog)
     if view is not None and view is not relation:
         raise Mistake(
@@ -155,7 +155,7 @@ def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context
 
 
 def places_of_time(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
-    """The columns that carry the timestamp, as they are read in this SELECT, and whose they are."""
+    """Return the timestamp columns of the inputs as read in this SELECT, with the index of their input."""
     found: dict[str, int] = {}
     for place, entry in enumerate(inputs):
         found |= dict.fromkeys(time_columns_of([entry], scope, catalog), place)
@@ -163,7 +163,7 @@ def places_of_time(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog)
 
 
 def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> frozenset[str]:
-    """The columns that carry the timestamp, as they are read in this SELECT."""
+    """Return the timestamp columns of the inputs as read in this SELECT."""
     found = set()
     for entry in inputs:
         stream = catalog.relation(entry.relation) if entry.relation is not None else entry.query
@@ -175,7 +175,7 @@ def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog
 
 
 def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> list[str]:
-    """The columns of a stream that carry its timestamp: its own, or what a derived one has of that column."""
+    """Return the columns that carry a stream's timestamp, also where a derived stream selects them."""
     if isinstance(stream, Stream):
         return [] if stream.time_column is None else [stream.time_column]
     query = stream.query if isinstance(stream, DerivedStream) else stream
@@ -184,7 +184,7 @@ def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> lis
         or len(query.inputs) != 1
         or query.aggregates
         or query.coalesce is not None
-        or any(call.window.active for call in query.window_calls)  # a tuple that leaves answers later
+        or any(call.window.active for call in query.window_calls)  # an expired tuple emits a later result
     ):
         return []
     scope = Scope(tuple((entry.alias, entry.schema) for entry in query.inputs), qualified=False)

@@ -1,4 +1,4 @@
-"""Which windows fit a model."""
+"""Check that the windows of a call fit a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_model_over(definition: AggregateDefinition | None, window: Window, node: exp.Expression) -> None:
-    """What a model needs of a window in OVER."""
+    """Check the window of a model call with OVER."""
     model = None if definition is None else definition.model
     if model is None:
         return
@@ -33,7 +33,7 @@ def check_model_over(definition: AggregateDefinition | None, window: Window, nod
 def check_positions(
     model: Model, windows: Iterable[Window | None], *, grouped: bool, node: exp.Expression
 ) -> None:
-    """A model that goes by position needs a number of positions that does not follow from the data (C6)."""
+    """Check that a model that uses positions has windows of a fixed number of rows (C6)."""
     if not model.uses_position:
         return
     by_time = any(w is not None and w.extent is not None and w.frame is FrameUnit.RANGE for w in windows)

@@ -1,4 +1,4 @@
-"""CREATE MODEL: names, parameters, mistakes at their place in the expression."""
+"""Bind CREATE MODEL, and report errors of the model's parser at their span in the script."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from slicemill.model.terms import Expr, ModelError, children
 from slicemill.scalar.signatures import SCALARS
 
 MOST_RESULTS = 256
-# Numbers that some constant takes: a count, a share, a power.
+# Trial values for constants: a count, a fraction, exponents.
 _TRIED = (Fraction(1), Fraction(1, 2), Fraction(2), Fraction(3))
 _AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
 _KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))
@@ -85,7 +85,7 @@ def _results(
     constants: Sequence[str],
     nulls: Nulls,
 ) -> Iterator[ModelResult]:
-    """The columns that one expression stands for; whether it can be is tried with some constants."""
+    """Yield the result columns of one expression. The expression is parsed with trial values of constants."""
     identifier = None if result is None else child(result, "index")
     index = None if identifier is None else identifier.name.lower()
     taken = index in RESERVED or index in constants or (index and parameters.find(index) is not None)
@@ -112,7 +112,7 @@ def _results(
 
 
 def _tried(text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[str]) -> Model:
-    """The model with some numbers for its constants: what has to be in a range is checked at the call."""
+    """Parse a model with trial values for its constants; calls check the ranges of the actual values."""
     mistake: Mistake | None = None
     for number in _TRIED if constants else _TRIED[:1]:
         try:
@@ -161,7 +161,7 @@ def _nulls(options: Sequence[nodes.Option]) -> Nulls:
 def _expression(
     node: exp.Var, arguments: Schema, nulls: Nulls, constants: Mapping[str, Fraction] | None = None
 ) -> Model:
-    """Names are the same in capitals and small letters, as everywhere in ESL."""
+    """Parse the expression of a model. Names are case-insensitive, as everywhere in ESL."""
     spelt = {name.lower(): name for name in arguments.names}
 
     def small(word: re.Match[str]) -> str:
@@ -189,7 +189,7 @@ def _of_letters(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
 
 
 def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | None) -> None:
-    """Models are taken apart by recursion, as statements are."""
+    """Reject deeply nested models, because models are processed by recursion."""
     try:
         level: list[Expr] = [parse(text, constants)]
     except RecursionError:
@@ -204,7 +204,7 @@ def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | 
 
 
 def _mistake(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> Mistake:
-    """What a model's parser says, at its place in the script."""
+    """Turn an error of the model's parser into a Mistake with a span in the script."""
     if error.at is None:
         said = error.what
         message, _, hint = said.partition(": ")
@@ -223,7 +223,7 @@ def _they_are(parameters: Sequence[str]) -> str:
 
 
 def _span(column: int | None, text: str, start: int) -> TextSpan:
-    """The token at a column of the expression; all of it where there is none."""
+    """Return the span of the token at a column of the expression, or of the whole expression."""
     if column is None:
         return TextSpan(start, start + len(text))
     token = _TOKEN.match(text, column)
@@ -231,7 +231,7 @@ def _span(column: int | None, text: str, start: int) -> TextSpan:
 
 
 def _guess(said: str, text: str) -> int | None:
-    """Where the word stands that a message without a place begins with, or names as used."""
+    """Return the column of the name in a message without a position, or None."""
     word = re.match(r"(?:the model uses )?(\w+)", said)
     inside = " inside " in said
     places = list(_words(text))
@@ -239,13 +239,14 @@ def _guess(said: str, text: str) -> int | None:
     for name, column, within in places:
         if word is not None and name == word[1] and (anywhere or within == inside):
             return column
-    # A statistic has been written out in sums by then.
+    # The message is about sums, because a statistic such as a variance is already expanded. Point to its
+    # call.
     inner = [column for name, column, within in places if within and name in _AGGREGATES]
     return inner[0] if inside and inner else None
 
 
 def _words(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Every word with its column, and whether it stands inside an aggregate."""
+    """Yield each name with its column, and True if it is inside an aggregate."""
     open_calls: list[bool] = []
     before = ""
     for token in _TOKEN.finditer(text):

@@ -1,4 +1,4 @@
-"""Passwords in statements are refused: a statement is stored, listed and copied into support bundles."""
+"""Reject passwords in statements, which are stored, listed and copied into support bundles."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from slicemill.secrets import HINT, contains_secret
 
 
 def passwords_in(statement: exp.Expression) -> Iterator[Diagnostic]:
-    """Yield a mistake for each source, sink or option with a password."""
+    """Yield an error for each source, sink or option with a password."""
     for node in statement.find_all(nodes.SourceClause, nodes.Option):
         name, value = "source", child(node, "url")
         if isinstance(node, nodes.Option):
             name, value = node.this.name, child(node, "value")
             if name.lower() != "sink" and node.find_ancestor(nodes.SourceClause) is None:
-                continue  # it says how a query runs
+                continue  # an option of a query, not of its sink or source
         if isinstance(value, exp.Literal) and contains_secret(value.name, name):
             what = name if name.lower() in ("sink", "source") else f"option {name}"
             message = f"the {what} contains a password, which a statement would show"

@@ -1,4 +1,4 @@
-"""Collecting mistakes, so that one statement can report all of its own."""
+"""Collect errors, so that one statement can report all of its errors at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slicemill.esl.syntax.errors import Diagnostic, Mistake
 
 
 class Mistakes(Exception):
-    """Several mistakes of one statement."""
+    """Several errors of one statement."""
 
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
         super().__init__(f"{len(diagnostics)} mistakes")
@@ -17,7 +17,7 @@ class Mistakes(Exception):
 
 
 class Problems:
-    """Notes mistakes and goes on; `raise_any` ends the statement if there were some.
+    """Collector of errors; `raise_any` raises the collected ones.
 
     >>> problems = Problems()
     >>> from slicemill.esl.syntax.source import TextSpan
@@ -50,4 +50,4 @@ class Problems:
 
 
 class Unknowable(Exception):
-    """A statement that depends on one already reported as broken: nothing can be said about it."""
+    """Raised where a statement depends on a broken declaration, so that it cannot be checked."""

@@ -1,4 +1,4 @@
-"""Queries: WITH, UNION, and whether a SELECT is continuous or over finite relations."""
+"""Bind queries: WITH, UNION, and the choice between continuous queries and queries over tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from slicemill.esl.types.schema import Column, Schema, Type
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
-    from slicemill.esl.binder.spellings.rewrite import respelled  # which binds what it asks about
+    from slicemill.esl.binder.spellings.rewrite import respelled  # circular: `respelled` binds sub-queries
 
     definitions = child(node, "with_")
     for definition in definitions.expressions if definitions is not None else ():
@@ -46,7 +46,7 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
 
 
 def reads_a_stream(node: exp.Select, context: Context) -> bool:
-    """Is there a stream in FROM? Unknown names are reported here, all of them."""
+    """Return True if FROM has a stream. All unknown names in FROM are reported here."""
     problems = Problems()
     streams = False
     for entry, _ in from_entries(node):
@@ -90,7 +90,7 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery
 
 
 def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Column, ...]:
-    """The columns of a UNION: named as those of the first branch, of types that hold the values of all."""
+    """Return the columns of a UNION: the names of the first branch, the common types of all branches."""
     first = branches[0][0]
     types: list[Type] = [column.type for column in first]
     for schema, branch in branches[1:]:
@@ -121,8 +121,8 @@ def _selects(query: Continuous) -> list[SelectQuery]:
 
 
 def branch_items(query: SelectQuery | RelationQuery, schema: Schema) -> tuple[SelectItem, ...]:
-    """The select list of a branch with the union's column names and types."""
-    # What is told once (EMIT FINAL) has its changes below, and not in its columns.
+    """Return the select list of a branch with the union's column names and types."""
+    # A query with EMIT FINAL has hidden leading items (the changelog below it) that are not in its schema.
     hidden = len(query.items) - len(query.schema)
     shown = tuple(
         SelectItem(column.name, _cast(item.expr, column.type))

@@ -1,4 +1,4 @@
-"""SELECT over finite relations: tables, views, and the local tables of an aggregate."""
+"""Bind SELECT over finite relations: tables, views, and the local tables of an aggregate."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ from slicemill.esl.types.schema import Column, Schema
 
 @dataclass(slots=True)
 class RelationEnvironment:
-    """Names in a query or statement over finite relations.
+    """Name resolution in a query or statement over finite relations.
 
-    `tables` are the local tables of an aggregate, `inwindow` its window content where it has one.
+    `tables` are the local tables of an aggregate; `inwindow` is the schema of its window content, if
+    declared.
     """
 
     context: Context
@@ -74,7 +75,7 @@ class RelationEnvironment:
         return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
-        """The columns that a call returns."""
+        """Resolve an aggregate call and return its columns."""
         if self.place:
             raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node))
         text = to_esl(node)
@@ -99,7 +100,7 @@ class RelationEnvironment:
         return self._columns[text]
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """All columns of an aggregate call; None for anything else."""
+        """Return all columns of an aggregate call; None for other expressions."""
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
             return self._aggregate(node)
         return None
@@ -149,8 +150,8 @@ def bind_relation(
     inwindow: Schema | None = None,
     outer: Scope | None = None,
 ) -> RelationQuery:
-    """A SELECT or UNION over tables; inside an aggregate, over its local tables."""
-    from slicemill.esl.binder.spellings.rewrite import respelled  # which binds what it asks about
+    """Bind a SELECT or UNION over tables, including the local tables of an aggregate."""
+    from slicemill.esl.binder.spellings.rewrite import respelled  # circular: `respelled` binds sub-queries
 
     while isinstance(node, exp.Subquery):
         node = node.this
@@ -180,7 +181,7 @@ def bind_relation(
 
 
 def union_of(branches: Sequence[tuple[RelationQuery, exp.Expression]]) -> RelationQuery:
-    """All rows of the first branch, then those of the next ones."""
+    """Return a query with the rows of all branches, in the order of the branches."""
     schema = Schema(queries.union_columns([(query.schema, branch) for query, branch in branches]))
     first, *others = [
         replace(query, items=queries.branch_items(query, schema), schema=schema) for query, _ in branches
@@ -197,7 +198,7 @@ def bind_select(
     inwindow: Schema | None = None,
     outer: Scope | None = None,
 ) -> RelationQuery:
-    """A SELECT over tables, in ESL's own words."""
+    """Bind a SELECT over tables after `respelled` has normalized it."""
     tables = tables or {}
     problems = Problems()
     inputs, conditions = _bind_inputs(node, context, tables, inwindow, outer, problems)
@@ -234,7 +235,7 @@ def bind_select(
             orders += [(expr, falls, ordered) for expr, falls in order_keys(by, ordered)]
     problems.raise_any()
 
-    # GROUPING SETS (()) is one group without keys, also where nothing is computed of its rows.
+    # GROUPING SETS (()) is one group without keys, even without any aggregate.
     one_group = child(node, "group") is not None and not groups
     grouped = bool(env.resolved or groups or one_group)
     where = conjunction(tuple(parts))
@@ -270,7 +271,7 @@ def bind_select(
 
 
 def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool, exp.Expression]]) -> bool:
-    """Whether ORDER BY orders rows, not answers: aggregates answer at each row, and it is by columns."""
+    """Return True if ORDER BY sorts the input of aggregates that answer at each row."""
     returned = {column.name for resolved in env.resolved.values() for column in resolved.columns}
     by_answers = any(isinstance(p, ColumnRef) and p.name in returned for e, _, _ in orders for p in walk(e))
     return bool(env.resolved) and not by_answers and not any(r.blocking for r in env.resolved.values())
@@ -279,7 +280,7 @@ def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool
 def _sorted_input(
     inputs: list[RelationInput], where: Expr | None, orders: list[tuple[Expr, bool, exp.Expression]]
 ) -> RelationInput:
-    """The selected rows of FROM in the order of ORDER BY, under the names that they have without it."""
+    """Return an input with the selected rows of FROM, sorted, with unchanged column names."""
     if len(inputs) != 1:
         raise Mistake(
             "rows of several tables have no order here",
@@ -353,7 +354,7 @@ def _bind_call(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """The rows of a function, whose arguments may read the inputs before it."""
+    """Bind a TABLE(…) call, whose arguments may read the inputs that precede it."""
     scope = Scope(
         tuple((i.alias, i.schema) for i in before),
         qualified=True,
@@ -371,7 +372,7 @@ def _bind_input(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """A sub-query sees what is around the whole query, such as arguments, but not the inputs beside it."""
+    """Bind one entry of FROM. A sub-query sees the outer scope, but not the other inputs of FROM."""
     alias_node = child(entry, "alias")
     if not isinstance(entry.this, exp.Identifier):
         if alias_node is None:
@@ -411,7 +412,7 @@ def _bind_input(
 def _bind_order(
     node: exp.Expression, env: RelationEnvironment, items: list[tuple[SelectItem, exp.Expression]]
 ) -> Expr:
-    """ORDER BY names an output column, counts to it, or computes from the input."""
+    """Bind a sort key: an output column by name or position, or an expression over the input."""
     if isinstance(node, exp.Literal) and not node.is_string:
         return item_at(node, items)
     if isinstance(node, exp.Column) and not node.table:
@@ -422,7 +423,7 @@ def _bind_order(
 
 
 def _outer_columns(outer: Scope | None) -> frozenset[str]:
-    """Columns of enclosing rows have one value for the whole inner query."""
+    """Return the columns of enclosing queries, which are constant for the inner query."""
     names: set[str] = set()
     while outer is not None:
         names |= {outer.read_as(alias, column).name for alias, schema in outer.relations for column in schema}

@@ -1,7 +1,7 @@
-"""Scalar expressions: syntax to typed expressions.
+"""Bind scalar expressions: syntax to typed expressions.
 
-What a name means depends on where it stands; an Environment answers that. Everything else is the same in a
-WHERE clause, a select list and an aggregate's body.
+A ScalarEnvironment resolves names, calls and sub-queries, whose meaning depends on the clause. All other
+expressions are bound the same way in a WHERE clause, a select list and the body of an aggregate.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from slicemill.time import UNITS_US
 
 
 class ScalarEnvironment(Protocol):
-    """What names mean at one place of a statement."""
+    """Resolver of names, aggregate calls and sub-queries in one clause."""
 
     def column(self, node: exp.Column) -> Expr: ...
 
     def call(self, node: exp.Anonymous) -> Expr | None:
-        """A call that is no scalar function: an aggregate, VALID(…), oldest(). None if it is unknown here."""
+        """Bind a call that is no scalar function: an aggregate, VALID(…), oldest(). None if unknown."""
         ...
 
     def field(self, node: exp.Dot) -> Expr: ...
@@ -42,16 +42,16 @@ class ScalarEnvironment(Protocol):
     def over(self, node: nodes.Over) -> Expr: ...
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
-        """Bind a sub-query: its value, if rows `EXISTS`, or if one of them is `member` (IN)."""
+        """Bind a sub-query: its value if `scalar`, else EXISTS, or IN if `member` is given."""
         ...
 
     def call_names(self) -> list[str]:
-        """Names `call` knows, for hints."""
+        """Return the names that `call` resolves, for hints."""
         ...
 
 
 def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
-    """The typed form of an expression; a Mistake where it has none."""
+    """Return the typed form of an expression; raise Mistake if it is invalid."""
     binder = _BINDERS.get(type(node))
     if binder is not None:
         return binder(node, env)
@@ -63,7 +63,7 @@ def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
 
 
 def bind_condition(node: exp.Expression, env: ScalarEnvironment) -> Expr:
-    """An expression that must be true or false."""
+    """Bind an expression that must be boolean."""
     condition = bind(node, env)
     if condition.type.kind not in (Kind.BOOLEAN, Kind.NULL, Kind.ANY):
         raise Mistake(
@@ -108,7 +108,7 @@ def _interval(node: exp.Interval, env: ScalarEnvironment) -> Expr:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Microseconds since 1970 UTC of an ISO 8601 text, or None.
+    """Return the microseconds since 1970 UTC of an ISO 8601 text, or None.
 
     >>> parse_timestamp("1970-01-01 00:00:01"), parse_timestamp("yesterday")
     (1000000, None)
@@ -124,7 +124,7 @@ def parse_timestamp(text: str) -> int | None:
 
 
 def parse_date(text: str) -> int | None:
-    """Days since 1970-01-01, or None."""
+    """Return the days since 1970-01-01 of an ISO 8601 date, or None."""
     try:
         return (date.fromisoformat(text.strip()) - date(1970, 1, 1)).days
     except ValueError:
@@ -136,7 +136,7 @@ def _is_text_literal(expr: Expr) -> TypeGuard[Literal]:
 
 
 def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
-    """A text constant where a point in time is wanted: read it now, so that a typing error shows now."""
+    """Convert a string literal to a timestamp or date while binding, so that a typo is reported at once."""
     text = str(literal.value)
     value = parse_date(text) if kind is Kind.DATE else parse_timestamp(text)
     if value is None:
@@ -146,7 +146,7 @@ def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
 
 
 def as_argument(expr: Expr, wanted: Type, node: exp.Expression) -> Expr:
-    """An argument or value where a type is declared: a text constant may stand for a point in time."""
+    """Convert a string literal to the declared timestamp or date; return other expressions unchanged."""
     if wanted.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(expr):
         return _as_time(expr, wanted.kind, node)
     return expr
@@ -192,7 +192,7 @@ def _arithmetic(node: exp.Expression, env: ScalarEnvironment) -> Expr:
 
 
 def _exact_literals(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """A constant with a point is a DOUBLE, except beside a DECIMAL, where it is exact."""
+    """Turn a floating-point literal beside a DECIMAL into an exact DECIMAL literal."""
     if left.type.kind is Kind.DECIMAL:
         return left, _exact(right)
     if right.type.kind is Kind.DECIMAL:
@@ -213,7 +213,7 @@ def _exact(expr: Expr) -> Expr:
 def comparable(
     left: Expr, right: Expr, left_node: exp.Expression, right_node: exp.Expression
 ) -> tuple[Expr, Expr]:
-    """Both sides brought to types that compare, or a Mistake."""
+    """Convert both sides to comparable types, or raise Mistake."""
     for time, text in ((left, right), (right, left)):
         if time.type.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(text):
             converted = _as_time(text, time.type.kind, right_node if text is right else left_node)
@@ -233,7 +233,7 @@ def comparable(
 
 
 def bind_key(node: exp.Expression, env: ScalarEnvironment) -> Expr:
-    """What rows are grouped or ordered by."""
+    """Bind an expression of GROUP BY, PARTITION BY or ORDER BY."""
     return as_key(bind(node, env), node)
 
 
@@ -245,9 +245,9 @@ def as_key(expr: Expr, node: exp.Expression) -> Expr:
 
 
 def order_keys(expr: Expr, ordered: exp.Expression) -> list[tuple[Expr, bool]]:
-    """Return what to order by for `expression [DESC] [NULLS FIRST | LAST]`.
+    """Return the sort keys of `expression [DESC] [NULLS FIRST | LAST]` with their descending flags.
 
-    NULL is the smallest value. Where NULLs are to stand at the other end, `isnull(expression)` decides first.
+    NULL sorts as the smallest value. Another position of NULLs adds `isnull(expression)` as the first key.
     """
     falls, nulls_first = bool(child(ordered, "desc")), child(ordered, "nulls_first")
     if nulls_first is None or nulls_first is not falls:
@@ -424,7 +424,7 @@ def _cast(node: exp.Cast, env: ScalarEnvironment) -> Expr:
 
 
 def _duration_in(operand: Expr, unit: str, node: exp.Expression) -> Expr:
-    """CAST(VALID(S) AS INTERVAL MINUTE): the whole units in a period or interval (L7)."""
+    """Bind CAST(VALID(S) AS INTERVAL MINUTE): the number of whole units in a period or interval (L7)."""
     if operand.type.kind not in (Kind.PERIOD, Kind.INTERVAL, Kind.ANY):
         raise Mistake(
             f"{operand.type} has no length in {unit}S", span_of(node), "cast a VALID(…) or an interval"

@@ -1,4 +1,4 @@
-"""Which columns can be named at one place, and what they are called there."""
+"""Name scopes: resolve column names to the inputs of a SELECT or the arguments of an aggregate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_COLUMNS = Schema(())
 
 @dataclass(frozen=True, slots=True)
 class MergedColumn:
-    """A column that USING makes one of two: shown as that of `owner`, with the first value of `values`."""
+    """Column merged by USING: shown as the column of `owner`; its value is the first non-NULL of `values`."""
 
     owner: str
     values: tuple[str, ...]
@@ -27,12 +27,12 @@ class MergedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Relations by alias, innermost first.
+    """Relations by alias, with the enclosing query's scope as `parent`.
 
-    If `qualified`, columns are those of several relations, else a column is read by its own name. `arguments`
-    are those of the aggregate whose body is being bound; a column of the same name hides them. `merged` are
-    columns that stand for those of several relations, by name. With `as_arguments`, columns are given to a
-    query as arguments of the same names.
+    If `qualified`, a column reference includes the alias of its relation; otherwise only the column's name.
+    `arguments` are those of the aggregate whose body is being bound; a column of the same name hides an
+    argument. `merged` maps the column names of USING to the merged columns. With `as_arguments`, resolved
+    columns become arguments of the same names, because the query runs once per row as a call.
     """
 
     relations: tuple[tuple[str, Schema], ...]
@@ -57,7 +57,7 @@ class Scope:
         raise self._unknown(node, qualifier, name)
 
     def merged_value(self, name: str) -> Expr | None:
-        """The value of a column that USING makes one; None if it is no such column."""
+        """Return the value of a column merged by USING, or None if the column is not merged."""
         merged = self.merged.get(name.lower())
         if merged is None:
             return None

@@ -1,4 +1,7 @@
-"""Scripts: every statement bound in turn, every mistake reported, nothing of a broken statement kept."""
+"""Bind scripts statement by statement, collecting the errors of all of them.
+
+A statement with an error declares nothing. Later statements that depend on its name report no further errors.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _DECLARATION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
-# What is done with something that is declared elsewhere.
+# Statements that act on an existing object and declare no name.
 _ACTS = (
     nodes.DropObject,
     nodes.AlterQuery,
@@ -53,9 +56,9 @@ _ACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What became of a script: its good statements with their places, the catalog, mistakes and warnings.
+    """Result of binding a script: valid statements with their spans, the catalog, errors and warnings.
 
-    `changes` are those of rows, which declare nothing, in their order.
+    `changes` are the row changes (INSERT, UPDATE, DELETE) in the order of the text; they declare nothing.
     """
 
     source: SourceText
@@ -64,8 +67,8 @@ class Bound:
     diagnostics: tuple[Diagnostic, ...]
     warnings: tuple[Diagnostic, ...] = ()
     changes: tuple[tuple[TableChange, TextSpan], ...] = ()
-    replacing: frozenset[int] = frozenset()  # the positions of statements that may take others' places
-    stars: Mapping[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)  # what each * stands for
+    replacing: frozenset[int] = frozenset()  # indexes of CREATE OR REPLACE statements
+    stars: Mapping[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)  # the columns of each *
 
 
 def bind_script(
@@ -76,10 +79,10 @@ def bind_script(
     imports: bool = True,
     stored: bool = False,
 ) -> Bound:
-    """Parse and bind a text against a catalog, which stays as it is; `kept` can only be dropped.
+    """Parse and bind a text against a copy of `catalog`; objects in `kept` can only be dropped.
 
-    Without `imports` no code that the text names is run, and classes in Python are taken on trust. A text
-    that is `stored` in a home was accepted before: it may contain a password.
+    Without `imports` no module that the text names is imported, and Python classes are not checked. A text
+    that is `stored` in a home was accepted before, so it may contain a password.
     """
     known = catalog.copy() if catalog is not None else Catalog()
     with nesting_told(source):
@@ -124,7 +127,8 @@ def bind_script(
                 bound.append((statement, span_of(node)))
             continue
         if declared:
-            # What uses this name cannot be judged; its own mistake has been told.
+            # Statements that use this name cannot be checked. The error of its declaration is already
+            # reported.
             context = replace(context, broken=context.broken | {declared})
     in_order = sorted(warnings, key=lambda warning: warning.span.start)
     found = tuple(diagnostics), tuple(in_order), tuple(changes), frozenset(replacing)
@@ -132,7 +136,7 @@ def bind_script(
 
 
 def _declared_name(node: exp.Expression) -> str:
-    """The name that a statement declares; empty for one that declares none."""
+    """Return the name that a statement declares, in lower case, or "" if it declares none."""
     if isinstance(node, nodes.CreateMode):
         return _declared_name(node.this)
     declares = not isinstance(node, (*_ACTS, *ROW_CHANGES))
@@ -140,7 +144,7 @@ def _declared_name(node: exp.Expression) -> str:
 
 
 def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
-    """What a statement declares; nothing where it asks for something that is there already, or is not."""
+    """Bind one statement; return no statement where IF [NOT] EXISTS makes it a no-op."""
     if isinstance(node, nodes.CreateMode):
         if child(node, "mode") == nodes.REPLACE:
             return [_bind_one(node.this, replace(context, catalog=without_named(node.this, context.catalog)))]
@@ -164,7 +168,7 @@ def _bind_one(node: exp.Expression, context: Context) -> Statement:
     if isinstance(node, nodes.CreateClassifier):
         return bind_classifier(node, context)
     if isinstance(node, nodes.CreateModel):
-        # The algebra of models takes as long to import as all the rest of the binder.
+        # Importing the algebra of models takes as long as importing the rest of the binder.
         from slicemill.esl.binder.models import bind_model
 
         return bind_model(node, context)

@@ -1,4 +1,4 @@
-"""SELECT over streams: inputs and their windows, conditions, aggregates and what each needs."""
+"""Bind a continuous SELECT: inputs and windows, conditions, groups, aggregates and output columns."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from slicemill.esl.types.schema import Schema
 
 
 def bind_select(node: exp.Select, context: Context) -> SelectQuery:
-    """A SELECT whose FROM names at least one stream."""
+    """Bind a SELECT with at least one stream in FROM."""
     node = as_joins(node, context)
     entries = bind_inputs(node, context)
     refuse_changes(node, entries)
@@ -75,7 +75,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     asked = _sub_queries(node)
     if asked:
         _refuse_queries(asked[0], inputs)
-        scope = replace(scope, qualified=True)  # the calls that compute them are inputs too
+        scope = replace(scope, qualified=True)  # the calls that compute sub-queries are inputs too
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     env.queries_allowed = bool(asked)
     problems = Problems()
@@ -107,7 +107,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         entry = nodes.StreamInput(this=exp.Identifier(this=call.alias))
         entries.append(BoundInput(made, at(entry, span_of(node))))
 
-    # GROUPING SETS (()) is one group without keys, also where nothing is computed of its rows.
+    # GROUPING SETS (()) is one group without keys, even without any aggregate.
     one_group = _grouped_by(node) and not groups
     grouped = bool(env.resolved or groups or one_group)
     if grouped:
@@ -165,7 +165,7 @@ def _grouped_by(node: exp.Select) -> bool:
 
 
 def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
-    """Warn of an aggregate that would answer at the end of its input, over a stream without a window."""
+    """Warn of a blocking aggregate over a stream without a window, whose row changes with each input row."""
     blocking = next((resolved for resolved in env.resolved.values() if resolved.blocking), None)
     if blocking is not None:
         env.context.warn(
@@ -176,14 +176,14 @@ def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
 
 
 def _sub_queries(node: exp.Select) -> list[exp.Expression]:
-    """Return the sub-queries outside FROM; those over streams are joins by now."""
+    """Return the sub-queries outside FROM. Sub-queries over streams are already rewritten to joins."""
     keys = ("where", "group", "having", "qualify", "order")
     clauses = [*node.expressions, *(clause for key in keys if (clause := child(node, key)) is not None)]
     return [part for clause in clauses for part in clause.find_all(exp.Exists, exp.Subquery)]
 
 
 def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None:
-    """Refuse sub-queries for rows that change, and for windows that count rows: WHERE comes after these."""
+    """Reject sub-queries over inputs with changing rows or with windows that count rows."""
     place = span_of(asked)
     changing = next((given for given in inputs if given.schema.changelog), None)
     if changing is not None:
@@ -201,7 +201,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
 
 
 def _changing(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
-    """Return True if groups are over all history, so that their values change with each row."""
+    """Return True if groups cover all history, so that their values change with each row."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     return not windowed and all(resolved.blocking for resolved in env.resolved.values())
 
@@ -210,7 +210,7 @@ _BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
 
 
 def _refuse(node: exp.Select, key: str, hint: str) -> None:
-    """What SQL needs the whole input for: it would never answer on a stream."""
+    """Reject a clause that needs the end of the input, which a stream does not have."""
     clause = child(node, key)
     if clause is not None:
         place = span_of(clause) if span_of(clause).end else span_of(node)
@@ -218,7 +218,7 @@ def _refuse(node: exp.Select, key: str, hint: str) -> None:
 
 
 def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
-    """Inputs with the window that each one has, or gets from a WINDOW clause."""
+    """Return the inputs with their own windows or that of the WINDOW clause."""
     trailing_node = child(node, "window")
     trailing = durations.from_window(trailing_node) if trailing_node is not None else None
     inputs = []
@@ -248,7 +248,7 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
 def _with_calls(
     entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: Problems
 ) -> list[QueryInput]:
-    """Calls in FROM with their arguments, which read streams, and the finite relations before them."""
+    """Bind TABLE(…) calls in FROM; their arguments may read streams, and tables that precede the call."""
     made: list[QueryInput] = []
     env.place = "TABLE(…)"
     for entry, bound in zip(entries, inputs, strict=True):
@@ -279,7 +279,7 @@ def _bind_conditions(
     env: SelectEnvironment,
     problems: Problems,
 ) -> tuple[Expr | None, list[QueryInput]]:
-    """WHERE and the ON of inner joins are one condition; other joins keep their own."""
+    """Bind WHERE and ON. The ON of inner joins is merged into WHERE; other joins keep their own ON."""
     parts: list[Expr] = []
     finished: list[QueryInput] = []
     env.place = "WHERE"
@@ -308,7 +308,7 @@ def _bind_conditions(
 
 
 def _scope_of_on(scope: Scope, entries: list[BoundInput], inputs: list[QueryInput], place: int) -> Scope:
-    """Where streams are joined in turn, ON names what is joined so far."""
+    """Return the scope of an ON condition. In a chain of joins, ON sees only the inputs joined so far."""
     if not joined_in_turn(inputs):
         return with_all(scope, inputs)
     using = [(entry.using, entry.input) for entry in entries[:place] if entry.using]
@@ -376,7 +376,7 @@ def _check_aggregates(
                 "put an aggregate into the select list, such as count(*)",
             )
         return
-    # The windows of a join are the join's own where aggregates answer at each of its tuples.
+    # If aggregates answer at each tuple, the windows of FROM belong to the join and not to the aggregates.
     joined = len(windows) > 1
     running = joined and any(not resolved.blocking for resolved in env.resolved.values())
     if joined and not running and any(w.frame is FrameUnit.ROWS for w in bounded):
@@ -400,7 +400,7 @@ def _check_aggregates(
 
 
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
-    """`windowed`: do the aggregates range over windows of FROM?"""
+    """Check one aggregate. `windowed` is set if the aggregates range over windows of FROM."""
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking and not resolved.builtin:
         raise Mistake(
@@ -423,7 +423,7 @@ def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
 
 
 def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
-    """The call in the syntax, for the place of a message."""
+    """Return the call in the syntax tree, for the span of a message."""
     for call in node.find_all(exp.Anonymous):
         if call.name.lower() == resolved.written.lower() and not isinstance(call.parent, nodes.Over):
             return call
@@ -431,7 +431,7 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
 
 
 def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
-    """The same query with other output columns, for the branches of a UNION."""
+    """Return the query with other output columns, for the branches of a UNION."""
     shown = items[len(items) - len(select.schema) :]
     schema = Schema(schema_of_items(shown).columns, select.schema.changelog)
     return replace(select, items=items, schema=schema)

@@ -1,6 +1,7 @@
-"""Sessions in FROM: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`.
+"""Bind sessions: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`.
 
-`[CLOSE WHEN last]` of a stream that is not joined, a punctuation window, is a session that only a tuple ends.
+`[CLOSE WHEN last]` on a stream that is not joined is a punctuation window: a session without a gap, closed
+by a tuple that fulfils the condition.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from slicemill.esl.types.schema import Kind
 def bind_session(
     entries: Sequence[BoundInput], env: SelectEnvironment, problems: Problems
 ) -> SessionWindow | None:
-    """The session over which a SELECT aggregates, if it has one."""
+    """Return the session over which a SELECT aggregates, if any."""
     framed = [(entry, child(entry.node, "frame")) for entry in entries]
     alone = sum(not entry.input.finite for entry in entries) < 2
     found = [

@@ -1,6 +1,7 @@
-"""Sub-queries over tables outside FROM: values, EXISTS and IN.
+"""Bind sub-queries over tables outside FROM: scalar values, EXISTS and IN.
 
-In a continuous query each row of the stream makes a call, with the columns that the sub-query reads:
+In a continuous query the sub-query becomes a table call, which runs once for each row of the stream. The
+columns that the sub-query reads are the arguments of the call:
 
     SELECT k FROM s WHERE v > (SELECT max(v) FROM t WHERE t.k = s.k)
         →  FROM s, TABLE(f(s.k)) AS "query 1" WHERE s.v > "query 1".value
@@ -34,12 +35,12 @@ from slicemill.esl.types.expression import (
 from slicemill.esl.types.relation import RelationInput, RelationQuery, SelectItem
 from slicemill.esl.types.schema import BOOLEAN, INT, Column, Kind, Schema
 
-_MEMBER = "member"  # what IN looks for
+_MEMBER = "member"  # argument with the left side of an IN
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A sub-query as written: its own value if `scalar`, EXISTS, or IN with a `value`, written `member`."""
+    """Sub-query: a value if `scalar`; IN if `value` (bound from the syntax `member`) is set; else EXISTS."""
 
     node: exp.Expression
     scalar: bool
@@ -48,9 +49,9 @@ class Asked:
 
 
 def call_of(asked: Asked, context: Context, scope: Scope, alias: str) -> RelationInput:
-    """Bind a sub-query over tables as a call that gives its value for each row of a stream.
+    """Bind a sub-query over tables as a call that computes its value for each row of a stream.
 
-    Columns of the stream that the sub-query reads are arguments of the call, and so is the value of an IN.
+    The columns of the stream that the sub-query reads, and the left side of an IN, are arguments of the call.
     """
     given = Scope(scope.relations, qualified=True, merged=scope.merged, as_arguments=True)
     inner = relations.bind_relation(asked.node, replace(context, in_body=True), outer=given)
@@ -69,7 +70,7 @@ def call_of(asked: Asked, context: Context, scope: Scope, alias: str) -> Relatio
 
 
 def _exprs_of(query: RelationQuery) -> Iterator[Expr]:
-    """All expressions of a query over tables, and of the queries in it."""
+    """Yield all expressions of a query over tables, including nested queries."""
     for part in queries_in(query):
         assert isinstance(part, RelationQuery), "it reads tables"
         yield from (item.expr for item in (*part.group_by, *part.items))
@@ -80,7 +81,7 @@ def _exprs_of(query: RelationQuery) -> Iterator[Expr]:
 
 
 def value_of(asked: Asked, inner: RelationQuery) -> Expr:
-    """Return the value of a sub-query, of which `inner` are the rows."""
+    """Return the expression of a sub-query whose rows `inner` selects."""
     if asked.member is None and not asked.scalar:
         return ExistsQuery(inner)
     if len(inner.schema) != 1:
@@ -92,7 +93,7 @@ def value_of(asked: Asked, inner: RelationQuery) -> Expr:
 
 
 def _is_member(inner: RelationQuery, node: exp.Expression, value: Expr, member: exp.Expression) -> Expr:
-    """Return `value IN (query)`: NULL if no row is equal, but a NULL could be."""
+    """Return `value IN (query)`: NULL if no row is equal but a comparison with some row is NULL."""
     (column,) = inner.schema.columns
     left, right = comparable(value, ColumnRef.to(column.of("in")), member, node)
     same = Call("=", (left, right), BOOLEAN)

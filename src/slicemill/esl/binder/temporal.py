@@ -1,4 +1,4 @@
-"""Temporal queries: `FROM Stream(attributes) AS S RANGE … SLIDES …` with VALID(S) (L6, L7)."""
+"""Bind temporal queries: `FROM Stream(attributes) AS S RANGE … SLIDES …` with VALID(S) (L6, L7)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
 
 
 def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | None:
-    """Which late tuples correct runs (L5)."""
+    """Bind LATE: the late tuples that correct emitted runs (L5)."""
     late = child(entry.node, "late")
     if late is None:
         return None
@@ -109,7 +109,7 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
 def _split_where(
     node: exp.Select, row_env: SelectEnvironment, run_env: TemporalEnvironment, problems: Problems
 ) -> tuple[Expr | None, Expr | None]:
-    """Conditions on values run before coalescing, those on VALID and OPEN after it."""
+    """Split WHERE into conditions on values, evaluated before coalescing, and on VALID or OPEN, after it."""
     where = child(node, "where")
     before: list[Expr] = []
     after: list[Expr] = []

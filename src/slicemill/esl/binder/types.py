@@ -1,4 +1,4 @@
-"""Type names to types."""
+"""Bind type names and column declarations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from slicemill.esl.types.schema import (
     Type,
 )
 
-# Of seconds, as TIMESTAMP(3) has them elsewhere; here every timestamp has microseconds.
+# Highest precision of TIMESTAMP(n). ESL accepts and ignores n: every timestamp has microseconds.
 _MOST_DIGITS = 9
 
 
 def bind_type(node: TypeName, lists: bool = False) -> Type:
-    """The type that a name stands for; `lists` may be declared by columns of streams."""
+    """Return the type of a type name. `lists` permits list types, which only columns of streams may have."""
     if not child(node, "list"):
         return _single(node)
     if not lists:
@@ -85,7 +85,7 @@ def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
 def bind_columns(
     declarations: list[ColumnDeclaration], untyped: Type = t.ANY, *, lists: bool = False
 ) -> Schema:
-    """Declared columns; a column without a type gets `untyped`."""
+    """Return the schema of declared columns; a column without a type gets `untyped`."""
     problems = Problems()
     columns: list[Column] = []
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Bodies of aggregates that mean something, and probably not what was meant: warnings, not mistakes."""
+"""Warn of aggregate bodies that are valid but probably not meant as written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOLDS_FOR_EQUALS = ("<=", ">=", "=")
 
 
 def warn_of_cut_fractions(column: Column, given: Type, node: exp.Expression, context: Context) -> None:
-    """A state of integers that gets fractional numbers: an average of them is not that of the numbers."""
+    """Warn if a fractional value is stored in an integer column, which truncates it."""
     if column.type.kind in _WHOLE and given.kind in _FRACTIONAL:
         context.warn(
             f"{column.name} is {column.type}, this is {given}: what is behind the point is cut off",
@@ -35,7 +35,7 @@ def warn_of_statement(
     inwindow: Schema | None,
     context: Context,
 ) -> None:
-    """What a statement of a window aggregate does to the tuple that has just come, or is about to leave."""
+    """Warn of a statement of a window aggregate that mishandles the arriving or the expiring tuple."""
     if inwindow is None:
         return
     arrives = BodyState.INITIALIZE in states or BodyState.ITERATE in states
@@ -59,7 +59,10 @@ def warn_of_statement(
 def warn_of_silence(
     name: exp.Identifier, bodies: dict[BodyState, tuple[Statement, ...]], algebraic: bool, context: Context
 ) -> None:
-    """An aggregate for SLIDE that returns nothing at arrivals: a slot's last tuple gives its result (M34)."""
+    """Warn of an algebraic aggregate that returns nothing in ITERATE.
+
+    With SLIDE, the result of a slot is what ITERATE returns for its last tuple (M34).
+    """
     iterates = changes_in(bodies.get(BodyState.ITERATE, ()))
     if algebraic and not any(isinstance(s, Insert) and s.table == RETURN for s in iterates):
         context.warn(
@@ -71,7 +74,7 @@ def warn_of_silence(
 
 
 def _deletes_the_newest(statement: Delete, arguments: Schema, inwindow: Schema) -> bool:
-    """Whether the condition holds for any tuple whose values are the arguments."""
+    """Return True if the condition of a DELETE holds for the tuple that has just arrived."""
     return (
         statement.table == INWINDOW
         and statement.where is not None
@@ -88,7 +91,7 @@ def _holds_for_itself(condition: Expr, arguments: Schema, inwindow: Schema) -> b
 
 
 def _place(side: Expr, arguments: Schema, inwindow: Schema) -> int | None:
-    """Which argument an expression is, or which column of inwindow."""
+    """Return the index of the argument or of the column of inwindow that an expression reads, or None."""
     if isinstance(side, Argument):
         return arguments.index(side.name)
     if isinstance(side, ColumnRef) and inwindow.find(side.name.removeprefix(f"{INWINDOW}.")) is not None:

@@ -1,1 +1,1 @@
-"""Results that change: what may read them, first rows, DISTINCT and EMIT."""
+"""Bind changing results (changelogs), and statements that change tables."""

@@ -1,4 +1,4 @@
-"""Start positions: BEGIN of a stream, FROM of a query, and whether the rows are there to start with."""
+"""Bind start positions: BEGIN of a stream and FROM of a query, and check that past rows are available."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _can_be_read_again(relation: Relation, catalog: Catalog) -> bool:
 
 
 def _declared(names: list[str], catalog: Catalog) -> list[str]:
-    """What has the RETAIN that counts for these: late and bad rows are kept as long as their stream's."""
+    """Return the streams whose RETAIN applies: late and bad rows are retained as long as their stream."""
     owners = {name: catalog.owner_of(name) for name in names}
     return sorted({name if (owner := owners[name]) is None else owner.name for name in names})
 
@@ -116,7 +116,7 @@ def _changes(relation: Relation) -> bool:
 
 
 def _logs_read(query: Continuous | RelationQuery | None, catalog: Catalog) -> Iterator[Relation]:
-    """The streams that a query reads, also behind views."""
+    """Yield the streams that a query reads, also through views."""
     for name in relations_of(query) if query is not None else ():
         relation = catalog.relation(name)
         if isinstance(relation, View):

@@ -1,15 +1,15 @@
-"""`INSERT INTO t` in the body of an aggregate, where t is a table with rows of its own (M40).
+"""Bind `INSERT INTO t` in the body of an aggregate, where t is a stored table (M40).
 
-What a body inserts into tables changes nothing of what it returns. So it is taken apart when it is declared:
+Inserts into stored tables do not affect what the body returns. So the binder splits the aggregate f:
 
-    INSERT INTO state …              f                  returns, and keeps its state
-    INSERT INTO t VALUES (k, n)      "f into t"         keeps the same state, and returns what goes into t
+    INSERT INTO state …              f                  returns results, and keeps the state
+    INSERT INTO t VALUES (k, n)      "f into t"         keeps the same state, and returns the rows for t
     INSERT INTO RETURN …
 
-A query that calls f brings a query of its own for each such table, "q into t": the same SELECT, with the call
-of `f into t` alone, and the sink `table:t`. So rows get into t in the order of tuples, each once, by the way
-that all results take into tables; and each row is what the same INSERT would have put into RETURN. Where a
-window would leave such a row out, the call is refused.
+A query q that calls f gets an extra query "q into t" for each such table: the same SELECT with the call of
+`f into t` alone, and the sink `table:t`. Rows are then written to t in the order of tuples and exactly once,
+like the results of any query with a table sink. Each row is one that the same INSERT into RETURN would emit.
+If the window of the call would not emit such rows, the call is rejected.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PER_TUPLE = frozenset((BodyState.INITIALIZE, BodyState.ITERATE))
 def with_written(
     definition: AggregateDefinition, stored: Mapping[str, Schema], place: exp.Expression
 ) -> AggregateDefinition:
-    """An aggregate whose bodies insert into stored tables, taken apart; any other as it is."""
+    """Split an aggregate whose bodies insert into stored tables; return other aggregates unchanged."""
     if not stored:
         return definition
     if definition.algebraic:
@@ -80,7 +80,7 @@ def with_written(
 
 
 def _returning(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
-    """Statements that return what was to go into a table, and nothing else; if none, what they returned."""
+    """Return the statements with inserts into `table` (None: into RETURN) as the only results."""
     found: list[Statement] = []
     for one in statements:
         if isinstance(one, While):
@@ -93,7 +93,7 @@ def _returning(statements: tuple[Statement, ...], table: str | None) -> tuple[St
 
 
 def refuse_written(base: Version, place: TextSpan) -> None:
-    """Raise where an aggregate that writes tables is called over finite rows: it runs when it is asked."""
+    """Raise if an aggregate that writes tables is called over finite rows."""
     if base is not None and base.written:
         raise Mistake(
             f"{base.name} writes {_tables_of(base)}, so it runs over streams",
@@ -103,14 +103,14 @@ def refuse_written(base: Version, place: TextSpan) -> None:
 
 
 def with_writers(query: QueryDefinition, node: exp.Expression, context: Context) -> QueryDefinition:
-    """A query with those that write tables for the aggregates that it calls."""
+    """Return a query with the extra queries that write tables for the aggregates it calls."""
     if isinstance(query.query, RelationQuery):
         return query
     return replace(query, writers=tuple(_writers(query, query.query, node, context)))
 
 
 def stream_with_writers(stream: DerivedStream, node: exp.Expression, context: Context) -> DerivedStream:
-    """A derived stream, likewise."""
+    """Return a derived stream with the extra queries that write tables for the aggregates it calls."""
     return replace(stream, writers=tuple(_writers(stream, stream.query, node, context)))
 
 
@@ -121,7 +121,7 @@ def _writers(
     seen: list[SelectQuery | RelationQuery] = []
     for part in queries_in(query):
         if isinstance(part, RelationQuery) or any(part is one for one in seen):
-            continue  # a definition of WITH that is read twice is computed once
+            continue  # a WITH definition that is read twice is computed once
         seen.append(part)
         calls: tuple[Call, ...] = (*part.aggregates, *part.window_calls)
         for call in calls:
@@ -137,7 +137,7 @@ def _writers(
 def _writing(
     part: SelectQuery, call: Call, node: exp.Expression, context: Context
 ) -> tuple[AggregateDefinition, ...]:
-    """What the version of an aggregate that a call runs writes; raise where rows of it would be lost."""
+    """Return the writing parts of the aggregate version that a call runs; raise if rows would be lost."""
     base, window = context.catalog.declared_versions(call.name)
     if isinstance(call, AggregateCall) or call.window.extent is None or call.window.tumbles or window is None:
         used = base
@@ -158,7 +158,7 @@ def _lost(
     used: AggregateDefinition,
     states: frozenset[BodyState],
 ) -> tuple[str, str] | None:
-    """What is wrong with a call some of whose writes would be no results, and what to do."""
+    """Return the error and hint for a call whose window would not emit all writes, or None."""
     name, tables = used.name, _tables_of(used)
     if isinstance(call, AggregateCall):
         if part.changing or any(given.schema.changelog for given in part.inputs):
@@ -200,7 +200,7 @@ def _tables_of(definition: AggregateDefinition) -> str:
 
 
 def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
-    """The same inputs and groups, with the rows that one call writes for results."""
+    """Return a SELECT over the same inputs and groups whose results are the rows that one call writes."""
     columns = version.returns.columns
     text = version.name
     alone = len(columns) == 1

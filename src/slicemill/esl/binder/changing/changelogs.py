@@ -1,4 +1,4 @@
-"""Results that change: first rows by rank, DISTINCT, ORDER BY … LIMIT, EMIT, and what may read changelogs."""
+"""Bind changelogs: top-N ranks, EMIT, schemas of changing results, and restrictions on their readers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HIDDEN_COUNT = AggregateCall("count", (), False, (Column("count(*)", BIGINT),))
 
 
 def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
-    """Joins, windows and temporal queries want rows that only come."""
+    """Reject windows and unsupported joins over changelogs, whose rows can be retracted."""
     for entry in entries:
         if not entry.input.schema.changelog:
             continue
@@ -72,7 +72,7 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
 
 
 def _check_join(entry: BoundInput, entries: Sequence[BoundInput], node: exp.Select) -> None:
-    """A table that changes is joined with one other, or with all that comes of a stream."""
+    """Check a join of a changelog: with one other changelog or stream, without windows or tables."""
     name = entry.input.alias
     finite = next((other for other in entries if other.input.finite), None)
     if finite is not None:
@@ -115,9 +115,10 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
 
 
 def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
-    """Aggregates that cannot take a row out again.
+    """Reject aggregates over a changelog that cannot retract a row.
 
-    Those of users are computed anew of the rows that are left, by the version that answers at the end.
+    Blocking base versions of user-defined aggregates are allowed: they are recomputed from the remaining
+    rows.
     """
     changing = next((i.alias for i in inputs if i.schema.changelog), None)
     if changing is None:
@@ -139,7 +140,7 @@ def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[Qu
 
 
 def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option]) -> None:
-    """What a sink cannot take is told where it is named."""
+    """Reject a sink that cannot take changing results."""
     sink = next((option for option in options if option.this.name.lower() == "sink"), None)
     value = child(sink, "value") if sink is not None else None
     if not isinstance(value, exp.Literal):
@@ -171,7 +172,7 @@ def ranked_by(
     order: Sequence[tuple[Expr, bool]],
     time_columns: frozenset[str],
 ) -> RankedBy:
-    """An order of rows; among rows of streams, that of time is known to be the order of arrival."""
+    """Return the order of a rank. Rows of streams arrive in the order of their timestamp column."""
     by_time = [isinstance(expr, ColumnRef) and expr.name in time_columns for expr, _ in order]
     oldest = not order or (len(order) == 1 and by_time[0] and not order[0][1])
     return RankedBy(
@@ -184,7 +185,7 @@ def ranked_by(
 
 
 def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | None]:
-    """How many first rows a condition asks for by the column of their rank, and what else it asks for."""
+    """Split the top-N limit off a condition on the rank column; return the limit and the rest."""
     limits: list[int] = []
     others: list[Expr] = []
     for part in conjuncts(condition):
@@ -198,7 +199,7 @@ def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | 
 
 
 def _limit(part: Expr, column: str) -> int | None:
-    """The last rank that a condition allows; -1 if it allows all; None if it is about something else."""
+    """Return the highest rank that a condition allows; -1 if it allows all; None for other conditions."""
     if not isinstance(part, Call) or len(part.arguments) != 2:
         return None
     left, right = (_plain(argument) for argument in part.arguments)
@@ -218,12 +219,12 @@ def _limit(part: Expr, column: str) -> int | None:
 
 
 def _plain(expr: Expr) -> Expr:
-    """A constant or column, whatever number it is read as."""
+    """Return a column or literal without its cast."""
     return expr.operand if isinstance(expr, Cast) and isinstance(expr.operand, ColumnRef | Literal) else expr
 
 
 def limited(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
-    """A query with a rank, of which so many first rows are asked for."""
+    """Return a query with a rank, limited to its first rows; unless `shown`, without the rank column."""
     assert query.rank is not None
     items = query.items
     if not shown:
@@ -232,7 +233,7 @@ def limited(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
 
 
 def rank_item(query: Continuous | None) -> SelectItem | None:
-    """The column of a sub-query that is a rank without a limit."""
+    """Return the item of a sub-query that shows a rank without a limit, if any."""
     if not isinstance(query, SelectQuery) or query.rank is None or query.rank.limit is not None:
         return None
     wanted = ColumnRef.to(query.rank.column)
@@ -276,7 +277,7 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
         )
     if not query.schema.changelog:
         if every is None and closes:
-            return query  # a window tells its results once
+            return query  # a window emits its results once
         raise Mistake(
             "EMIT says when changes are told, and these results do not change", span_of(emit), "leave it out"
         )
@@ -284,7 +285,7 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
 
 
 def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog) -> SelectQuery:
-    """EMIT EARLY … LATE …: windows of one stream that tell results before they end, and after it."""
+    """Bind EMIT EARLY … LATE …: emit windows of one stream before they close, and correct them later."""
     given = query.inputs[0]
     if len(query.inputs) > 1 and not query.aggregates:
         raise Mistake(
@@ -325,7 +326,7 @@ def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog
 
 
 def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> LateTuples:
-    """The late tuples of a stream, up to so long after."""
+    """Return the late tuples of a stream that arrive within the length of a LATE clause."""
     stream = None if given.relation is None else catalog.relation(given.relation)
     if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
         raise Mistake(
@@ -344,7 +345,7 @@ def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> 
 
 
 def completed(query: SelectQuery) -> SelectQuery:
-    """A query with its schema: whether its results change, and by which columns their rows are told apart."""
+    """Return the query with its schema: if its results change, with an operation column and the key."""
     items = tuple(item for item in query.items if item.name != OP)
     columns = tuple(Column(item.name, item.expr.type) for item in items)
     changes, key = _shape(query)
@@ -363,10 +364,10 @@ def completed(query: SelectQuery) -> SelectQuery:
 
 
 def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
-    """Do the rows below the select list change? And the key they have there."""
+    """Return True if the rows below the select list change, with the key of these rows."""
     below = schema_below(query.inputs)
     if query.changing and not query.aggregates and not below.changelog:
-        below = Schema(())  # what is there stays: distinct rows
+        below = Schema(())  # distinct rows of a stream are never retracted
     elif query.corrections is not None:
         below = Schema((), True, query.corrected_key)
     elif query.changing:
@@ -385,7 +386,7 @@ def _ranks(query: SelectQuery) -> Iterable[tuple[RankedBy, int | None, str | Non
 
 
 def as_changes(query: SelectQuery) -> SelectQuery:
-    """A query whose rows only come, as a changelog of inserts: for a union with one that changes."""
+    """Return an append-only query as a changelog of inserts, for a UNION with a changelog."""
     if query.schema.changelog:
         return query
     items = (SelectItem(OP, Literal(OPS[0], CHANGE)), *query.items)
@@ -393,13 +394,13 @@ def as_changes(query: SelectQuery) -> SelectQuery:
 
 
 def reads_windows_of_time(query: SelectQuery) -> bool:
-    """Does a sliding window of time report groups, all of one window at one moment?"""
+    """Return True for groups of a sliding time window, whose results are emitted together."""
     window = next((i.window for i in query.inputs if i.window and i.window.slide is not None), None)
     return window is not None and window.frame is FrameUnit.RANGE and bool(query.aggregates)
 
 
 def columns_used(query: SelectQuery) -> frozenset[str]:
-    """The columns of the inputs that a query reads."""
+    """Return the input columns that a query reads (its projection)."""
     exprs = [item.expr for item in (*query.items, *query.group_by)]
     exprs += [argument for call in query.aggregates for argument in call.arguments]
     for call in query.window_calls:

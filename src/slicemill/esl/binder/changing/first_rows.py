@@ -1,4 +1,4 @@
-"""The clauses behind the groups of a SELECT: QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT."""
+"""Bind QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT, which apply after the groups of a SELECT."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OverGroups: TypeAlias = Callable[[Expr, exp.Expression], Expr]
 
 @dataclass(frozen=True, slots=True)
 class FirstRows:
-    """Those clauses, bound; `places` is where the expressions to order by stand."""
+    """Bound QUALIFY, ORDER BY and LIMIT; `places` are the syntax nodes of the sort keys, for messages."""
 
     rank: Rank | None
     qualify: Expr | None
@@ -49,7 +49,7 @@ class FirstRows:
     catalog: Catalog
 
     def over_groups(self, read: OverGroups) -> FirstRows:
-        """The same over the columns that groups have. A group has no place in time."""
+        """Return the clauses over the columns of groups. Groups are not ordered by time."""
         order = tuple(
             (read(expr, place), falls) for (expr, falls), place in zip(self.order, self.places, strict=True)
         )
@@ -65,7 +65,7 @@ class FirstRows:
         return replace(self, rank=rank, qualify=qualify, order=order, time_columns=frozenset())
 
     def of(self, query: SelectQuery, node: exp.Select, entries: Sequence[BoundInput]) -> SelectQuery:
-        """The query with its last clauses, and its schema."""
+        """Return the query with these clauses and its final schema."""
         query = _of_limited_input(query, entries)
         if child(node, "distinct") is not None:
             for item in query.items:
@@ -135,7 +135,7 @@ class FirstRows:
         active = any(call.window.active for call in query.window_calls)
         by_time = ranked_by("row_number", (), self.order, self.time_columns).oldest_first
         if limit is None and by_time and len(streams) == 1 and not active:
-            return query  # results come in that order (M28)
+            return query  # results are already in that order (M28)
         if limit is None and not windowed:
             raise Mistake(
                 "ORDER BY needs the end of the input, and a stream has none",
@@ -156,7 +156,7 @@ class FirstRows:
 
 
 def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
-    """Ranks are of all rows so far: a window that no call is over would say nothing."""
+    """Reject a rank over a window that no aggregate uses, because a rank covers all rows so far."""
     streams = [given for given in query.inputs if not given.finite]
     if len(streams) > 1 or query.aggregates or query.window_calls or query.session is not None:
         return
@@ -173,7 +173,7 @@ def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
 def bind_first_rows(
     node: exp.Select, env: SelectEnvironment, items: Sequence[tuple[SelectItem, exp.Expression]]
 ) -> FirstRows:
-    """QUALIFY and ORDER BY may name columns of the select list."""
+    """Bind QUALIFY, ORDER BY and LIMIT, which may name columns of the select list."""
     named = {item.name.lower(): item.expr for item, _ in items}
     qualify_node = child(node, "qualify")
     qualify = None
@@ -193,7 +193,7 @@ def bind_first_rows(
         if isinstance(key, exp.Literal) and not key.is_string:
             expr = item_at(key, items)
         by = as_key(bind(key, env) if expr is None else expr, key)
-        timed = isinstance(by, ColumnRef) and by.name in env.time_columns  # these are never NULL
+        timed = isinstance(by, ColumnRef) and by.name in env.time_columns  # timestamps are never NULL
         keys = [(by, bool(child(ordered, "desc")))] if timed else order_keys(by, ordered)
         order += keys
         places += [key] * len(keys)
@@ -204,7 +204,7 @@ def bind_first_rows(
 
 
 def _moments(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
-    """The columns below the select list whose value says which timestamp a row has."""
+    """Return the columns below the select list that determine the timestamp of a row."""
     if query.aggregates:
         window = query.inputs[0].window
         bounds = set() if query.changing or query.running else {"window_end"}
@@ -222,7 +222,7 @@ def _moments(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
 def _with_items(
     node: exp.Expression, written: dict[str, exp.Expression], env: SelectEnvironment
 ) -> exp.Expression:
-    """A condition with what names of the select list stand for; columns of the input hide these."""
+    """Replace names of the select list in a condition; columns of the input take precedence."""
     own = {column.name.lower() for _, schema in env.scope.relations for column in schema}
 
     def change(part: exp.Expression) -> exp.Expression:
@@ -239,7 +239,7 @@ def _check_limit(limit: int, node: exp.Expression) -> None:
 
 
 def _of_limited_input(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
-    """WHERE n <= 3 over a sub-query with a rank is its limit; unless n is read, nobody asks for it."""
+    """Turn WHERE n <= 3 over a sub-query with rank n into its limit; drop n if it is not read."""
     inputs: list[QueryInput] = []
     qualified = len(query.inputs) > 1
     for given, entry in zip(query.inputs, entries, strict=True):
@@ -269,7 +269,7 @@ def _distinct(query: SelectQuery, node: exp.Select) -> SelectQuery:
         raise Mistake(
             "DISTINCT over groups of a window", span_of(node), "groups differ already: leave DISTINCT out"
         )
-    # The different rows of a window are its groups.
+    # The distinct rows of a window are its groups.
     groups = tuple(SelectItem(item.name, item.expr) for item in query.items)
     items = tuple(SelectItem(item.name, ColumnRef(item.name, item.expr.type)) for item in groups)
     return replace(query, group_by=groups, aggregates=(HIDDEN_COUNT,), items=items)

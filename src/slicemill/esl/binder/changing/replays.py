@@ -1,4 +1,4 @@
-"""REPLAY: what it names are the bad rows of a declared stream, and its WHERE looks at these."""
+"""Bind REPLAY of the bad rows of a declared stream; WHERE selects among the bad rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bind_replay(node: nodes.ReplayErrors, context: Context) -> Replay:
     where = child(node, "where")
     if where is None:
         return Replay(owner.name + ERRORS, owner.name)
-    # The condition means what it means in a query over the bad rows.
+    # Bind the condition as the WHERE of a query over the bad rows.
     span = span_of(node.this)
     column = at(exp.Column(this=at(exp.Identifier(this="raw", quoted=False), span)), span)
     entry = at(nodes.StreamInput(this=node.this.copy()), span)

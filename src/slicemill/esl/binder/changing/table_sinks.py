@@ -1,4 +1,4 @@
-"""`sink = 'table:name'`: results of a continuous query that are written into a table with rows of its own."""
+"""Bind `sink = 'table:name'`: a continuous query that writes its results into a stored table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slicemill.esl.types.schema import assignable
 def check_table_sink(
     query: Continuous | RelationQuery, options: Sequence[nodes.Option], context: Context
 ) -> None:
-    """Raise where a query names a table as its sink that cannot take its results."""
+    """Raise if a query names a table as its sink that cannot take its results."""
     sink = next((option for option in options if option.this.name.lower() == "sink"), None)
     value = child(sink, "value") if sink is not None else None
     if not isinstance(value, exp.Literal):
@@ -82,7 +82,7 @@ def _table(name: str, place: TextSpan, context: Context) -> Table:
 
 
 def _check_key(query: Continuous, table: Table, place: TextSpan) -> None:
-    """Rows that change are found again by their key, so the table's has to be that of the results."""
+    """Check that the key of the table is that of changing results, which are updated by key."""
     if not query.schema.changelog:
         return
     if query.schema.key is None:

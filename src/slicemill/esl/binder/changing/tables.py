@@ -1,4 +1,4 @@
-"""Tables: CREATE TABLE with its constraints, and INSERT, UPDATE, DELETE and TRUNCATE."""
+"""Bind CREATE TABLE and its constraints, and INSERT, UPDATE, DELETE and TRUNCATE."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _interval(node: nodes.Duration) -> int:
 
 
 def bind_change(node: exp.Expression, context: Context) -> TableChange:
-    """A change of a table that has rows of its own."""
+    """Bind a change of a table with rows of its own."""
     table = _own_table(node.this, context)
     if isinstance(node, nodes.InsertInto):
         return _insert(node, table, context)
@@ -285,7 +285,7 @@ def _value(node: exp.Expression, column: Column, table: Table, env: RelationEnvi
         raise Mistake(f"{column.name} {why}, and this is NULL", span_of(node), "give it a value")
     text = isinstance(value, Literal) and value.type.kind is Kind.VARCHAR
     if text and column.type.kind is not Kind.VARCHAR and castable(value.type, column.type):
-        return Cast(value, column.type)  # as PostgreSQL takes constants
+        return Cast(value, column.type)  # like untyped literals in PostgreSQL
     if value.type.kind is not Kind.NULL:
         _check_type(value.type, column, node)
     return value
@@ -319,7 +319,7 @@ def _conflict(
             "declare it with PRIMARY KEY (…)",
         )
     env = _environment(context, (table.name, table.schema), (EXCLUDED, table.schema))
-    if clause is None:  # all columns that are given
+    if clause is None:  # INSERT OR REPLACE sets all given columns
         every = tuple(
             (column.name, bind(exp.column(column.name, table=EXCLUDED), env))
             for column in columns

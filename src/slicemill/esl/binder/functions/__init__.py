@@ -1,1 +1,1 @@
-"""Scalar functions of users: CREATE FUNCTION, and what a call of one stands for."""
+"""Bind user-defined functions: CREATE FUNCTION, calls, and functions that return rows."""

@@ -1,7 +1,8 @@
-"""Calls of users' scalar functions: the body is bound anew for each call, with the arguments at hand.
+"""Bind calls of user-defined scalar functions by inlining: the body is bound anew with the arguments.
 
-So a body may be used wherever an expression may, whatever the arguments are, and what has to be a constant is
-checked where its value is known.
+So a function may be called wherever an expression may stand, and arguments that must be constant are checked
+at
+each call.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MAX_TERMS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FunctionEnvironment:
-    """Inside a function's body: its parameters by name, in small letters, and what stands for each."""
+    """Name resolution in the body of a function: parameter names in lower case, with their values."""
 
     context: Context
     definition: FunctionDefinition
@@ -86,7 +87,7 @@ def parsed_body(text: str) -> exp.Expression:
 
 
 def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment) -> Expr | None:
-    """What a call of a user's function stands for; None where there is no such function."""
+    """Return the inlined call of a user-defined function, or None if there is no such function."""
     name = node.name.lower()
     definition = context.catalog.functions.get(name)
     if definition is None:
@@ -136,10 +137,10 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
 
 
 def written_out(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
-    """The value of a function for these arguments, which have the types of its parameters."""
+    """Return the body of a function with these arguments, which have the types of its parameters."""
     assert isinstance(definition.returns, Type), "one that returns rows stands in FROM"
     if definition.external is not None:
-        # A text's length is not Python's to know.
+        # Python does not enforce the length of a VARCHAR, so the call returns any length and is cast.
         whole = replace(definition.returns, length=None)
         return _as(Call(definition.external, tuple(values.values()), whole), definition.returns)
     assert definition.body is not None, "a function has a body, or is external"
@@ -160,7 +161,7 @@ def _as(value: Expr, type_: Type) -> Expr:
 
 
 def _terms(expr: Expr, known: dict[int, int]) -> int:
-    """How long an expression is when it is written out: what several parts share counts for each."""
+    """Return the size of an inlined expression, where a shared part counts each time."""
     found = known.get(id(expr))
     if found is None:
         found = known[id(expr)] = 1 + sum(_terms(part, known) for part in children(expr))

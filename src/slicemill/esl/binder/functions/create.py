@@ -1,6 +1,6 @@
-"""CREATE FUNCTION: its name, its parameters, and whether its body gives what it says.
+"""Bind CREATE FUNCTION: name, parameters, and the type of the body.
 
-Also objects in Python that a script names as `module:name`.
+This module also imports the Python objects that a script names as `module:name`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.schema import Schema, Type
 from slicemill.scalar.signatures import SCALARS, UNREPEATABLE
 
-# Homes of earlier versions may have functions of these names, which were not built in.
+# These became built-in later. Homes of earlier versions may have functions of these names.
 _FREE = ("mean", "skewness", "kurtosis")
 _TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest")).difference(_FREE)
 
@@ -44,14 +44,14 @@ def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefin
         returns = bind_columns(declared) if isinstance(declared, list) else bind_type(declared)
     problems.raise_any()
     if isinstance(returns, Schema):
-        bound_body(child(node, "body"), parameters, returns, context)  # mistakes at their place in this text
+        bound_body(child(node, "body"), parameters, returns, context)  # reports errors in this text
         return FunctionDefinition(node.this.name, parameters, returns, body=to_esl(child(node, "body")))
     if child(node, "external") is not None:
         return _external(node, parameters, returns, context.imports)
     body = child(node, "body")
     definition = FunctionDefinition(node.this.name, parameters, returns, body=to_esl(body))
     values = {column.name.lower(): Argument(column.name, column.type) for column in parameters}
-    bind(body, FunctionEnvironment(context, definition, values))  # mistakes at their place in this text
+    bind(body, FunctionEnvironment(context, definition, values))  # reports errors in this text
     try:
         written_out(definition, values, context)
     except Mistake as mistake:
@@ -60,7 +60,7 @@ def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefin
 
 
 def refuse_function(identifier: exp.Identifier, context: Context) -> None:
-    """A name that a function has is no name for an aggregate or a model."""
+    """Raise if a function already has the name of a new aggregate or model."""
     known = context.catalog.functions.get(identifier.name.lower())
     if known is not None:
         raise Mistake(
@@ -104,7 +104,7 @@ def _external(
 
 
 def named_object(literal: exp.Literal, rule: str, example: str) -> tuple[str, str]:
-    """The module and the name in it."""
+    """Split `module:name` into the module and the name."""
     module, _, name = literal.name.partition(":")
     if not module or not name:
         raise Mistake(rule, span_of(literal), f"as in {example}")
@@ -112,10 +112,10 @@ def named_object(literal: exp.Literal, rule: str, example: str) -> tuple[str, st
 
 
 def imported(literal: exp.Literal, module: str, name: str) -> object:
-    """The object; importing runs the module's code."""
+    """Import the named object, which runs the code of its module."""
     try:
         found: object = getattr(importlib.import_module(module), name)
-    except Exception as problem:  # a user's module may fail to import in any way
+    except Exception as problem:  # the import of a user's module may raise anything
         raise Mistake(
             f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
         ) from None

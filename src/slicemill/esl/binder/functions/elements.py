@@ -1,4 +1,4 @@
-"""`UNNEST(list)` in FROM: a row for each element of a list that the relations before it have."""
+"""Bind `UNNEST(list)` in FROM: one row for each element of a list column of a preceding input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNNAMED = "unnest"
 
 
 def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], context: Context) -> QueryInput:
-    """The elements as a finite relation of one column, which is called as the relation if nothing is said."""
+    """Return the elements as a finite relation of one column, by default named after the relation."""
     call = entry.this
     if child(entry, "frame") is not None:
         raise Mistake(
@@ -48,7 +48,7 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
 
 
 def joined_elements(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
-    """The condition of a JOIN UNNEST, and whether it keeps tuples whose list has no element."""
+    """Return the condition of a JOIN UNNEST, and True for a LEFT JOIN (keep tuples with empty lists)."""
     side = None if join is None else child(join, "side")
     if join is None or side in (None, "CROSS"):
         return None if join is None else child(join, "on"), False

@@ -1,7 +1,8 @@
-"""`TABLE(f(…))` in FROM: rows of a function, or of an aggregate that gets the arguments as its only tuple.
+"""Bind `TABLE(f(…))` in FROM: the rows of a function, or of an aggregate over one tuple of arguments.
 
-As with scalar functions, the body is bound anew for each call. It sees its parameters and stored tables, and
-nothing of what is around the call.
+The body is bound anew for each call, as for scalar functions. The body reads its parameters and stored
+tables,
+but no names of the calling query.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from slicemill.esl.types.schema import Schema, Type, assignable
 
 
 def returned_rows(node: nodes.TableFunctionCall, context: Context) -> Schema:
-    """The columns of the rows that a call gives."""
+    """Return the schema of the rows that a call returns."""
     found = _called(node.this, context)
     if isinstance(found, AggregateDefinition):
         return found.returns
@@ -46,7 +47,7 @@ def bind_table_call(
     context: Context,
     bind_argument: Callable[[exp.Expression], Expr],
 ) -> RelationInput:
-    """A call whose arguments are bound where it stands."""
+    """Bind a call and its arguments, which are bound in the scope of the calling query."""
     call = node.this
     found = _called(call, context)
     declared = found.arguments if isinstance(found, AggregateDefinition) else found.parameters
@@ -79,7 +80,7 @@ def bind_table_call(
 
 
 def rows_of_function(definition: FunctionDefinition, context: Context) -> RelationQuery:
-    """The query of a function, over its parameters, with columns as it declares them."""
+    """Return the query of a function, over its parameters, with the declared columns."""
     assert definition.body is not None and isinstance(definition.returns, Schema), "it returns rows"
     body = grammar.query(Cursor(tokenize(definition.body), definition.body))
     return bound_body(body, definition.parameters, definition.returns, context)
@@ -107,7 +108,7 @@ def bound_body(node: exp.Expression, parameters: Schema, returns: Schema, contex
 
 
 def _one_tuple(definition: AggregateDefinition) -> RelationQuery:
-    """`SELECT f(arguments)`: INITIALIZE for the only tuple, then TERMINATE."""
+    """Return `SELECT f(arguments)`, which runs INITIALIZE for a single tuple and then TERMINATE."""
     name, returns = definition.name, definition.returns
     arguments = tuple(Argument(column.name, column.type) for column in definition.arguments)
     columns = tuple(column.of(name) for column in returns)

@@ -1,1 +1,1 @@
-"""Joins in FROM: their kinds, windows from conditions on timestamps, queries in WHERE as joins."""
+"""Bind joins in FROM: kinds of joins, windows derived from ON, ASOF joins, and sub-queries as joins."""

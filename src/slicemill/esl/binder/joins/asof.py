@@ -1,4 +1,4 @@
-"""ASOF joins and FOR SYSTEM_TIME AS OF: which row of the other stream a tuple meets."""
+"""Bind ASOF JOIN and FOR SYSTEM_TIME AS OF: each tuple joins the latest row of the other stream."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def is_present(asked: exp.Expression) -> bool:
 def bind_as_of(
     entries: Sequence[BoundInput], inputs: list[QueryInput], env: SelectEnvironment
 ) -> list[QueryInput]:
-    """Inputs with what FOR SYSTEM_TIME AS OF and ASOF JOIN say of them; no stream of these needs a window."""
+    """Return the inputs with their ASOF conditions. An ASOF join of streams needs no window."""
     for place, entry in enumerate(entries):
         asked = child(entry.node, "as_of")
         if asked is not None:
             if inputs[place].finite and is_present(asked):
-                continue  # a tuple meets the rows that a table has when it arrives, whatever is written
+                continue  # a lookup in a table always reads the rows of now
             moment: Expr | None = None
             if not is_present(asked):
                 with env.seeing(with_all(env.scope, inputs)):
@@ -112,7 +112,7 @@ def _finished(
 
 
 def _is_key(part: Expr, left: str, right: str) -> bool:
-    """An equality of a column of each, of types that are compared as they are."""
+    """Return True for an equality of one column of each side, with types that compare without a cast."""
     if not isinstance(part, Call) or part.function != "=":
         return False
     sides = [side.operand if isinstance(side, Cast) else side for side in part.arguments]

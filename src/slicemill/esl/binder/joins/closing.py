@@ -1,6 +1,7 @@
-"""Punctuation windows of joins: `auction [CLOSE WHEN event = 'closed'] AS a JOIN bid AS b ON a.id = b.id`.
+"""Bind punctuation windows: `auction [CLOSE WHEN event = 'closed'] AS a JOIN bid AS b ON a.id = b.id`.
 
-A tuple for which the condition is true says that its key is done. The key is what the join says is equal.
+A tuple that fulfils the condition closes the window of its key. The key consists of the columns that ON
+equates.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from slicemill.esl.types.query import FrameUnit, QueryInput
 def with_closings(
     entries: Sequence[BoundInput], inputs: Sequence[QueryInput], env: SelectEnvironment, problems: Problems
 ) -> list[QueryInput]:
-    """Inputs of a join with the conditions that are written beside them."""
+    """Return the inputs of a join with their bound CLOSE WHEN conditions."""
     finished = list(inputs)
     streams = [given for given in inputs if not given.finite]
     env.place = "CLOSE WHEN"

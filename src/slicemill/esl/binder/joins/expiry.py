@@ -1,9 +1,9 @@
-"""Lives of stored rows that data sets: `auction [EXPIRES AT expires]`, and conditions that say the same.
+"""Bind expiry columns of join state: `auction [EXPIRES AT expires]`, and conditions that imply an expiry.
 
-    b.ts <= a.expires      no b that comes after it can meet a: it leaves the join's state then
+    b.ts <= a.expires      a row of a expires when the time of b passes a.expires
 
-A row's life is a column of its own stream, perhaps with a length of time added. What else a life may depend
-on is computed by a stream before.
+The expiry is a timestamp column of the row's own stream, plus or minus a constant interval. Any other expiry
+must be computed by a stream before the join.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slicemill.esl.types.schema import Kind
 def with_expiries(
     entries: Sequence[BoundInput], inputs: Sequence[QueryInput], env: SelectEnvironment, problems: Problems
 ) -> list[QueryInput]:
-    """Inputs whose windows have the lives that are written beside them."""
+    """Return the inputs with the expiry columns of EXPIRES AT in their windows."""
     finished = list(inputs)
     env.place = "EXPIRES AT"
     for place, entry in enumerate(entries):
@@ -77,7 +77,7 @@ def _check(frame: exp.Expression, node: exp.Expression, inputs: Sequence[QueryIn
 
 
 def refuse_groups(inputs: Sequence[QueryInput], node: exp.Select) -> None:
-    """What an aggregate ranges over is told by windows alone."""
+    """Reject aggregates over a join with EXPIRES AT or CLOSE WHEN, which are no windows of the aggregate."""
     closes = any(entry.closes is not None for entry in inputs)
     if closes or any(entry.window is not None and entry.window.expires is not None for entry in inputs):
         words = "CLOSE WHEN" if closes else "EXPIRES AT"
@@ -89,7 +89,7 @@ def refuse_groups(inputs: Sequence[QueryInput], node: exp.Select) -> None:
 
 
 def expiry_of(expr: Expr, alias: str) -> ExpiryColumn | None:
-    """A column of an input, or one with a length of time added, as the end of a tuple's life."""
+    """Return the expiry that an expression describes: a timestamp column, plus or minus an interval."""
     if isinstance(expr, ColumnRef):
         own = expr.origin is not None and expr.origin.input == alias
         return ExpiryColumn(expr.origin.column) if own and expr.origin and _is_time(expr) else None
@@ -116,7 +116,7 @@ _AT_LEAST = {">": 0, ">=": 1}
 def expiry_in(
     condition: Expr | None, alias: str, other_times: Mapping[str, int], other: int
 ) -> ExpiryColumn | None:
-    """The life that a condition gives to tuples of a stream: `other.ts <= alias.column`, if there is one."""
+    """Return the expiry that a condition `other.ts <= alias.column` gives to the rows of `alias`, if any."""
     for part in conjuncts(condition):
         if not isinstance(part, Call) or len(part.arguments) != 2:
             continue

@@ -1,11 +1,12 @@
-"""Windows of a join from its conditions on timestamps: `b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS`.
+"""Derive the windows of a join from ON: `b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS`.
 
-Each comparison of two timestamps is a bound on their difference. Together they say how much older than
-another each member of a result can be; the greatest of that is how long its stream must be kept:
+Each comparison of two timestamps bounds their difference. Together the bounds say how much older a row can be
+than its join partners. The maximum is the time for which the join keeps the rows of that stream:
 
     a.ts <= b.ts AND b.ts <= a.ts + 5 s      0 <= b.ts - a.ts <= 5 s        window of a: 5 s, of b: none
                                                                             (rows of the same timestamp)
-What a window says by itself is left out of the condition then; what it does not say is tested on the pairs.
+A comparison that the windows already enforce is removed from the condition. The join tests the rest on each
+pair.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SIGNS = {"+": 1, "-": -1}
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """`later` is at most so many microseconds after `earlier`, which may be negative."""
+    """Bound on a time difference: `later` - `earlier` <= `most_us` microseconds (possibly negative)."""
 
     earlier: int
     later: int
@@ -44,11 +45,12 @@ def with_windows(
     *,
     narrow: bool,
 ) -> tuple[list[QueryInput], Expr | None]:
-    """Inputs with a window each, and WHERE without what these say.
+    """Return the inputs with one window each, and WHERE without the comparisons that windows enforce.
 
-    `times` are the columns that carry timestamps, with the place of their input. Written windows are made
-    shorter where conditions allow it, if they may be: aggregates range over them as they are written, and
-    outer joins of three and more streams take them so.
+    `times` maps timestamp columns to the index of their input. With `narrow`, written windows are shortened
+    where
+    the conditions allow it. Windows stay as written if aggregates range over them, and in outer joins of
+    three or more streams.
     """
     finished = list(inputs)
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]
@@ -115,7 +117,7 @@ def _is_longer(window: Window, other: Window) -> bool:
 
 
 def _is_said(bounds: Sequence[_Bound], inputs: Sequence[QueryInput]) -> bool:
-    """Do windows alone keep these bounds? The later one may come first, if it is no older than allowed."""
+    """Return True if the windows alone enforce these bounds, in whichever order the two rows arrive."""
     for bound in bounds:
         window = inputs[bound.earlier].window
         assert window is not None
@@ -126,7 +128,7 @@ def _is_said(bounds: Sequence[_Bound], inputs: Sequence[QueryInput]) -> bool:
 
 
 def _closed(places: Sequence[int], bounds: Sequence[_Bound]) -> dict[tuple[int, int], int]:
-    """How much later than another each stream's member can be, also by way of others."""
+    """Return the least bound on each pair's time difference, also by way of other streams."""
     most: dict[tuple[int, int], int] = {}
     for bound in bounds:
         pair = bound.earlier, bound.later
@@ -141,7 +143,7 @@ def _closed(places: Sequence[int], bounds: Sequence[_Bound]) -> dict[tuple[int, 
 
 
 def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | None:
-    """Of `x.ts <= y.ts`, in whatever form: x, y, and whether they must differ; None for anything else."""
+    """Return x, y and strictness for any form of `x.ts <= y.ts`; None for other conditions."""
     found = _bounds(part, times)
     if len(found) != 1 or found[0].most_us not in (0, -1):
         return None
@@ -149,7 +151,7 @@ def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | 
 
 
 def _bounds(part: Expr, times: Mapping[str, int]) -> list[_Bound]:
-    """What a comparison says of the difference of two timestamps; nothing if it is no such comparison."""
+    """Return the bounds of a comparison of two timestamps, or [] for other conditions."""
     if not isinstance(part, Call) or part.function not in _REVERSED:
         return []
     left, right = (_linear(argument, times) for argument in part.arguments)
@@ -171,7 +173,7 @@ def _bounds(part: Expr, times: Mapping[str, int]) -> list[_Bound]:
 
 
 def _linear(expr: Expr, times: Mapping[str, int]) -> tuple[dict[int, int], int] | None:
-    """An expression as a sum of timestamps of inputs and a length of time; None if it is none."""
+    """Return an expression as a weighted sum of input timestamps plus a constant, or None."""
     if isinstance(expr, ColumnRef):
         return ({times[expr.name]: 1}, 0) if expr.name in times else None
     if isinstance(expr, Literal):

@@ -1,4 +1,4 @@
-"""Kinds of joins in FROM: which ones streams and tables take, and USING as a condition."""
+"""Check the kinds of joins that streams and tables allow, and bind USING."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from slicemill.esl.types.schema import Schema
 
 
 def kind_of_join(join: nodes.JoinInput | None, *, finite: bool) -> JoinKind:
-    """How a JOIN joins a stream; a table is looked up, whatever stands there."""
+    """Return the kind of a JOIN of a stream; a table is always a lookup (INNER)."""
     side = None if join is None else child(join, "side")
     as_of = join is not None and (child(join.this, "as_of") is not None or side in ("ASOF", "LEFT ASOF"))
     return JoinKind.INNER if finite or as_of or side in (None, "CROSS") else JoinKind(side)
 
 
 def check_table(join: nodes.JoinInput | None, name: str) -> bool:
-    """Refuse joins that would keep rows of a table; is it a LEFT JOIN?"""
+    """Reject joins that would keep rows of a table; return True for a LEFT JOIN."""
     side = None if join is None else child(join, "side")
     if side in ("RIGHT", "FULL"):
         assert join is not None
@@ -49,13 +49,13 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
 
 
 def joined_in_turn(inputs: Sequence[QueryInput]) -> bool:
-    """Are there three and more streams, not all by inner joins? Then each ON belongs to its own join."""
+    """Return True for a chain of three or more streams with an outer join, where each ON has its own join."""
     streams = [entry for entry in inputs if not entry.finite]
     return len(streams) > 2 and any(entry.kind is not JoinKind.INNER for entry in streams)
 
 
 def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
-    """What ON can name: where streams are joined in turn, what is joined before it, and its own."""
+    """Return the inputs that ON can name: in a chain of joins, its own and those joined before."""
     if not joined_in_turn(inputs):
         return inputs
     own = inputs[place]
@@ -64,7 +64,7 @@ def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput
 
 
 def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> None:
-    """Refuse an ON that reads what is joined later: a stream behind it, or a table."""
+    """Reject an ON that reads an input joined later: a following stream, or a table."""
     if not joined_in_turn(inputs) or inputs[place].finite:
         return
     later = {one.alias.lower(): one for n, one in enumerate(inputs) if n > place or one.finite}
@@ -86,14 +86,16 @@ def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> No
 
 
 def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
-    """Inputs whose columns are in the results."""
+    """Return the inputs whose columns are in the results: all but those of SEMI and ANTI joins."""
     return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
 
 
 def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collection[str]) -> None:
-    """Joins that give unmatched rows begin with a stream; tables are looked up behind RIGHT and FULL ones.
+    """Check the order of outer joins: FROM begins with a stream, and tables follow RIGHT and FULL joins.
 
-    In front of these, a table that is not `optional` drops rows of the streams before it alone.
+    A table that precedes a RIGHT or FULL join must be `optional` (LEFT JOIN). Otherwise the table would drop
+    only
+    rows of the streams before it.
     """
     for place, entry in enumerate(inputs):
         if entry.finite or entry.kind is JoinKind.INNER:
@@ -145,9 +147,9 @@ def using_condition(
     before: Sequence[tuple[str, Schema]],
     merged: Mapping[str, MergedColumn] = MappingProxyType({}),
 ) -> exp.Expression:
-    """`USING (k)` as `before.k = alias.k`; the first relation before it that has the column.
+    """Return `USING (k)` as `before.k = alias.k`, with the first relation of `before` that has k.
 
-    What an earlier USING has `merged` is compared as it is seen: behind a FULL JOIN, the value that is there.
+    A column that an earlier USING has `merged` is compared by its merged value.
     """
     parts: list[exp.Expression] = []
     for name in using:
@@ -175,7 +177,7 @@ def using_condition(
 def merged_columns(
     using: Sequence[tuple[Sequence[exp.Identifier], QueryInput]], before: Sequence[QueryInput]
 ) -> dict[str, MergedColumn]:
-    """Columns that USING makes one: of which relations their values are."""
+    """Return the columns that USING merges, with the relations that supply their values."""
     found: dict[str, MergedColumn] = {}
     for names, entry in using:
         for name in names:
@@ -189,13 +191,13 @@ def merged_columns(
 
 
 def visible(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
-    """What the select list and WHERE can name: of a SEMI or ANTI JOIN, the first stream alone."""
+    """Return the scope of the select list and WHERE, without the inputs of SEMI and ANTI joins."""
     relations = tuple((entry.alias, entry.schema.own) for entry in seen(inputs))
     return Scope(relations, qualified=len(inputs) > 1, merged=merged)
 
 
 def with_all(scope: Scope, inputs: Sequence[QueryInput]) -> Scope:
-    """What ON can name."""
+    """Return the scope of ON, with all inputs."""
     return replace(scope, relations=tuple((entry.alias, entry.schema.own) for entry in inputs))
 
 

@@ -1,16 +1,16 @@
-"""`EXISTS`, `NOT EXISTS`, `IN` and `NOT IN` over a stream: SEMI and ANTI joins.
+"""Rewrite EXISTS, NOT EXISTS, IN and NOT IN over a stream to SEMI and ANTI joins.
 
     FROM a [RANGE 1 MINUTE]                                FROM a [RANGE 1 MINUTE]
     WHERE EXISTS (SELECT 1 FROM b [RANGE 5 SECONDS]   →    SEMI JOIN b [RANGE 5 SECONDS] ON b.k = a.k
                   WHERE b.k = a.k)
 
-Without a window of its own, the stream outside is judged at once: by what the other's window holds then.
-Groups over windows that slide are results that hold until the next ones come, one slide later:
+If the outer stream has no window, each of its rows is decided on arrival, by the current window of the other
+stream. A group of a sliding window is valid for one slide, until the next window is emitted:
 
     WHERE k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE]   →    SEMI JOIN (SELECT …) AS asked_1
                 GROUP BY k HAVING count(*) > 3)                         [RANGE 1 MINUTE] ON a.k = asked_1.k
 
-Rows of window functions are asked for those of the same window, and joined before windows get their lengths:
+Rows of window functions join rows of the same window. This rewrite runs before windows get their lengths:
 
     FROM TUMBLE(a, …) AS L WHERE k IN (SELECT k FROM              FROM TUMBLE(a, …) AS L
       TUMBLE(b, …) AS R WHERE L.window_start = R.window_start  →  SEMI JOIN TUMBLE(b, …) AS R
@@ -43,7 +43,7 @@ _PLAIN = (
 
 
 def as_joins(node: exp.Select, context: Context) -> exp.Select:
-    """The SELECT with the conditions that ask a stream as joins; itself where it has none."""
+    """Return the SELECT with sub-queries over streams in WHERE as joins; unchanged if there are none."""
     where = child(node, "where")
     if where is None or not any(_reads_stream(q, context) for q in where.find_all(exp.Select)):
         return node
@@ -58,7 +58,7 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
 
 
 def join_same_windows(select: exp.Select, context: Context) -> None:
-    """Join what is asked for rows of the same window, so that both streams get windows of that length."""
+    """Rewrite sub-queries over the same window to joins, before window functions get their windows."""
     where = child(select, "where")
     if where is not None and child(select, "group") is None and any(map(_same_window, _queries_in(where))):
         _join_asked(select, context, same_window=True)
@@ -69,7 +69,7 @@ def _queries_in(node: exp.Expression) -> Iterator[exp.Select]:
 
 
 def _same_window(query: exp.Select) -> bool:
-    """Does a query select rows of a window function by a window that it is given?"""
+    """Return True if a sub-query selects rows of a window function by an equal window_start."""
     where, entries = child(query, "where"), from_entries(query)
     if where is None or child(query, "group") is not None or len(entries) != 1:
         return False
@@ -83,7 +83,7 @@ def _is_start(node: exp.Expression) -> bool:
 
 
 def _join_asked(select: exp.Select, context: Context, *, same_window: bool) -> bool:
-    """Change conditions that ask a stream into joins: those for rows of the `same_window`, or all."""
+    """Rewrite sub-queries over streams to joins: all of them, or only those over the `same_window`."""
     kept: list[exp.Expression] = []
     entries = list(child(select, "entries"))
     before = len(entries)
@@ -151,7 +151,7 @@ def _all(parts: list[exp.Expression]) -> exp.Expression:
 
 
 def _asked(part: exp.Expression, context: Context) -> tuple[exp.Select, bool, exp.Expression | None] | None:
-    """The query over a stream that a condition asks, whether it says NOT, and the value of an IN."""
+    """Return the sub-query over a stream in a condition, whether it is negated, and the value of an IN."""
     inner, negated = part, False
     while isinstance(inner, (exp.Not, exp.Paren)):
         negated ^= isinstance(inner, exp.Not)
@@ -228,11 +228,11 @@ def _join(
 def _of_rows(
     query: exp.Select, taken: set[str], outside: list[tuple[str, Schema]], context: Context
 ) -> exp.Select:
-    """The query itself, or one over its groups: in a window of one slide, until the next ones come."""
-    from slicemill.esl.binder.queries import bind_query  # which binds conditions
+    """Return the sub-query, wrapped in a window of one slide if it selects groups of a sliding window."""
+    from slicemill.esl.binder.queries import bind_query  # circular: `bind_query` binds conditions
 
     if not _has_groups(query, context):
-        query.set("group", None)  # values are asked for, however often each is there
+        query.set("group", None)  # SEMI and ANTI joins ignore duplicates
         return query
     _refuse_outside(query, taken, outside, context)
     bound = bind_query(query, context)
@@ -285,7 +285,7 @@ def _refuse_outside(
 
 
 def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
-    from slicemill.esl.binder.queries import bind_query  # which binds conditions
+    from slicemill.esl.binder.queries import bind_query  # circular: `bind_query` binds conditions
 
     if isinstance(entry.this, exp.Identifier):
         return schema_of(context.relation(entry.this))
@@ -298,7 +298,7 @@ def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
 def _equals(
     part: exp.Expression, query: exp.Select, value: exp.Expression, *, negated: bool
 ) -> exp.Expression:
-    """NOT IN is not true where a NULL could be the value that is looked for."""
+    """Return the equality of IN; for NOT IN also true if either side is NULL, as in SQL."""
     items = query.expressions
     if len(items) != 1 or isinstance(items[0], exp.Star):
         raise Mistake(
@@ -320,14 +320,14 @@ def _equals(
 
 
 def _qualify(where: exp.Expression, alias: str, schema: Schema) -> None:
-    """Names without a relation are those of the query inside, where it has them."""
+    """Qualify columns of the inner WHERE that the inner relation has with its alias."""
     for column in where.find_all(exp.Column):
         if not column.table and schema.find(column.name) is not None:
             column.set("table", exp.Identifier(this=alias, quoted=True))
 
 
 def _of_outside(value: exp.Expression, outside: list[tuple[str, Schema]]) -> exp.Expression:
-    """What is looked for is of the query outside, also if the other has such a column."""
+    """Qualify the value of an IN with its outer relation, because the inner one could hide columns."""
     for column in [value, *value.find_all(exp.Column)]:
         if isinstance(column, exp.Column) and not column.table:
             owners = [alias for alias, schema in outside if schema.find(column.name) is not None]

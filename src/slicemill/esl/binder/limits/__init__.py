@@ -1,1 +1,1 @@
-"""Budgets of queries: memory, time, and what is given up to keep them."""
+"""Bind resource budgets of queries: memory, lag, and load shedding to stay within them."""

@@ -1,4 +1,4 @@
-"""`WITH (memory = …, shedding = …)` of a temporal query: how much it may keep, and what goes (L14)."""
+"""Bind `WITH (memory = …, shedding = …)` of a temporal query: its memory and shedding policy (L14)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicemill.shedding.methods import METHODS
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-# A result too many and lost time can be weighed where both count.
+# Shedding methods that weigh false results against lost duration.
 WEIGHED = ("lookahead", "exact", "cals", "threshold")
 WEIGHTS = re.compile(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*\)")
 _MOST_BYTES = 2**63 - 1
@@ -33,7 +33,7 @@ _TEXT = 32
 def with_budget(
     query: Continuous | RelationQuery, memory: str | None, method: str | None, place: exp.Expression
 ) -> Continuous | RelationQuery:
-    """The query with its budget, if it is a temporal one that has any."""
+    """Return a temporal query with its memory budget; other queries are returned unchanged."""
     if not isinstance(query, SelectQuery) or query.coalesce is None:
         return query
     weights: tuple[float, float] | None = None
@@ -53,7 +53,7 @@ def with_budget(
 
 
 def _weighed(text: str, place: exp.Expression) -> tuple[str, tuple[float, float] | None]:
-    """A way of shedding, and its weights where they are written behind it: 'lookahead(2, 1)' (L17)."""
+    """Split a shedding method from its optional weights, as in 'lookahead(2, 1)' (L17)."""
     name, bracket, inside = text.partition("(")
     if not bracket:
         return text, None
@@ -115,7 +115,7 @@ def _budget(
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
     if method is None:
-        # To trim long runs that are then too short would be the worst of all.
+        # Other methods would shorten long runs below the least duration, which loses whole results.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
     by_rows = coalesce.window.frame is FrameUnit.ROWS
     least = threshold if method == "threshold" else None
@@ -134,7 +134,7 @@ def _budget(
 
 
 def check_size(memory: str, size: int, place: exp.Expression) -> None:
-    """Refuse a budget of more bytes than anything can count: it is a mistake, and would bound nothing."""
+    """Reject a budget that exceeds 64 bits, which is a typing error and would limit nothing."""
     if size > _MOST_BYTES:
         raise Mistake(
             f"'{memory}' is more memory than there can be",
@@ -144,10 +144,10 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
 
 
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
-    """What a kept tuple takes; in columns texts are counted with their declared length, 32 at most."""
+    """Return the bytes of a kept tuple; in columnar state a text counts its declared length, at most 32."""
     shown = {column.name: column for column in coalesce.schema}
     values = sum(_width(shown[name]) for name in coalesce.attributes)
-    # Every eighth run that is remembered may have a value of its own.
+    # Estimate: every eighth kept run stores a value of its own.
     return budget_bytes(budget) + (values + values // 8 + 1 if budget.compiled else 0)
 
 
@@ -158,7 +158,7 @@ def _width(column: Column) -> int:
 
 
 def least_duration(after: Expr | None) -> int | None:
-    """The longest duration, in microseconds, that some condition asks of every run."""
+    """Return the longest duration, in microseconds, that a condition requires of every run."""
     return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
 
 
@@ -174,7 +174,7 @@ def _durations(part: Expr) -> Iterator[int]:
         return
     period, unit = left.arguments
     if isinstance(period, ColumnRef) and isinstance(unit, Literal) and isinstance(right.value, int):
-        # Units are whole: more than 3 minutes is 4 or more.
+        # Durations are compared in whole units, so > 3 minutes means at least 4 minutes.
         if function in (">=", "="):
             yield right.value * int(str(unit.value))
         elif function == ">":

@@ -1,4 +1,4 @@
-"""`WITH (lag = …, memory = …, shedding = …, utility = …, keep = …)`: what a query gives up under load."""
+"""Bind `WITH (lag = …, memory = …, shedding = …, utility = …, keep = …)`: load shedding of a query."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 def bind_load(
     query: Continuous | RelationQuery, options: QueryOptions, context: Context, place: exp.Expression
 ) -> tuple[LoadBudget | None, Expr | None]:
-    """The query's budget for load, if it has one, and its utility."""
-    # The memory of a temporal query is a matter of its own.
+    """Return the load-shedding budget of a query and its utility expression, if it has them."""
+    # The memory and shedding of a temporal query are bound in `budgets`.
     temporal = isinstance(query, SelectQuery) and query.coalesce is not None
     memory, shedding = (None, None) if temporal else (options.memory, options.shedding)
     given = {"lag": options.lag, "memory": memory, "shedding": shedding}
@@ -57,7 +57,7 @@ def bind_load(
 
 
 def lag_us(text: str, place: exp.Expression) -> int:
-    """How far something may fall behind."""
+    """Return the maximum lag in microseconds."""
     match = _DURATION.fullmatch(text)
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US or float(match[1]) == 0:
@@ -134,9 +134,10 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    """Are streams joined, and have rows ages there?
+    """Return True for a join that can shed pairs by age.
 
-    Rows without a partner could not be told from others; joins of many streams that count rows have no ages.
+    Outer joins are excluded, because shed rows would look like rows without a match. Joins of three or more
+    streams need time windows, because rows of windows that count rows have no age.
     """
     if not isinstance(query, SelectQuery):
         return False
@@ -148,7 +149,7 @@ def _is_join(query: Continuous) -> bool:
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:
-    """Bound as an item of a query over the same stream."""
+    """Bind the utility as a select item of a query over the same stream."""
     entry = query.inputs[0] if isinstance(query, SelectQuery) else None
     if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
         raise Mistake("utility is that of one stream's tuples", span_of(place), "leave utility out")

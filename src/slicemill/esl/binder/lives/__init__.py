@@ -1,1 +1,1 @@
-"""What becomes of queries and streams: statements that steer, replace and alter them."""
+"""Bind statements that pause, resume, restart, replace and alter queries and streams."""

@@ -1,4 +1,4 @@
-"""ALTER STREAM … ADD COLUMN: columns that the rows of a stream from outside have from then on."""
+"""Bind ALTER STREAM … ADD COLUMN: new columns of a declared stream, with defaults for old rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
         raise Mistake(
             f"{stream.name} has a column {known} already", span_of(node), "give the new one another name"
         )
-    # Loaded here, as below: a script without ALTER STREAM is checked without Arrow and NumPy.
+    # Imported here and below, because a script without ALTER STREAM is checked without Arrow and NumPy.
     from slicemill.storage.arrow_schema import ArrowSchemaError, to_arrow
 
     try:
@@ -66,7 +66,7 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
 
 
 def _constant(node: exp.Expression, column: Column, context: Context) -> object:
-    """The value of a constant as a column of the stream has it."""
+    """Return the value of a constant default, converted to the type of the column."""
     if named := node.find(exp.Column):
         raise Mistake("a default is a constant", span_of(named), "strings are written in single quotes")
     value: Expr = bind(node, RelationEnvironment(context, Scope((), qualified=True), place="DEFAULT"))

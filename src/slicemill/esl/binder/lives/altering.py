@@ -1,4 +1,4 @@
-"""ALTER QUERY … SET: options of a query that are no part of what it computes."""
+"""Bind ALTER QUERY … SET: options that do not affect what a query computes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _retained_us(option: nodes.Option) -> int:
         if length is not None and c.done:
             return length
     except Mistake:
-        pass  # it is told with its place in the statement
+        pass  # the error below has the span in the statement
     raise Mistake(
         f"'{text}' is no length of time", span_of(child(option, "value")), "write retain = '7 days', or NULL"
     )

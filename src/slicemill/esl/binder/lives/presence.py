@@ -1,4 +1,4 @@
-"""OR REPLACE and IF NOT EXISTS: what a CREATE would find under its name."""
+"""OR REPLACE and IF NOT EXISTS: look up the object that a CREATE would find under its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream, View
 
 
 def is_there(node: exp.Expression, context: Context) -> bool:
-    """Is something of its kind declared under the name of a CREATE?"""
+    """Return True if an object of the same kind exists under the name of a CREATE."""
     name, catalog = node.this.name.lower(), context.catalog
     if isinstance(node, nodes.CreateQuery):
         return name in catalog.queries
@@ -27,7 +27,7 @@ def is_there(node: exp.Expression, context: Context) -> bool:
 
 
 def without_named(node: exp.Expression, catalog: Catalog) -> Catalog:
-    """The catalog without what a CREATE OR REPLACE takes the place of: something of the same kind."""
+    """Return the catalog without the object of the same kind that a CREATE OR REPLACE replaces."""
     without, name = catalog.copy(), node.this.name.lower()
     if isinstance(node, nodes.CreateQuery):
         known = without.queries.get(name)

@@ -1,4 +1,4 @@
-"""PAUSE, RESUME and RESTART: what they name must be there, and must run."""
+"""Bind PAUSE, RESUME and RESTART, which name a running query or stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bind_life(node: nodes.ChangeLife, context: Context) -> LifeChange:
 
 
 def running(kind: str, identifier: exp.Identifier, context: Context) -> QueryDefinition | Relation:
-    """The query or stream of that name, which runs."""
+    """Return the continuous query or stream of a name; raise Mistake if there is none."""
     name, catalog = identifier.name, context.catalog
     known: dict[str, QueryDefinition | Relation] = (
         {**catalog.queries}

@@ -1,1 +1,1 @@
-"""Other spellings: what people bring from other systems, put into ESL's own words before it is bound."""
+"""Rewrite the syntax of other SQL systems to plain ESL before binding."""

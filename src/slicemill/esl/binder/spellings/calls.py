@@ -1,6 +1,6 @@
-"""Calls under other names, and FILTER: a condition becomes a CASE around the argument, as NULLs are skipped.
+"""Rewrite aliases of functions, and FILTER to a CASE around the argument, since aggregates skip NULLs.
 
-Equal conditions make equal arguments, so that calls with the same FILTER share what they keep.
+Calls with equal conditions get equal arguments, so that they share their state.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _OTHER_NAMES = {
     "any": "max",
 }
 _CONDITIONS = ("bool_and", "every", "bool_or", "some", "any")
-ELEMENTS = ("explode", "explode_outer", "unnest")  # they give a row for each element of a list
+ELEMENTS = ("explode", "explode_outer", "unnest")  # functions that return one row per list element
 WINDOW_CALLS = (
     *("window", "session_window", "tumble", "hop", "session", "cumulate", "window_time"),
     *(f"{kind}_{word}" for kind in ("tumble", "hop", "session") for word in ("start", "end", "rowtime")),
 )
 CHANGED = frozenset({*_OTHER_NAMES, "count_if", "lag", "lead"})
 
-# These skip tuples whose argument here is NULL.
+# Index of the argument whose NULLs make the aggregate skip a tuple.
 _SKIPS = {
     **dict.fromkeys(
         (
@@ -53,7 +53,7 @@ def plain_calls(select: exp.Select, context: Context) -> None:
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lag", context):
             return _lagging(node)
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lead", context):
-            return node  # rows wait for it (`neighbours`)
+            return node  # rewritten in `neighbours`
         if not isinstance(node, exp.Anonymous) or node.name.lower() in context.catalog.functions:
             return None
         if is_aggregate(node.name, context.catalog) and child(node, "filter") is None:
@@ -64,7 +64,7 @@ def plain_calls(select: exp.Select, context: Context) -> None:
 
 
 def is_builtin(call: exp.Anonymous, name: str, context: Context) -> bool:
-    """Is it this function, and not a user's own of that name?"""
+    """Return True for a call of a built-in function that no user-defined aggregate replaces."""
     return call.name.lower() == name and not is_aggregate(name, context.catalog)
 
 
@@ -126,7 +126,8 @@ def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context
     own = any(context.catalog.aggregates(node.name)) or name in context.catalog.models
     arguments = list(node.expressions)
     if name == "first" and not own and len(arguments) == 1:
-        # Of tuples that all compare equal, the oldest; unlike others, it may have a NULL.
+        # min_by a constant returns the oldest tuple. Unlike other aggregates, `first` may return a NULL
+        # value.
         return bare_call("min_by", arguments[0], _where(condition, exp.Literal.number(1)))
     if own or name not in _SKIPS or len(arguments) <= _SKIPS[name]:
         raise Mistake(
@@ -144,7 +145,7 @@ def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context
 
 
 def _lagging(node: nodes.Over) -> exp.Expression:
-    """The value that many rows before: the first of as many and the current one, if there are so many."""
+    """Rewrite lag(x, n) to first(x) over n + 1 rows, or to the default if there are fewer rows."""
     call, frame = node.this, child(node, "frame")
     count, default = offset_of(call), call.expressions[2] if len(call.expressions) > 2 else None
     if len(call.expressions) > 3:
@@ -163,7 +164,7 @@ def _lagging(node: nodes.Over) -> exp.Expression:
 
 
 def offset_of(call: exp.Anonymous) -> int:
-    """How many rows off a call of lag or lead looks."""
+    """Return the constant row offset of lag() or lead()."""
     if not call.expressions or isinstance(call.expressions[0], exp.Star):
         raise Mistake(f"{call.name} takes a value", span_of(call), f"as in {call.name}(price)")
     if len(call.expressions) < 2:
@@ -177,7 +178,7 @@ def offset_of(call: exp.Anonymous) -> int:
 
 
 def back(over: nodes.Over, call: exp.Anonymous, count: int) -> nodes.Over:
-    """A call over the current row and so many before it, in the partition of another."""
+    """Return a call over the current row and `count` preceding rows, in the partition of `over`."""
     frame = nodes.FrameClause(kind="ROWS", this=exp.Literal.number(count))
     partition = child(over, "partition_by")
     order = child(over, "order")

@@ -1,4 +1,4 @@
-"""Where expressions stand in a SELECT, and how they are replaced there."""
+"""Find and replace expressions in the clauses of a SELECT."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from slicemill.esl.syntax.nodes import child, span_of
 
 
 def replaced(select: exp.Select, change: Callable[[exp.Expression], exp.Expression | None]) -> None:
-    """Replace nodes of the select list, WHERE, GROUP BY, HAVING, QUALIFY and ORDER BY; None leaves one.
+    """Replace nodes of the select list, WHERE, GROUP BY, HAVING, QUALIFY and ORDER BY.
 
-    The outermost that changes is replaced. Windows and sub-queries of FROM are not looked at.
+    `change` returns None to keep a node. The outermost match is replaced. Windows and sub-queries of FROM are
+    not searched.
     """
     select.set("expressions", [changed(item, change) for item in select.expressions])
     for key in ("where", "having", "qualify"):
@@ -42,7 +43,7 @@ def changed(
 
 
 def calls(select: exp.Select, *names: str) -> Iterator[exp.Anonymous]:
-    """Calls of these names in the select list, WHERE, GROUP BY and HAVING."""
+    """Yield calls of these names in the select list, WHERE, GROUP BY and HAVING."""
     places = [*select.expressions, child(select, "where"), child(select, "group"), child(select, "having")]
     for place in places:
         for call in place.find_all(exp.Anonymous) if place is not None else ():

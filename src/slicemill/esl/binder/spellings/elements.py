@@ -1,4 +1,4 @@
-"""Elements in a select list: `SELECT explode(l) AS x FROM s` is `SELECT x FROM s, UNNEST(l) AS x`."""
+"""Rewrite `SELECT explode(l) AS x FROM s` to `SELECT x FROM s, UNNEST(l) AS x`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.esl.syntax.nodes import at, child, span_of
 
 
 def exploded(select: exp.Select, context: Context) -> None:
-    """Move the list whose elements are selected to FROM."""
+    """Move the list of explode() from the select list to FROM."""
     found = [place for place, item in enumerate(select.expressions) if _is_call(item, context)]
     if not found:
         return
@@ -40,7 +40,7 @@ def exploded(select: exp.Select, context: Context) -> None:
     own = [_alias(entry) for entry, _ in from_entries(select)]
     listed: list[exp.Expression] = []
     for one in items:
-        # A star has the columns of what was written in FROM.
+        # A star expands to the columns of the written FROM entries only.
         listed += [at(_star(alias), span_of(one)) for alias in own] if isinstance(one, exp.Star) else [one]
     select.set("expressions", listed)
     select.set("entries", [*child(select, "entries"), at(join, span_of(call))])

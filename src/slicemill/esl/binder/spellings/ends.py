@@ -1,4 +1,4 @@
-"""The clauses that end a query, ORDER BY, LIMIT and EMIT, as those of a SELECT around it.
+"""Move ORDER BY, LIMIT and EMIT of a UNION or SELECT DISTINCT to a SELECT around it.
 
 a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
 a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)
@@ -19,9 +19,9 @@ ENDS = ("order", "limit", "emit")
 
 
 def around_union(union: exp.Expression) -> exp.Select | None:
-    """Return the SELECT that a UNION with such clauses stands for, None for one without.
+    """Return the SELECT around a UNION with DISTINCT, ORDER BY, LIMIT or EMIT; None for other queries.
 
-    EMIT EARLY, LATE and ON WINDOW CLOSE are about the windows of each branch, and move there.
+    EMIT EARLY, LATE and ON WINDOW CLOSE apply to the windows of each branch, and move to the branches.
     """
     if not isinstance(union, exp.Union) or not any(child(union, key) for key in ("distinct", *ENDS)):
         return None
@@ -43,7 +43,7 @@ def around_union(union: exp.Expression) -> exp.Select | None:
 
 
 def around_distinct(select: exp.Select) -> exp.Select | None:
-    """Return a SELECT around SELECT DISTINCT … LIMIT, of which equal rows count once; None for others."""
+    """Return a SELECT around SELECT DISTINCT … LIMIT, so that LIMIT counts distinct rows; None for others."""
     if child(select, "distinct") is None or child(select, "limit") is None or has_windows(select):
         return None
     ordered = select.copy()
@@ -68,7 +68,7 @@ def branches_of(node: exp.Expression) -> list[exp.Expression]:
 
 
 def has_windows(select: exp.Select) -> bool:
-    """Return True if the rows of each window are ordered and emitted by themselves."""
+    """Return True if the SELECT has windows, whose results are ordered and emitted per window."""
     if child(select, "window") is not None:
         return True
     return any(
@@ -78,7 +78,7 @@ def has_windows(select: exp.Select) -> bool:
 
 
 def order_by_items(query: exp.Expression, select: exp.Select) -> None:
-    """Order a query by the positions of columns that are computed as the SELECT is ordered."""
+    """Replace sort keys that are also in the select list by their positions."""
     order = child(query, "order")
     written = [_text(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
     for ordered in order.expressions if order is not None else ():
@@ -89,7 +89,7 @@ def order_by_items(query: exp.Expression, select: exp.Select) -> None:
 
 
 def _is_selected(key: exp.Expression, select: exp.Select) -> bool:
-    """Return True for positions and names of the select list; a * has all names."""
+    """Return True for positions and names of the select list; * includes all names."""
     if isinstance(key, exp.Literal):
         return True
     names = {item.alias_or_name.lower() for item in select.expressions}

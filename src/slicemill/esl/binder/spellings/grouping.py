@@ -1,4 +1,4 @@
-"""GROUP BY by alias and by position; GROUPING SETS, ROLLUP and CUBE as a union of GROUP BYs."""
+"""Rewrite GROUP BY aliases and positions, and GROUPING SETS, ROLLUP and CUBE to a UNION."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GROUPING = ("grouping", "grouping_id")
 
 
 def named_groups(select: exp.Select, context: Context) -> None:
-    """`GROUP BY 1` and `GROUP BY alias` become the expressions that stand there; columns of the input win."""
+    """Replace `GROUP BY 1` and `GROUP BY alias` by their expressions; input columns take precedence."""
     group = child(select, "group")
     if group is None:
         return
@@ -67,7 +67,7 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
     for entry, _ in from_entries(select):
         this = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
         if isinstance(this, nodes.TableFunctionCall | nodes.ListElements):
-            continue  # its columns have to be named with their alias
+            continue  # GROUP BY must qualify its columns with the alias
         if isinstance(this, exp.Identifier):
             schema = context.relation(this).schema
         else:
@@ -77,7 +77,7 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
 
 
 def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
-    """The SELECT itself, or a UNION of one for each set of keys."""
+    """Return the SELECT, or a UNION of one SELECT for each grouping set."""
     group = child(select, "group")
     parts = group.expressions if group is not None else []
     if not any(_several(part) for part in parts):
@@ -132,7 +132,7 @@ def _several(part: exp.Expression) -> bool:
 
 
 def _sets(part: exp.Expression) -> list[list[exp.Expression]]:
-    """The sets of keys that a part of GROUP BY stands for."""
+    """Return the grouping sets of an element of GROUP BY."""
     if isinstance(part, nodes.KeySets):
         return [list(one.expressions) for one in part.expressions]
     if not _several(part):
@@ -146,7 +146,7 @@ def _sets(part: exp.Expression) -> list[list[exp.Expression]]:
 
 
 def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> dict[str, str]:
-    """The type of each key, as it is written."""
+    """Return the type of each grouping key by the text of the key."""
     probe = select.copy()
     aliased = [exp.Alias(this=key.copy(), alias=_name(place)) for place, key in enumerate(keys)]
     probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
@@ -169,7 +169,7 @@ def _branch(
     types: dict[str, str],
     context: Context,
 ) -> exp.Select:
-    """The SELECT by some of the keys; the others are NULL."""
+    """Return the SELECT for one grouping set; the other keys are NULL."""
     branch = select.copy()
     own = {_text(key) for key in keys}
     unique = list({_text(key): key for key in keys}.values())
@@ -188,7 +188,7 @@ def _branch(
     items: list[exp.Expression] = []
     for item in branch.expressions:
         if isinstance(item, exp.Column) and _text(item) in every:
-            # A NULL has no name of its own.
+            # A key that becomes NULL would lose its name.
             item = at(exp.Alias(this=item, alias=item.this.copy()), span_of(item))
         items.append(changed(item, change))
     branch.set("expressions", items)
@@ -199,7 +199,7 @@ def _branch(
 
 
 def _grouping(node: exp.Anonymous, own: set[str], every: dict[str, exp.Expression]) -> int:
-    """A bit for each argument, the last one lowest: 1 where it is not grouped by."""
+    """Return the value of GROUPING(): one bit per argument, the last lowest, 1 if it is not in the set."""
     value = 0
     for argument in node.expressions or list(every.values()):
         if _text(argument) not in every:

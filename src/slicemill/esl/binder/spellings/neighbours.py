@@ -1,8 +1,9 @@
-"""lead: a row waits for the one that follows it.
+"""Rewrite lead(): delay each row until the row that lead() reads has arrived.
 
-`lead(x, k)` is known when the k-th row after comes. So the query answers for a row then, with the timestamp
-of that row; a row that nothing follows gives no result. In ESL's words, everything else is looked up that
-many rows back:
+`lead(x, k)` is known when the k-th following row arrives. So the query emits a row then, with the timestamp
+of
+that following row. A row without a following row is never emitted. In plain ESL, all other columns are read
+k rows back:
 
     rows of a partition     1    2    3    4
     SELECT x, lead(x) …          1,2  2,3  3,4
@@ -28,7 +29,7 @@ _ROWS = "_rows"
 
 
 def followed(select: exp.Select, context: Context) -> exp.Expression | None:
-    """The query in which each row waits; None if it has no lead."""
+    """Return the query that delays each row, or None for a SELECT without lead()."""
     leads = [
         over
         for item in select.expressions
@@ -45,7 +46,7 @@ def followed(select: exp.Select, context: Context) -> exp.Expression | None:
     partition = child(leads[0], "partition_by") or []
     by = f"PARTITION BY {', '.join(map(to_esl, partition))} " if partition else ""
 
-    # Other calls with OVER are computed where their rows come.
+    # Other calls with OVER are computed in the inner query, when their rows arrive.
     inner = exp.Select(expressions=[exp.Star()])
     inner.set("entries", [entry.copy()])
     inner.set("where", child(select, "where"))
@@ -74,7 +75,7 @@ def followed(select: exp.Select, context: Context) -> exp.Expression | None:
         return column(shown.setdefault(text, f"_lead_{len(shown)}"))
 
     outer = [changed(item, led) for item in items]
-    # A star takes the columns of the input alone.
+    # A star expands to the columns of the input, without the computed columns of the inner query.
     stars = ", ".join(f'"{name}"' for name in names if name not in own.values())
     listed = ", ".join(stars if isinstance(item, exp.Star) else to_esl(item) for item in outer)
     leading = [f'{text} AS "{name}"' for text, name in shown.items()]

@@ -1,4 +1,4 @@
-"""Syntax made from text: what a rewrite writes, at the place of what it stands for."""
+"""Parse generated text to syntax nodes with the span of the node that they replace."""
 
 from __future__ import annotations
 

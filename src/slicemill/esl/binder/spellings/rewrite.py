@@ -1,4 +1,4 @@
-"""The one door: a SELECT as written → the same in ESL's own words.
+"""Normalize a SELECT: rewrite the syntax of other systems to plain ESL before binding.
 
     TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECONDS)    bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
     GROUP BY window(ts, '10 seconds')                           the same
@@ -6,11 +6,11 @@
       WHERE L.window_start = R.window_start AND …)              AND L.window_start = R.window_start AND …
     count(*) FILTER (WHERE price > 9)                           count(CASE WHEN price > 9 THEN 1 END)
     lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), of two
-    GROUP BY 1, total                                           the expressions that stand there
+    GROUP BY 1, total                                           the expressions of the select list
     GROUP BY ROLLUP (a, b)                                      UNION of GROUP BY a, b; GROUP BY a; all
     SELECT explode(tags) AS tag FROM s                          SELECT tag FROM s, UNNEST(tags) AS tag
 
-So the same thing has one meaning and one plan however it is said, and queries in different words share.
+Equivalent queries then get the same plan, so that they can share operators and state.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from slicemill.esl.syntax.nodes import at, span_of
 
 
 def respelled(written: exp.Select, context: Context) -> exp.Expression:
-    """A SELECT, or a UNION of some, without other spellings; `written` stays as it is."""
+    """Return a SELECT in plain ESL, or a UNION of several; `written` is not modified."""
     select = written.copy()
-    select.set("with_", None)  # the caller has bound these
+    select.set("with_", None)  # the caller has bound the WITH definitions
     _keep_names(select, context)
     named_groups(select, context)
     frames(select, context)
@@ -48,7 +48,7 @@ def respelled(written: exp.Select, context: Context) -> exp.Expression:
 
 
 def _keep_names(select: exp.Select, context: Context) -> None:
-    """Columns are called after what was written, not after what it stands for."""
+    """Alias rewritten items with their original text, so that columns keep the names that the user sees."""
     items = []
     for item in select.expressions:
         if _changes(item, context):
@@ -59,7 +59,7 @@ def _keep_names(select: exp.Select, context: Context) -> None:
 
 
 def _changes(item: exp.Expression, context: Context) -> bool:
-    """May a rewrite change it? Other calls may return several columns, which have names of their own."""
+    """Return True if a rewrite may change an item. Aggregate calls are left out: they name their columns."""
     if isinstance(item, exp.Column):
         return item.name.lower() in ("start", "end", *BOUND_COLUMNS)
     if isinstance(item, (exp.Star, exp.Alias)):

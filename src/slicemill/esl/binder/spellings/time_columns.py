@@ -1,4 +1,4 @@
-"""Which columns of a stream carry its timestamp: those that windows can be said to follow."""
+"""Find the columns that carry a stream's timestamp, on which windows can be declared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.esl.types.relation import RelationQuery
 
 
 def timestamps_of(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> frozenset[str]:
-    """The columns, in lower case, whose value is the tuple's timestamp."""
+    """Return the columns, in lower case, whose value is the tuple's timestamp."""
     if isinstance(relation, Stream):
         return frozenset() if relation.time_column is None else frozenset({relation.time_column.lower()})
     if isinstance(relation, DerivedStream):
@@ -47,7 +47,7 @@ def _of_select(select: SelectQuery, catalog: Catalog) -> frozenset[str]:
 
 
 def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Context) -> None:
-    """A Mistake unless a window may follow this column."""
+    """Raise Mistake unless the column carries the timestamp of the stream."""
     assert isinstance(stream, exp.Identifier)
     relation = context.relation(stream)
     if relation.schema.changelog:

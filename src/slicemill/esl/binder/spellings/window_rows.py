@@ -1,10 +1,11 @@
-"""Window functions whose rows are read: each row with the bounds of its windows.
+"""Rewrite window functions whose rows are selected: add the bounds of its windows to each row.
 
     TUMBLE    bounds of the one window
-    HOP       a row for each window that the tuple is in: a UNION of size / slide selections
-    CUMULATE  the same, of the windows that end behind the tuple
+    HOP       one row for each window that contains the tuple: a UNION of size / slide SELECTs
+    CUMULATE  one row for each window that ends after the tuple, likewise
 
-A join of two on equal bounds is a join in windows as long as these, on keys that tell windows apart.
+A join of two window functions on equal bounds becomes a join with windows of that size. The bounds stay join
+keys, which separate the windows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def rows_with_windows(select: exp.Select, context: Context) -> None:
 
 
 def window_function_of(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
-    """The window function that an entry is, or selects from."""
+    """Return the window function of an entry, directly or in a plain sub-query, if any."""
     this = entry.this
     if isinstance(this, exp.Select) and child(this, "group") is None and len(child(this, "entries")) == 1:
         this = from_entries(this)[0][0].this

@@ -1,6 +1,6 @@
-"""Windows that are grouped by.
+"""Rewrite windows in GROUP BY to windows of FROM.
 
-`FROM TUMBLE(TABLE s, …) GROUP BY window_start`, or `GROUP BY window(ts, '1 minute')`.
+The forms are `FROM TUMBLE(TABLE s, …) GROUP BY window_start` and `GROUP BY window(ts, '1 minute')`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from slicemill.esl.syntax.tokens import tokenize
 
 _START, _END, _TIME = "window_start", "window_end", "window_time"
 BOUND_COLUMNS = (_START, _END, _TIME)
-# Calls that stand for a bound beside GROUP BY tumble(…) and the like.
+# Calls that return a window bound, for use with GROUP BY tumble(…) and the like.
 BOUNDS = {
     f"{kind}_{word}": bound
     for kind in ("tumble", "hop", "session", "cumulate")
     for word, bound in (("start", _START), ("end", _END), ("rowtime", _TIME))
 } | {_TIME: _TIME}
-# Functions in GROUP BY, and what their lengths are.
+# Window functions in GROUP BY, with their length arguments in order.
 _GROUPED: dict[str, tuple[str, ...]] = {
     "window": ("size", "slide"),
     "tumble": ("size",),
@@ -39,13 +39,13 @@ _GROUPED: dict[str, tuple[str, ...]] = {
 
 
 def frames(select: exp.Select, context: Context) -> None:
-    """Give the stream of a SELECT the window that it is grouped by."""
+    """Add the window of GROUP BY to the stream in FROM."""
     _from_functions(select, context)
     _from_groups(select, context)
 
 
 def _from_functions(select: exp.Select, context: Context) -> None:
-    """Window functions in FROM whose bounds are grouped by: a window of that entry."""
+    """Turn window functions in FROM into a window of their entry, if GROUP BY names their bounds."""
     group = child(select, "group")
     for entry, _ in from_entries(select):
         function = entry.this
@@ -81,7 +81,7 @@ def _bound_column(node: exp.Expression, alias: str) -> str:
 
 
 def _check_session_keys(function: nodes.WindowFunction, group: exp.Group, entry: nodes.StreamInput) -> None:
-    """A session is one group's: its keys in PARTITION BY are those in GROUP BY."""
+    """Check that the PARTITION BY keys of a session are the keys in GROUP BY."""
     partition = {key.name.lower() for key in child(function, "partition_by") or ()}
     rest = [part for part in group.expressions if not _bound_column(part, _alias(entry))]
     keys = {part.name.lower() if isinstance(part, exp.Column) else to_esl(part) for part in rest}
@@ -96,7 +96,7 @@ def _check_session_keys(function: nodes.WindowFunction, group: exp.Group, entry:
 
 
 def _from_groups(select: exp.Select, context: Context) -> None:
-    """`GROUP BY window(ts, …)`, `tumble(ts, …)`, `session_window(ts, …)`."""
+    """Rewrite `GROUP BY window(ts, …)`, `tumble(ts, …)`, `session_window(ts, …)` and the like."""
     group = child(select, "group")
     parts = group.expressions if group is not None else []
     for part in parts:
@@ -171,7 +171,7 @@ def _spark_field(node: exp.Expression, call: exp.Anonymous) -> str:
 
 
 def _length(node: exp.Expression) -> nodes.Duration:
-    """`'10 seconds'` as Spark has it, or an INTERVAL."""
+    """Return a duration written as `'10 seconds'` (Spark) or as an INTERVAL."""
     if isinstance(node, exp.Interval):
         found: nodes.Duration = node.this
         return found
@@ -197,7 +197,7 @@ def _frame(kind: str, lengths: dict[str, nodes.Duration], span: object) -> nodes
 
 
 def _read_bounds(select: exp.Select, bound_of: object) -> None:
-    """Bounds that are read become calls, and leave GROUP BY: each window is a group of its own anyway."""
+    """Replace window bounds by calls and remove them from GROUP BY; each window is a group anyway."""
     assert callable(bound_of)
     group = child(select, "group")
     rest = [part for part in group.expressions if not bound_of(part) and not _bound_call(part)]
@@ -218,7 +218,7 @@ def _bound_call(node: exp.Expression) -> str:
 
 
 def bound_expression(bound: str) -> exp.Expression:
-    """The call that a bound is in ESL; a window's own time is the last millisecond in it."""
+    """Return the ESL call of a bound; window_time is the last millisecond of the window."""
     if bound != _TIME:
         return bare_call(bound)
     part = nodes.DurationPart(this=exp.Literal.number(1), unit=exp.Var(this="MILLISECOND"))
