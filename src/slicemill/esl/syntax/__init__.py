@@ -1,1 +1,1 @@
-"""ESL's syntax: tokens, a cursor over them, the grammar, the syntax nodes, and a printer back to text."""
+"""ESL's syntax: lexer, token cursor, grammar, syntax nodes, and a printer back to text."""

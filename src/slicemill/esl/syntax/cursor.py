@@ -1,6 +1,6 @@
-"""A place in a token list that remembers what it was asked for.
+"""Token cursor that collects the expected words at its position for error messages.
 
-Every failed `accept` at the current token is noted, so that an error can say all that could have stood there.
+Every failed `accept` at the current token is noted. `fail` then lists the words that could have followed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill.esl.syntax.tokens import RESERVED
 
 T = TypeVar("T")
 
-# Far above any query a person writes, below Python's own limit: a level costs up to fifteen frames.
+# Far above any hand-written query, and below Python's recursion limit: a level takes up to fifteen frames.
 MAX_DEPTH = 40
 
 _NUMBER = re.compile(r"\d*\.?\d*(?:[eE][+-]?\d+)?", re.ASCII)
@@ -47,7 +47,7 @@ class Cursor:
         return self.tokens[place] if place < len(self.tokens) else None
 
     def word(self, ahead: int = 0) -> str:
-        """The upper-case word or symbol at the cursor; empty for texts, numbers, quoted names and the end."""
+        """Return the word or symbol at the cursor in upper case, or ""; see `word_of`."""
         token = self.token(ahead)
         return "" if token is None else word_of(token)
 
@@ -55,7 +55,7 @@ class Cursor:
         return all(self.word(i) == word for i, word in enumerate(words))
 
     def span(self) -> TextSpan:
-        """The place of the current token, or just behind the last one."""
+        """Return the span of the current token, or the end of the text."""
         token = self.token()
         if token is None:
             end = self.tokens[-1].end + 1 if self.tokens else 0
@@ -63,7 +63,7 @@ class Cursor:
         return TextSpan(token.start, token.end + 1)
 
     def span_from(self, start: TextSpan) -> TextSpan:
-        """From `start` to the last token consumed."""
+        """Return the span from `start` to the last consumed token."""
         if self.index == 0:
             return start
         return TextSpan(start.start, max(start.end, self.tokens[self.index - 1].end + 1))
@@ -76,7 +76,7 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Consume these words if they all stand here."""
+        """Consume these words if all of them follow."""
         if self.looking_at(*words):
             self.index += len(words)
             return True
@@ -84,14 +84,14 @@ class Cursor:
         return False
 
     def take(self, word: str) -> bool:
-        """Like `accept`, but not noted: for what an error need not list, such as a sign before a number."""
+        """Like `accept`, but do not list the word in errors, as for a sign before a number."""
         if self.word() == word:
             self.index += 1
             return True
         return False
 
     def accept_any(self, words: Sequence[str]) -> str:
-        """Consume one of the words (each may have several parts) and return it, or return ''."""
+        """Consume and return one of the words, each of which may have several parts, or return ''."""
         for word in words:
             if self.accept(*word.split()):
                 return word
@@ -138,7 +138,7 @@ class Cursor:
         )
 
     def name(self, what: str, barred: frozenset[str] = RESERVED) -> exp.Identifier:
-        """Consume a name; `what` says what it names, for the message."""
+        """Consume a name; `what` describes it in error messages."""
         if not self.at_name(barred=barred):
             self.note(what)
             self.fail(reserved_hint(self.word()))
@@ -148,7 +148,7 @@ class Cursor:
         return at(exp.Identifier(this=token.text, quoted=quoted), span)
 
     def plain_word(self, what: str) -> str:
-        """Consume a word that is no name of the user's, in upper case."""
+        """Consume an unquoted word that is not a user's name, and return it in upper case."""
         token = self.token()
         if token is None or token.token_type is TokenType.IDENTIFIER or not self.at_name():
             self.note(what)
@@ -156,14 +156,14 @@ class Cursor:
         return word_of(self.advance())
 
     def listing(self, parse: Callable[[], T]) -> list[T]:
-        """One or more, separated by commas."""
+        """Parse one or more items separated by commas."""
         items = [parse()]
         while self.comma():
             items.append(parse())
         return items
 
     def comma(self) -> bool:
-        """Consume a comma, which must not be the end of its list."""
+        """Consume a comma; raise Mistake if no item follows."""
         span = self.span()
         if not self.accept(","):
             return False
@@ -172,7 +172,7 @@ class Cursor:
         return True
 
     def nested(self, parse: Callable[[], T]) -> T:
-        """Parse one level deeper; an absurd depth is the user's mistake, not a crash of ours."""
+        """Parse one level deeper; raise Mistake if the text is nested too deeply."""
         self.check_depth(1)
         self.depth += 1
         try:
@@ -181,7 +181,7 @@ class Cursor:
             self.depth -= 1
 
     def check_depth(self, more: int) -> None:
-        """A Mistake unless `more` levels can still be opened here."""
+        """Raise Mistake unless `more` levels can be opened here."""
         if self.depth + more > MAX_DEPTH:
             hint = "name a part of it with CREATE STREAM or CREATE VIEW"
             raise Mistake(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
@@ -189,9 +189,9 @@ class Cursor:
     # -- warning and failing -----------------------------------------------------------------------------
 
     def warn(self, message: str, span: TextSpan, hint: str) -> None:
-        """Note what is probably not meant as it stands."""
+        """Add a warning about text that is probably not meant as written."""
         warning = Diagnostic(message, span, hint, warning=True)
-        if warning not in self.warnings:  # some texts are read twice
+        if warning not in self.warnings:  # some texts are parsed twice
             self.warnings.append(warning)
 
     def note(self, expected: str) -> None:
@@ -201,11 +201,12 @@ class Cursor:
             self._expected.append(expected)
 
     def fail(self, hint: str = "") -> NoReturn:
-        """Say what stands here and what could have stood here instead; `hint` where no spelling is near."""
+        """Raise an error with the found and the expected tokens; `hint` applies if no spelling is close."""
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {found_text(found)} here"
-        # A long list of possibilities helps nobody; the near-miss among them does, or the bracket to close.
+        # A long list of expected words does not help. Show only closing brackets, and a similar word as the
+        # hint.
         shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
         if len(shown) > 6:
             shown = [word for word in shown if word in (")", "]", "}")]
@@ -213,7 +214,7 @@ class Cursor:
         raise Mistake(message, self.span(), self._spelling_hint(expected) or hint)
 
     def _spelling_hint(self, expected: Sequence[str]) -> str:
-        """What the word here, or the one before it, was perhaps meant to be."""
+        """Return a hint if this word, or the word before it, looks like a misspelt keyword."""
         found = self.token()
         if found is None:
             return ""
@@ -223,26 +224,26 @@ class Cursor:
             return "only letters, digits and _ can stand in a name without quotes"
         keywords = [word for word in expected if word[0].isupper()]
         if word_of(found) in RESERVED:
-            # Spelt well, but half of it is missing: GROUP without BY.
+            # The word is spelt right but incomplete, as in GROUP without BY.
             whole = next((word for word in keywords if word.startswith(f"{word_of(found)} ")), "")
             return f"write {whole}" if whole else ""
         if near := self._near(found, keywords):
             return near
-        # A misspelt keyword is often taken for an alias, and the complaint comes one word later.
+        # A misspelt keyword is often parsed as an alias, and the error is found at the next word.
         before = self.token(-1) if self.index else None
         if before is None or word_of(before) in RESERVED:
             return ""
         return self._near(before, keywords).replace("did you mean", f"for {before.text}, did you mean")
 
     def _near(self, token: Token, keywords: Sequence[str]) -> str:
-        # Two letters are near to too much.
+        # Words of two letters are similar to too many keywords.
         if token.token_type is not TokenType.VAR or len(token.text) < 3:
             return ""
         return did_you_mean(token.text, keywords)
 
 
 def word_of(token: Token) -> str:
-    """The upper-case word or symbol of a token; empty for texts, numbers and quoted names."""
+    """Return a token's word or symbol in upper case; "" for strings, numbers and quoted names."""
     if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
         return ""
     return token.text.upper()
@@ -255,7 +256,7 @@ def found_text(token: Token) -> str:
 
 
 def quoted(word: str) -> str:
-    """A word as it is, a symbol in quotes: a comma in a list of choices would read as punctuation."""
+    """Return a word unchanged and a symbol in quotes, so that a comma is not read as punctuation."""
     return word if any(char.isalnum() for char in word) else f"'{word}'"
 
 

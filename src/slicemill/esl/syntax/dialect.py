@@ -1,4 +1,4 @@
-"""ESL as a sqlglot dialect: `sqlglot.parse(text, read="esl")` and `node.sql(dialect="esl")` work.
+"""ESL as a sqlglot dialect for `sqlglot.parse(text, read="esl")` and `node.sql(dialect="esl")`.
 
 >>> import sqlglot
 >>> sqlglot.parse_one("select price*2 p from Bid [range 5 min] where price>1000", read="esl").sql("esl")
@@ -20,7 +20,7 @@ from slicemill.esl.syntax.tokens import EslTokenizer
 
 
 def parse(source: SourceText | str) -> list[exp.Expression]:
-    """The statements of an ESL text; an EslError with every mistake in it if it has any."""
+    """Parse all statements of an ESL text; raise EslError with all errors if there are any."""
     source = source if isinstance(source, SourceText) else SourceText(source)
     parsed, diagnostics = statements.script(source)
     if mistakes := [diagnostic for diagnostic in diagnostics if not diagnostic.warning]:
@@ -29,16 +29,16 @@ def parse(source: SourceText | str) -> list[exp.Expression]:
 
 
 def to_esl(node: exp.Expression, pretty: bool = False) -> str:
-    """A statement or expression as ESL text."""
+    """Return a statement or expression as ESL text."""
     return EslGenerator(pretty=pretty, dialect=Esl()).generate(node)
 
 
 class Esl(Dialect):
-    """sqlglot's door to our grammar and printer."""
+    """Dialect class that registers ESL's parser and printer with sqlglot."""
 
     tokenizer_class = EslTokenizer
     generator_class = EslGenerator
 
     def parse(self, sql: str, **opts: Any) -> list[exp.Expr | None]:
-        del opts  # sqlglot's error levels: here every mistake is an EslError
+        del opts  # sqlglot's error levels: every error here is an EslError
         return list(parse(sql))

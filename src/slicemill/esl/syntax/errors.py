@@ -1,4 +1,4 @@
-"""ESL diagnostics: every mistake and warning with its place, the underlined text and a hint."""
+"""ESL diagnostics: errors and warnings with their position, the underlined text and a hint."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_LINE = 140
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake, or a `warning`: the text is taken as it stands, and probably not what is meant.
+    """Error, or `warning` about valid text that is probably not meant as written.
 
-    `span` is where to underline; `hint` says what to do.
+    `span` is the text to underline; `hint` says what to do.
     """
 
     message: str
@@ -26,7 +26,7 @@ class Diagnostic:
 
 
 class Mistake(Exception):
-    """Raised inside the front end where a statement cannot be understood; never leaves `slicemill.esl`."""
+    """Raised inside the front end for an invalid statement; never leaves `slicemill.esl`."""
 
     def __init__(self, message: str, span: TextSpan, hint: str = "") -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Mistake(Exception):
 
 
 class EslError(SlicemillError):
-    """All mistakes found in one ESL text.
+    """All errors found in one ESL text.
 
     >>> mistake = Diagnostic("unexpected SELEC", TextSpan(0, 5), "did you mean SELECT?")
     >>> EslError(SourceText("SELEC 1"), [mistake])
@@ -53,15 +53,15 @@ class EslError(SlicemillError):
 
 
 def render(source: SourceText, diagnostic: Diagnostic) -> str:
-    """Return the diagnostic as text: place, message, the line with the mistake underlined, hint.
+    """Return the diagnostic as text: position, message, the underlined line, and the hint.
 
-    Passwords in the line are overwritten.
+    Passwords in the line are masked.
     """
     line, column = source.position(diagnostic.span.start)
     text, before = _excerpt(SourceText(masked(source.text)).line_text(line), column - 1)
     gutter = f"{line:>4} | "
     width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - before))
-    # Tabs keep their width under the line, so that the marks stand where the text stands.
+    # Tabs are kept in the second line, so that the marks align with the text.
     indent = "".join("\t" if char == "\t" else " " for char in text[:before])
     severity = "warning" if diagnostic.warning else "error"
     rows = [
@@ -75,7 +75,7 @@ def render(source: SourceText, diagnostic: Diagnostic) -> str:
 
 
 def _excerpt(text: str, before: int) -> tuple[str, int]:
-    """The part of a long line around the mistake, and how much of it stands before the mistake."""
+    """Return the part of a long line around an error, and the length of the text before the error."""
     if len(text) <= MAX_LINE:
         return text, before
     start = max(0, before - MAX_LINE // 2)

@@ -1,7 +1,8 @@
-"""Texts that are nested too deeply to be understood: an error with its place instead of a RecursionError.
+"""Report texts that are nested too deeply as an error with a position instead of a RecursionError.
 
-Parsers and binders are recursive. How deep a text may be depends on what it nests, so the interpreter's own
-limit decides, and the error is made afterwards.
+Parsers and binders are recursive, and the permitted depth depends on the kind of nesting. So the limit is
+that
+of the interpreter, and the position is searched after the RecursionError.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HINT = "take it apart: name parts of it WITH, or with CREATE VIEW"
 
 @contextmanager
 def nesting_told(source: SourceText) -> Iterator[None]:
-    """Raise EslError with the deepest place of a text instead of RecursionError."""
+    """Raise EslError with the most deeply nested position of a text instead of RecursionError."""
     try:
         yield
     except RecursionError:
@@ -33,7 +34,7 @@ def nesting_told(source: SourceText) -> Iterator[None]:
 
 
 def too_deep(source: SourceText, within: TextSpan | None = None) -> Diagnostic:
-    """Return the mistake of a text that is nested too deeply, at its deepest place.
+    """Return the error of a text that is nested too deeply, at its most deeply nested position.
 
     >>> too_deep(SourceText("SELECT ((1))")).span
     TextSpan(start=8, end=9)

@@ -1,7 +1,7 @@
-"""Syntax nodes for what SQL has no words for, beside sqlglot's own expressions.
+"""Syntax nodes for the parts of ESL that sqlglot has no expression classes for.
 
-The parse tree is sqlglot's, so its walking, diffing and printing work on ESL too. Every node that the
-grammar makes carries its place in the text as a TextSpan in `meta["span"]`.
+The parse tree consists of sqlglot expressions, so sqlglot's tree walking, diffing and printing work on ESL.
+Every node that the grammar creates has its position in the text as a TextSpan in `meta["span"]`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Node = TypeVar("Node", bound=exp.Expression)
 
 
 def at(node: Node, span: TextSpan) -> Node:
-    """Mark where `node` stands in the text."""
+    """Set the span of a node and return the node."""
     node.meta["span"] = span
     return node
 
 
 def span_of(node: exp.Expression) -> TextSpan:
-    """Where `node` stands: its own mark, else the hull of its descendants' marks."""
+    """Return the node's span, or the smallest span that covers its descendants if the node has none."""
     own: TextSpan | None = node.meta.get("span")
     if own is not None:
         return own
@@ -34,7 +34,7 @@ def span_of(node: exp.Expression) -> TextSpan:
 
 
 def height(node: exp.Expression) -> int:
-    """How many nodes stand on the longest way from `node` down to a leaf."""
+    """Return the number of nodes on the longest path from `node` to a leaf."""
     tallest = 0
     below: list[tuple[exp.Expr, int]] = [(node, 1)]
     while below:
@@ -45,16 +45,16 @@ def height(node: exp.Expression) -> int:
 
 
 class TypeName(exp.Expression):
-    """A type as written: name and parameters, `decimal(10, 2)`; or a `list` of values of that type."""
+    """Type as written: name and parameters, as in `decimal(10, 2)`; or a `list` of that type."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "list": False}
 
 
 class ColumnDeclaration(exp.Expression):
-    """`name [type [unit]]` in a stream, table or aggregate; units are for the times of a source.
+    """`name [type [unit]]` in a stream, table or aggregate; the unit is that of a source's numeric times.
 
-    A column of a table may be `required` (NOT NULL) or `primary`; one that is added to a stream has a
-    `default` for the rows from before.
+    A column of a table may be `required` (NOT NULL) or `primary`. A column added by ALTER STREAM may have a
+    `default` for older rows.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -68,7 +68,7 @@ class ColumnDeclaration(exp.Expression):
 
 
 class Duration(exp.Expression):
-    """A length of time as written: pairs of number and unit, `1 HOUR 30 MINUTES`."""
+    """Duration as written: pairs of number and unit, as in `1 HOUR 30 MINUTES`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
@@ -82,10 +82,12 @@ class DurationPart(exp.Expression):
 class FrameClause(exp.Expression):
     """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED.
 
-    `from_start` makes it grow: its windows begin at multiples of the extent (CUMULATE). Of a `SESSION`,
-    `this` is the gap that ends it; or the column `until` says how long a tuple holds it open; `close`
-    is a condition on its last tuple, and on that of a punctuation window. `expires` is when a tuple leaves a
-    join's window at the latest.
+    With `from_start` the window grows from a multiple of the extent to its full length (CUMULATE). In a
+    `SESSION`, `this` is the gap, or the column `until` is the time up to which a tuple keeps the session
+    open.
+    The condition `close` marks the last tuple of a session or punctuation window. `expires` is the latest
+    time at
+    which a tuple leaves the window of a join.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -122,7 +124,7 @@ class KeySets(exp.Expression):
 
 
 class NamedWindow(exp.Expression):
-    """`name AS ([base] [PARTITION BY …] [ORDER BY …] [frame])` in a WINDOW clause; `base` is another name."""
+    """`name AS ([base] [PARTITION BY …] [ORDER BY …] [frame])` in WINDOW; `base` names another window."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": False,
@@ -136,7 +138,7 @@ class NamedWindow(exp.Expression):
 class Over(exp.Expression):
     """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`; `ranked` is the ORDER BY of a rank.
 
-    While its SELECT is read, `named` is a window that takes something from one with a name.
+    `named` is a reference to a named window, which is resolved at the end of its SELECT.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -150,16 +152,16 @@ class Over(exp.Expression):
 
 
 class EmitPart(exp.Expression):
-    """`EMIT CHANGES | FINAL | EVERY length` at the end of a SELECT; of windows `EARLY EVERY … LATE …`."""
+    """`EMIT CHANGES | FINAL | EVERY length` after a SELECT; for windows also `EARLY EVERY … LATE …`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "late": False}
 
 
 class StreamInput(exp.Expression):
-    """One entry of FROM: a named relation or a sub-query, its alias and its window.
+    """Entry of FROM: a named relation or a sub-query, with its alias and window.
 
     `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]
-    [LATE …]`; the window then follows the alias and may have its own PARTITION BY.
+    [LATE …]`. In a temporal query the window follows the alias and may have its own PARTITION BY.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -175,13 +177,13 @@ class StreamInput(exp.Expression):
 
 
 class TableFunctionCall(exp.Expression):
-    """`TABLE(f(…))` in FROM: the rows that a function returns."""
+    """`TABLE(f(…))` in FROM: rows returned by a function."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class ListElements(exp.Expression):
-    """`UNNEST(list) AS t(column)` in FROM; the alias stands in the entry, `column` may be left out."""
+    """`UNNEST(list) AS t(column)` in FROM; the entry has the alias, and `column` is optional."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": False}
 
@@ -193,13 +195,13 @@ class JoinInput(exp.Expression):
 
 
 class IntervalRelation(exp.Expression):
-    """`period RELATION period`, RELATION being one of Allen's thirteen or a TSQL one (L7)."""
+    """`period RELATION period`, with one of Allen's thirteen relations or a TSQL relation (L7)."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "relation": True, "expression": True}
 
 
 class SourceClause(exp.Expression):
-    """Where a stream or table comes from: `SOURCE 'url'`, or `USING format OPTIONS (…)`."""
+    """Source of a stream or table: `SOURCE 'url'`, or `USING format OPTIONS (…)`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"url": False, "format": False, "options": False}
 
@@ -225,7 +227,7 @@ class CreateStream(exp.Expression):
 
 
 class CreateTable(exp.Expression):
-    """`key` are the columns of PRIMARY KEY (…); `refresh` is how often the source is read again."""
+    """CREATE TABLE; `key` are the columns of PRIMARY KEY (…), `refresh` is REFRESH EVERY."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -263,7 +265,7 @@ class FeatureInput(exp.Expression):
 
 
 class CreateClassifier(exp.Expression):
-    """`options` are those of WITH; without `key` there is one task."""
+    """CREATE CLASSIFIER; `options` are those of WITH; without `key` there is a single task."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -277,9 +279,9 @@ class CreateClassifier(exp.Expression):
 
 
 class CreateModel(exp.Expression):
-    """`texts` are its expressions, spaces between tokens where some were written; one for each of `results`.
+    """CREATE MODEL; `texts` are its expressions with normalized spaces, one for each of `results`.
 
-    Their `meta["written"]` has everything at its place, so that a mistake in it can be shown.
+    The `meta["written"]` of each text has the original spacing, so that errors point to the right column.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -299,9 +301,9 @@ class ModelResults(exp.Expression):
 
 
 class CreateFunction(exp.Expression):
-    """A function: its `body` is an expression, or `external` names a function in Python.
+    """Function whose `body` is an expression, or whose `external` names a Python function.
 
-    One that returns rows has a list of columns as `returns`, and a query as `body`.
+    A function that returns rows has a list of columns as `returns`, and a query as `body`.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -314,7 +316,7 @@ class CreateFunction(exp.Expression):
 
 
 class CreateAlert(exp.Expression):
-    """`on` names a query or stream, or `any` says QUERY or STREAM."""
+    """CREATE ALERT; `on` names a query or stream, or `any` is QUERY or STREAM."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -343,7 +345,7 @@ class DropObject(exp.Expression):
 
 
 class CreateMode(exp.Expression):
-    """`CREATE OR REPLACE …` or `CREATE … IF NOT EXISTS …` around what CREATE makes; `mode` says which."""
+    """`CREATE OR REPLACE …` or `CREATE … IF NOT EXISTS …`: wrapper of a CREATE node with its `mode`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": True}
 
@@ -355,7 +357,7 @@ class ChangeLife(exp.Expression):
 
 
 class AlterQuery(exp.Expression):
-    """`ALTER QUERY name SET (option = value, …)`; NULL takes an option away."""
+    """`ALTER QUERY name SET (option = value, …)`; NULL resets an option."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
 
@@ -373,7 +375,7 @@ class SetOption(exp.Expression):
 
 
 class CreateAggregate(exp.Expression):
-    """An aggregate: `bodies` in ESL, or `language` and `external` for one in a procedural language."""
+    """Aggregate with `bodies` in ESL, or with the `language` and class (`external`) of its implementation."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -403,7 +405,7 @@ class AggregateBody(exp.Expression):
 class InsertInto(exp.Expression):
     """`INSERT INTO table VALUES (…) [WHERE …]` or `INSERT INTO table SELECT …`.
 
-    Outside of aggregates, `conflict` or `replace` say what becomes of a row with the same key.
+    Outside aggregates, `conflict` or `replace` say how to treat an existing row with the same key.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -446,5 +448,5 @@ class DeleteFrom(exp.Expression):
 
 
 def child(node: exp.Expression, key: str) -> Any:
-    """The argument `key` of a node: typed Any because sqlglot's argument map is untyped."""
+    """Return the argument `key` of a node. The type is Any because sqlglot's argument map is untyped."""
     return node.args.get(key)

@@ -1,7 +1,7 @@
-"""A text as separate statements, before any of them is read.
+"""Split a text into statements before parsing them.
 
-A server takes statements of several kinds in one text: declarations for the mill, commands such as SHOW, and
-questions in SQL. Who reads a piece sees it at its own place in the text, so places in messages are right.
+A server accepts different kinds of statements in one text: declarations, commands such as SHOW, and ad hoc
+SQL queries. Each piece keeps its position in the text, so that positions in error messages are right.
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ class StatementPiece:
         return self.source.text[self.span.start : self.span.end]
 
     def to(self, other: StatementPiece) -> StatementPiece:
-        """Both, and what stands between them."""
+        """Return a piece that covers both pieces and the text between them."""
         return StatementPiece(self.source, self.span.to(other.span), self.words)
 
     def alone(self) -> SourceText:
-        """The text with blanks for all that is not this piece: every word keeps its place."""
+        """Return the text with all other pieces blanked out, so that positions stay the same."""
         before, after = self.source.text[: self.span.start], self.source.text[self.span.end :]
         return SourceText(_blank(before) + self.text + _blank(after), self.source.name)
 
 
 def pieces(source: SourceText) -> list[StatementPiece]:
-    """The statements of a text.
+    """Split a text into its statements.
 
-    A text with a quote that nobody closes is one piece: whoever reads it will say where.
-
+    A text with an unclosed quote is a single piece, whose parser reports the error.
     >>> [piece.text for piece in pieces(SourceText("SHOW QUERIES; SELECT ';' FROM hot"))]
     ['SHOW QUERIES', "SELECT ';' FROM hot"]
     >>> [piece.text for piece in pieces(SourceText("SELECT {'a': 1} AS s; SELECT 2"))]
@@ -60,12 +59,12 @@ def pieces(source: SourceText) -> list[StatementPiece]:
         depth += (word == "{") - (word == "}")
         brackets += (word == "(") - (word == ")")
         following = words[place + 1] if place + 1 < len(words) else ""
-        # The theses print a `;` in front of SOURCE. A model has one between its columns and its parameters.
+        # The theses print a `;` before SOURCE. In a model, `;` separates the parameters from the constants.
         between = brackets > 0 and begin is not None and words[begin] == "CREATE"
         semicolon = word == ";" and depth <= 0 and not between and following not in ("SOURCE", "USING")
         if not semicolon and begin is None:
             begin = place
-        # In a question braces are values.
+        # In an ad hoc query braces enclose struct values, not a body.
         body_ends = word == "}" and depth <= 0 and following != ";"
         asks = begin is not None and words[begin] in QUESTIONS
         ends = place == len(tokens) - 1 or (body_ends and not asks)

@@ -1,4 +1,4 @@
-"""Printing: syntax nodes back to ESL text, canonical in spelling, parsing to the same tree again."""
+"""Print syntax nodes as canonical ESL text, which parses to the same tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill.esl.syntax.nodes import IF_ABSENT, REPLACE, child
 
 
 def _by_name(generator: Generator, e: exp.Expression) -> str:
-    # sqlglot finds methods by name for its own nodes only.
+    # sqlglot looks methods up by name only for its own nodes.
     sql: str = getattr(generator, f"{type(e).__name__.lower()}_sql")(e)
     return sql
 
@@ -50,7 +50,7 @@ class EslGenerator(Generator):
 
     def interval_sql(self, e: exp.Interval) -> str:
         text = self.sql(e, "this")
-        # Several units, or a sign, need quotes: outside of them a sign belongs to the whole expression.
+        # Several units, or a sign, need quotes: an unquoted sign would apply to the whole expression.
         return f"INTERVAL '{text}'" if len(e.this.expressions) > 1 or "-" in text else f"INTERVAL {text}"
 
     def anonymous_sql(self, e: exp.Anonymous) -> str:
@@ -187,7 +187,7 @@ class EslGenerator(Generator):
         return f"{self._with(e)}{left}{self.seg(word)}{self.sep()}{right}{self._ends(e)}"
 
     def subquery_sql(self, e: exp.Subquery, sep: str = " AS ") -> str:
-        del sep  # an alias belongs to the FROM entry, not to the sub-query
+        del sep  # the alias is printed with the FROM entry, not with the sub-query
         return self._with(e) + self._wrapped(e.this)
 
     def _with(self, e: exp.Expression) -> str:

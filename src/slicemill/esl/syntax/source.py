@@ -1,4 +1,4 @@
-"""Places in ESL text: character spans, and lines and columns computed from them."""
+"""Positions in ESL text: character spans, and the lines and columns computed from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TextSpan:
     end: int
 
     def __deepcopy__(self, memo: object) -> TextSpan:
-        # Never changed, so never copied: trees are copied often, and every node has one.
+        # Spans are immutable and in every node, so copying them with a tree would be a waste.
         return self
 
     def to(self, other: TextSpan) -> TextSpan:
@@ -24,7 +24,7 @@ class TextSpan:
 
 @dataclass(frozen=True)
 class SourceText:
-    """A named ESL text that can tell the line and column (both from 1) of an offset."""
+    """Named ESL text that maps offsets to lines and columns, both counted from 1."""
 
     text: str
     name: str = "<esl>"

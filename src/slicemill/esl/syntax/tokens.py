@@ -1,7 +1,7 @@
-"""ESL's lexer: sqlglot's tokenizer with every word left a plain word.
+"""ESL's lexer: sqlglot's tokenizer without keyword tokens.
 
-ESL reserves few words, so keywords are recognised by the grammar where they can stand, and a stream may have
-a column called `range` or `value`.
+ESL reserves few words. The grammar recognizes keywords by their position, so a stream may have a column
+called `range` or `value`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlglot.tokens import Tokenizer
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.source import TextSpan
 
-# Words that cannot name a column, stream or alias without quotes: each would make a clause ambiguous.
+# Words that must be quoted to name a column, stream or alias, because they would make a clause ambiguous.
 _RESERVED = """
     ALL AND AS BETWEEN BY CASE CAST CREATE CROSS DELETE DISTINCT DROP ELSE END EXISTS FALSE FROM FULL GROUP
     HAVING IN INNER INSERT INTERVAL INTO IS JOIN LEFT LIKE LIMIT NOT NULL ON OR ORDER OVER RIGHT SELECT SET
@@ -24,7 +24,7 @@ _RESERVED = """
 """
 RESERVED = frozenset(_RESERVED.split())
 
-# Words that begin a clause after a FROM entry, so they are no implicit alias there.
+# Words that begin a clause after a FROM entry, so they cannot be an alias without AS.
 _CLAUSE_STARTS = """
     ANTI ASOF EMIT ESCAPE EXCEPT FETCH FOR ILIKE INTERSECT LATERAL NATURAL OFFSET PARTITION QUALIFY RANGE
     RLIKE ROWS SEMI SLIDE SLIDES WINDOW
@@ -32,7 +32,7 @@ _CLAUSE_STARTS = """
 NOT_AN_ALIAS = RESERVED | frozenset(_CLAUSE_STARTS.split())
 
 
-# Signs as books print them.
+# Symbols as printed in books and papers.
 PRINTED_SIGNS = {"≤": "<=", "≥": ">=", "≠": "<>"}
 PRINTED_QUOTES = "‘’"
 
@@ -61,7 +61,7 @@ class EslTokenizer(Tokenizer):
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of `text`; a Mistake where a quote or comment is never closed."""
+    """Return the tokens of `text`; raise Mistake for an unclosed quote or comment."""
     try:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
@@ -78,22 +78,23 @@ def tokenize(text: str) -> list[Token]:
         ) from None
     for token in tokens:
         if token.token_type is TokenType.NATIONAL_STRING:
-            # SQL's N'…': every string is Unicode here.
+            # SQL's N'…' is a plain string, because every string is Unicode.
             token.token_type = TokenType.STRING
         token.text = PRINTED_SIGNS.get(token.text, token.text)
     return tokens
 
 
-# The second kind is Jinja's: sqlglot reads it in every dialect.
+# {# … #} is Jinja's comment, which sqlglot recognizes in every dialect.
 _COMMENTS = {"/*": "*/", "{#": "#}"}
 _LINE_COMMENT = re.compile(r"--[^\r\n]*")
 
 
 def unclosed(text: str) -> tuple[str, int]:
-    """The opening mark and offset of the quote or comment that runs past the end of `text`.
+    """Return the opening mark and offset of the unclosed quote or comment of `text`.
 
-    One forgotten quote turns all later ones inside out. So where one is open at the end, the first that
-    runs over the end of its line is taken for the culprit.
+    A missing quote inverts all later ones. So if a quote is open at the end, the first quoted text that
+    crosses
+    a line end is reported.
 
     >>> unclosed("SELECT 'it''s' -- don't")
     ('', 23)
@@ -126,7 +127,7 @@ def unclosed(text: str) -> tuple[str, int]:
 
 
 def _comment_end(text: str, start: int, opening: str, closing: str) -> int:
-    """The offset behind the comment that starts at `start`, or -1; comments nest."""
+    """Return the offset after the comment that starts at `start`, or -1; comments nest."""
     depth, i = 1, start + len(opening)
     while depth:
         if i >= len(text):

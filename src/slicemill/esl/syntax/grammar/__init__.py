@@ -1,6 +1,7 @@
-"""ESL's grammar: recursive descent over tokens, one module per part of the language.
+"""ESL's grammar: a recursive-descent parser, with one module per part of the language.
 
-Expressions, queries, statements and aggregate bodies are functions from a Cursor to sqlglot nodes. They
-replace sqlglot's own parser, which reads every SQL there is and forgives much: here a mistake should be
-found where it is made, with the words that could have stood there.
+Functions parse expressions, queries, statements and aggregate bodies from a Cursor to sqlglot nodes. They
+replace sqlglot's own parser, which accepts every SQL dialect and tolerates many errors. This parser reports
+an
+error where it occurs, with the words that could have followed.
 """

@@ -1,4 +1,4 @@
-"""CREATE AGGREGATE: declarations, state tables and the statements of each state (M29-M38)."""
+"""Parse CREATE AGGREGATE: declarations, state tables and the statements of each state (M29-M38)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATES = ("INITIALIZE", "ITERATE", "TERMINATE", "EXPIRE")
 
 
 def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
-    """What follows CREATE: `[ALGEBRAIC] [WINDOW] AGGREGATE name (…) : type { … }`."""
+    """Parse `[ALGEBRAIC] [WINDOW] AGGREGATE name (…) : type { … }` after CREATE."""
     start = c.span()
     algebraic = c.accept("ALGEBRAIC")
     window = c.accept("WINDOW")
@@ -38,7 +38,7 @@ def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
 
 
 def _returns(c: Cursor) -> list[exp.Expression]:
-    """One type, or a list of named columns: an aggregate may return rows of several values."""
+    """Parse the return type, or a list of named columns for an aggregate that returns rows."""
     if c.accept("("):
         columns: list[exp.Expression] = list(c.listing(lambda: declaration(c, "a column", typed=True)))
         c.expect(")")
@@ -82,7 +82,7 @@ def _body(c: Cursor) -> nodes.AggregateBody:
 
 
 def _statements(c: Cursor) -> list[exp.Expression]:
-    """What stands in braces."""
+    """Parse the statements in braces."""
     c.expect("{")
     statements: list[exp.Expression] = []
     while not c.accept("}"):
@@ -110,7 +110,7 @@ def _statement(c: Cursor) -> exp.Expression:
 
 
 def row_statement(c: Cursor) -> exp.Expression:
-    """INSERT, UPDATE or DELETE, one of which stands here."""
+    """Parse INSERT, UPDATE or DELETE."""
     start = c.span()
     node: exp.Expression
     if c.accept("INSERT"):

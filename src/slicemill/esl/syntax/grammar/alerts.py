@@ -1,4 +1,4 @@
-"""CREATE ALERT."""
+"""Parse CREATE ALERT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.time import unit_name
 
 
 def create_alert(c: Cursor, name: exp.Identifier) -> nodes.CreateAlert:
-    """`ON query | ANY QUERY | ANY STREAM [WHEN condition [FOR d] [REPEAT EVERY d]] WEBHOOK 'url'`."""
+    """Parse `ON query | ANY QUERY | ANY STREAM [WHEN condition [FOR d] [REPEAT EVERY d]] WEBHOOK 'url'`."""
     node = nodes.CreateAlert(this=name)
     c.expect("ON")
     if c.accept("ANY"):

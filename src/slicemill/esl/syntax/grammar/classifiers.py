@@ -1,4 +1,7 @@
-"""`CREATE CLASSIFIER name ON stream(feature, …), … [PARTITION BY key] LEARN class FROM table EVERY time`."""
+"""Parse CREATE CLASSIFIER.
+
+CREATE CLASSIFIER name ON stream(feature, …), … [PARTITION BY key] LEARN class FROM table EVERY time
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from slicemill.esl.syntax.nodes import at
 
 
 def create_classifier(c: Cursor, name: exp.Identifier) -> nodes.CreateClassifier:
-    """All but the options, which follow."""
+    """Parse a classifier up to its options."""
     c.expect("ON")
     inputs = c.listing(lambda: _features(c))
     key = c.name("a column that all streams have") if c.accept("PARTITION", "BY") else None

@@ -1,4 +1,4 @@
-"""Commands: SHOW, DESCRIBE, EXPLAIN."""
+"""Parse the commands SHOW, DESCRIBE and EXPLAIN."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPLACEABLE = ("QUERY", "STREAM", "VIEW", "AGGREGATE", "WINDOW", "ALGEBRAIC", "
 
 
 def read_command(source: SourceText) -> Command:
-    """The one command of a text; EslError if it is none."""
+    """Parse the only command of a text; raise EslError for any other text."""
     try:
         c = Cursor(tokenize(source.text), source.text)
         found = _command(c)
@@ -36,7 +36,7 @@ def read_command(source: SourceText) -> Command:
 
 
 def _rest(c: Cursor) -> str:
-    """What stands behind EXPLAIN, with every word at its place."""
+    """Return the text after EXPLAIN, padded so that positions stay the same."""
     begin = c.span().start
     c.index = len(c.tokens)
     return " " * begin + c.text[begin:]

@@ -1,4 +1,4 @@
-"""Scalar expressions, from OR down to literals, by precedence."""
+"""Parse scalar expressions by precedence, from OR down to literals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import RESERVED
 from slicemill.time import unit_name
 
-# L7: Allen's thirteen, then TSQL's looser ones under names that do not clash with Allen's.
+# L7: Allen's thirteen relations, then TSQL's looser relations under names that differ from Allen's.
 INTERVAL_RELATIONS = (
     "BEFORE",
     "AFTER",
@@ -53,10 +53,10 @@ _PATTERNS: dict[str, type[exp.Expression]] = {"LIKE": exp.Like, "ILIKE": exp.ILi
 _MEMBERSHIPS = ("IN", "BETWEEN", *_PATTERNS)
 _NESTED, _SINGLE = "there are no lists of lists", "let the elements be single values"
 
-# Each one makes the tree of an expression a level higher.
+# Each operand of a chain adds a level to the tree.
 _MOST_OPERANDS, _IN_PARTS = 500, "put parts of it in parentheses"
 
-# Operators and how tightly they bind.
+# Binary operators with their precedence; a higher number binds more tightly.
 _OPERATORS: dict[str, tuple[int, type[exp.Expression]]] = {
     "&": (1, exp.BitwiseAnd),
     "|": (1, exp.BitwiseOr),
@@ -69,7 +69,7 @@ _OPERATORS: dict[str, tuple[int, type[exp.Expression]]] = {
     "%": (3, exp.Mod),
     "DIV": (3, exp.IntDiv),
 }
-# Habits from elsewhere, and what to write instead.
+# Operators of other languages, and their spelling in ESL.
 _FOREIGN_OPERATORS = {"=>": ">=", "=<": "<=", "&&": "AND", "**": "power(x, y)", "//": "DIV"}
 
 
@@ -92,7 +92,7 @@ def _and(c: Cursor) -> exp.Expression:
 
 
 def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
-    """All operands under a tree of little height, so that a thousand of them need no deep recursion."""
+    """Return a balanced tree of all operands, so that a thousand operands need no deep recursion."""
     if len(operands) == 1:
         return operands[0]
     middle = (len(operands) + 1) // 2
@@ -112,7 +112,7 @@ def _not(c: Cursor) -> exp.Expression:
 
 
 def _predicate(c: Cursor) -> exp.Expression:
-    """An operand, or one comparison: they do not chain, since `1 < x < 5` never means what it seems to."""
+    """Parse an operand or a single comparison. Comparisons do not chain: `1 < x < 5` is an error."""
     left = _operators(c)
     if c.looking_at("NOT", "NULL"):
         c.fail("write IS NOT NULL")
@@ -135,7 +135,7 @@ def _at_comparison(c: Cursor) -> bool:
 
 
 def _relation(c: Cursor) -> str:
-    """The interval relation that stands here, or ''."""
+    """Return the interval relation at the cursor, or ''."""
     if c.word() not in _RELATION_STARTS:
         return ""
     return next((words for words in INTERVAL_RELATIONS if c.looking_at(*words.split())), "")
@@ -162,7 +162,7 @@ def _comparison(c: Cursor, left: exp.Expression) -> exp.Expression:
 
 
 def _quantified(c: Cursor, left: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
-    """`x = ANY(list)` is `array_contains(list, x)`; `x <> ALL(list)` is its negation."""
+    """Parse `x = ANY(list)` as `array_contains(list, x)`, and `x <> ALL(list)` as its negation."""
     start = c.span()
     word = c.advance().text.upper()
     if kind is not (exp.NEQ if word == "ALL" else exp.EQ):
@@ -231,7 +231,7 @@ def _membership(c: Cursor, left: exp.Expression) -> exp.Expression:
 
 
 def _operators(c: Cursor, weakest: int = 1) -> exp.Expression:
-    """Operands joined by operators that bind at least as tightly as `weakest`, the tighter ones first."""
+    """Parse operands joined by operators that bind at least as tightly as `weakest`."""
     left, operands = _unary(c), 1
     while c.word() in _OPERATORS:
         _reject_foreign_operator(c)
@@ -278,7 +278,7 @@ def _postfix(c: Cursor) -> exp.Expression:
     node = _primary(c)
     while True:
         if c.take("::"):
-            # Printed as CAST( … ), it nests one level deeper than it is written.
+            # A cast is printed as CAST( … ), which nests one level deeper than `::`.
             c.check_depth(nodes.height(node) + 1)
             node = at(exp.Cast(this=node, to=type_name(c)), c.span_from(span_of(node)))
         elif isinstance(node, exp.Anonymous | nodes.Over) and c.take("."):
@@ -325,7 +325,7 @@ _LITERAL_WORDS: dict[str, Callable[[], exp.Expression]] = {
     "TRUE": lambda: exp.Boolean(this=True),
     "FALSE": lambda: exp.Boolean(this=False),
 }
-# Reserved words that are functions too: left('abc', 2), END(VALID(s)).
+# Reserved words that are also functions: left('abc', 2), END(VALID(s)).
 _CALLABLE_RESERVED = ("END", "LEFT", "RIGHT")
 
 
@@ -362,7 +362,7 @@ def _number(c: Cursor) -> exp.Expression:
 
 
 def _list(c: Cursor, start: TextSpan) -> exp.Expression:
-    """`ARRAY[1, 2]`."""
+    """Parse `ARRAY[1, 2]`."""
     c.expect("ARRAY", "[")
     elements = c.listing(lambda: expression(c))
     c.expect("]")
@@ -388,7 +388,7 @@ def _column_or_call(c: Cursor) -> exp.Expression:
     first = c.name("a column")
     if not c.take("."):
         return at(exp.Column(this=first), start)
-    # Behind a dot END is a column: window.end is Spark's.
+    # After a dot, END is a column: window.end is Spark's.
     second = exp.Star() if c.take("*") else c.name("a column", RESERVED - {"END"})
     if c.looking_at("."):
         raise Mistake("a column has one dot at most", c.span(), "write stream.column, or the column alone")
@@ -480,7 +480,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Cursor], exp.Expression]] = {
 
 
 def type_name(c: Cursor) -> nodes.TypeName:
-    """A type as written; the binder knows which types there are."""
+    """Parse a type name without checking it; the binder knows the types."""
     start = c.span()
     if c.take("INTERVAL"):
         return at(nodes.TypeName(this="INTERVAL"), start)

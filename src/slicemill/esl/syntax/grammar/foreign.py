@@ -1,4 +1,4 @@
-"""Words of other systems where ESL says it otherwise: what is wrong with them here, and what to write."""
+"""Error messages and hints for keywords of other systems that ESL does not have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
 
-# At the beginning of a statement.
+# At the start of a statement.
 STATEMENTS = {
     "SUBSCRIBE": (
         "SUBSCRIBE is asked of a server, about a query that it has",
@@ -25,7 +25,7 @@ STATEMENTS = {
         "write them one after another: CREATE QUERY a AS SELECT …; CREATE QUERY b AS SELECT …",
     ),
 }
-# Behind CREATE.
+# After CREATE.
 CREATED = {
     "MATERIALIZED": (
         "a query keeps its results up to date by itself, and SELECT * FROM name reads them as they are now",
@@ -42,7 +42,7 @@ CREATED = {
     ),
     "INDEX": ("what queries look up is indexed by itself", "leave the index out"),
 }
-# Behind a name in FROM, before a parenthesis.
+# After a name in FROM, before a parenthesis.
 BEHIND_A_STREAM = {
     "MATCH_RECOGNIZE": (
         "there is no MATCH_RECOGNIZE in ESL",
@@ -58,7 +58,7 @@ BEHIND_A_STREAM = {
         "take those of some keys: WHERE pmod(hash(item), 10) = 0",
     ),
 }
-# Behind a whole SELECT.
+# After a whole SELECT.
 BEHIND_A_SELECT = {
     "INTERSECT": (
         "there is no INTERSECT in ESL",
@@ -75,7 +75,7 @@ BEHIND_A_SELECT = {
     "FETCH": ("there is no FETCH in ESL", "write LIMIT 10 behind ORDER BY"),
     "PARTITION": ("rows are spread by the keys that queries need", "leave PARTITION BY out"),
 }
-# Behind the arguments of a call.
+# After the arguments of a call.
 IN_A_CALL = {
     "ORDER": (
         "an aggregate takes values in the order of time",
@@ -94,7 +94,7 @@ IN_A_CALL = {
 
 
 def refuse(c: Cursor, words: Mapping[str, tuple[str, str]]) -> None:
-    """A Mistake if one of these words stands here."""
+    """Raise Mistake if one of these words follows."""
     if c.word() in words:
         message, hint = words[c.word()]
         raise Mistake(message, c.span(), hint)

@@ -1,4 +1,7 @@
-"""`CREATE FUNCTION name(parameter type, …) RETURNS type AS expression`, in Python, or of rows, as a query."""
+"""Parse `CREATE FUNCTION name(parameter type, …) RETURNS type AS expression`, and its variants.
+
+The variants are functions in Python and functions that return the rows of a query.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from slicemill.esl.syntax.nodes import at
 
 
 def declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
-    """A parameter or column with its type, which may be left out unless `typed`."""
+    """Parse a parameter or column with its type, which is optional unless `typed`."""
     start = c.span()
     name = c.name(what)
     kind = expressions.type_name(c) if typed or c.at_name() or c.looking_at("INTERVAL") else None
@@ -45,7 +48,7 @@ def create_function(c: Cursor, name: exp.Identifier) -> nodes.CreateFunction:
 
 
 def python_object(c: Cursor, example: str) -> exp.Literal:
-    """What follows LANGUAGE: `PYTHON AS 'module:name'`."""
+    """Parse `PYTHON AS 'module:name'` after LANGUAGE."""
     language = c.name("a language")
     if language.name.upper() != "PYTHON":
         raise Mistake(

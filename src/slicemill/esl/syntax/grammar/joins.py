@@ -1,4 +1,4 @@
-"""JOIN: its kind, and what joins the two sides."""
+"""Parse JOIN: its kind, and its ON or USING condition."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions
 
-# Words with which a join begins.
+# Words that begin a join.
 STARTS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "SEMI", "ANTI", "ASOF", "NATURAL")
 
-# As written; an ASOF join takes the latest row of the other side alone.
+# Kinds of joins as written. An ASOF join takes only the latest row of the other side.
 _KINDS = {
     "INNER": "INNER",
     "CROSS": "CROSS",
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def kind(c: Cursor) -> str | None:
-    """What stands before JOIN, and JOIN: INNER, LEFT, RIGHT, FULL, SEMI, ANTI, ASOF, LEFT ASOF; or None."""
+    """Parse the kind of a join, such as LEFT, SEMI or LEFT ASOF, and JOIN; None for an inner join."""
     if c.looking_at("NATURAL"):
         raise Mistake(
             "a NATURAL JOIN changes its meaning when a column is added",
@@ -47,7 +47,7 @@ def kind(c: Cursor) -> str | None:
 
 
 def as_of(c: Cursor) -> exp.Expression | None:
-    """`FOR SYSTEM_TIME AS OF a.ts` behind the name of a relation."""
+    """Parse `FOR SYSTEM_TIME AS OF a.ts` after the name of a relation."""
     if not c.take("FOR"):
         return None
     if not c.accept("SYSTEM_TIME", "AS", "OF"):
@@ -56,7 +56,7 @@ def as_of(c: Cursor) -> exp.Expression | None:
 
 
 def condition(c: Cursor, kind_: str | None) -> tuple[exp.Expression | None, list[exp.Identifier] | None]:
-    """`ON condition` or `USING (k, …)`; a CROSS JOIN has neither."""
+    """Parse `ON condition` or `USING (k, …)`; a CROSS JOIN has neither."""
     if kind_ == "CROSS":
         return None, None
     if c.accept("USING"):

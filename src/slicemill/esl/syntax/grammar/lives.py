@@ -1,4 +1,4 @@
-"""Statements about the lives of queries and streams, and words of CREATE and DROP about what is there."""
+"""Parse PAUSE, RESUME and RESTART, and OR REPLACE and IF NOT EXISTS of CREATE."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def change_life(c: Cursor) -> nodes.ChangeLife:
 
 
 def create_mode(c: Cursor) -> str:
-    """`OR REPLACE` here, or `IF NOT EXISTS` behind the kind; these words are taken out."""
+    """Parse `OR REPLACE` here or `IF NOT EXISTS` after the kind, and remove these tokens."""
     start = c.span()
     mode = ""
     if c.take("OR"):

@@ -1,4 +1,7 @@
-"""`CREATE MODEL name(parameter REAL, …[; constant REAL, …]) [: (result, …)] [WITH (…)] AS expression, …`."""
+"""Parse CREATE MODEL.
+
+CREATE MODEL name(parameter REAL, …[; constant REAL, …]) [: (result, …)] [WITH (…)] AS expression, …
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from slicemill.esl.syntax.nodes import at
 
 
 def create_model(c: Cursor, name: exp.Identifier) -> nodes.CreateModel:
-    """Its name, parameters and results; options and expressions follow."""
+    """Parse the parameters, constants and results of a model, up to its options."""
     c.expect("(")
     arguments = [] if c.word() in (")", ";") else c.listing(lambda: declaration(c, "a parameter"))
     constants = c.listing(lambda: declaration(c, "a constant")) if c.accept(";") else None
@@ -27,7 +30,7 @@ def create_model(c: Cursor, name: exp.Identifier) -> nodes.CreateModel:
 
 
 def _result(c: Cursor) -> nodes.ModelResults:
-    """`name`, or a row of them: `name[k = 0 TO 7]`."""
+    """Parse a result `name`, or several results as `name[k = 0 TO 7]`."""
     start = c.span()
     node = nodes.ModelResults(this=c.name("a name for the result"))
     if c.accept("["):
@@ -50,7 +53,7 @@ def _whole(c: Cursor) -> exp.Expression:
 
 
 def expressions(c: Cursor, ends: Sequence[str], several: bool) -> list[exp.Var]:
-    """What a model's results are, with commas between them."""
+    """Parse the expressions of a model's results, separated by commas."""
     found = [expression(c, ends, several)]
     while several and c.accept(","):
         found.append(expression(c, ends, several))
@@ -58,14 +61,14 @@ def expressions(c: Cursor, ends: Sequence[str], several: bool) -> list[exp.Var]:
 
 
 def expression(c: Cursor, ends: Sequence[str], several: bool) -> exp.Var:
-    """Everything up to a semicolon, or a word that begins a statement. Models have a grammar of their own."""
+    """Read text up to a semicolon or the start of a statement. Models have their own parser."""
     start = c.span()
     short, written, depth, brackets = "", "", 0, 0
     while not c.done and c.word() not in ends and not (c.word() == ";" and brackets <= 0):
         if several and c.word() == "," and depth <= 0:
             break
         depth += (c.word() == "(") - (c.word() == ")")
-        brackets += (c.word() == "[") - (c.word() == "]")  # T[f; g] is the paper's
+        brackets += (c.word() == "[") - (c.word() == "]")  # T[f; g] is the notation of the paper
         span = c.span()
         gap = span.start - start.start - len(written)
         text = c.text[span.start : span.end]

@@ -1,9 +1,9 @@
-"""OVER: the window of a call, written there or under a name that a WINDOW clause defines.
+"""Parse OVER: the window of a call, written in place or named in a WINDOW clause.
 
     sum(price) OVER (PARTITION BY item ROWS 9 PRECEDING)
     sum(price) OVER w, min(price) OVER (w ROWS 9 PRECEDING) … WINDOW w AS (PARTITION BY item ORDER BY ts)
 
-Names are replaced by what they stand for when the SELECT has been read.
+Window names are resolved at the end of the SELECT.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from slicemill.esl.syntax.nodes import at, child, span_of
 from slicemill.esl.syntax.tokens import RESERVED
 
 RANKS = ("row_number", "rank", "dense_rank")
-# What begins a part of a window is no window's name.
+# Words that begin a clause of a window, and so cannot name a window.
 _BARRED = RESERVED | {"PARTITION", "ROWS", "RANGE"}
 
 
 def over(c: Cursor, call: exp.Expression) -> nodes.Over:
-    """What follows OVER."""
+    """Parse the window after OVER."""
     if not c.at_name(barred=_BARRED):
         return _over(call, _window(c))
     name = c.name("a window")
@@ -32,12 +32,12 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
 
 
 def names_windows(c: Cursor) -> bool:
-    """Does the WINDOW that stands here name windows? Otherwise it is that of all streams."""
+    """Return True for WINDOW with names; otherwise WINDOW applies to all streams."""
     return c.looking_at("WINDOW") and c.at_name(1) and c.word(2) == "AS"
 
 
 def named_windows(c: Cursor) -> list[nodes.NamedWindow]:
-    """`WINDOW w AS (PARTITION BY …), v AS (w ROWS 2 PRECEDING)`."""
+    """Parse `WINDOW w AS (PARTITION BY …), v AS (w ROWS 2 PRECEDING)`."""
     c.expect("WINDOW")
     return c.listing(lambda: _named_window(c))
 
@@ -51,7 +51,7 @@ def _named_window(c: Cursor) -> nodes.NamedWindow:
 
 
 def put_windows(select: exp.Select, named: list[nodes.NamedWindow]) -> None:
-    """Put windows into the place of their names."""
+    """Replace window names by their definitions."""
     known: dict[str, nodes.NamedWindow] = {}
     for window in named:
         if window.name.lower() in known:
@@ -66,7 +66,7 @@ def put_windows(select: exp.Select, named: list[nodes.NamedWindow]) -> None:
 
 
 def _whole(window: nodes.NamedWindow, known: dict[str, nodes.NamedWindow]) -> nodes.NamedWindow:
-    """A window with what it takes from the one that it names."""
+    """Return a window merged with the named window that it is based on."""
     base = child(window, "base")
     if base is None:
         return window
@@ -93,7 +93,7 @@ def _whole(window: nodes.NamedWindow, known: dict[str, nodes.NamedWindow]) -> no
 
 
 def _window(c: Cursor) -> nodes.NamedWindow:
-    """`([name] [PARTITION BY …] [ORDER BY …] [ROWS | RANGE …])`."""
+    """Parse `([name] [PARTITION BY …] [ORDER BY …] [ROWS | RANGE …])`."""
     start = c.span()
     c.expect("(")
     window = nodes.NamedWindow(base=c.name("a window") if c.at_name(barred=_BARRED) else None)
@@ -115,7 +115,7 @@ def _window(c: Cursor) -> nodes.NamedWindow:
 
 
 def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
-    """A call over a window; the order of a rank is any, that of all others is time's."""
+    """Return a call over a window. Ranks may have any ORDER BY; other windows are ordered by time."""
     if child(window, "base") is not None:
         return nodes.Over(this=call, named=window)
     node = nodes.Over(this=call)

@@ -1,4 +1,4 @@
-"""SELECT, FROM, joins, UNION and WITH."""
+"""Parse SELECT, FROM, joins, UNION and WITH."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLAUSE_ORDER = f"clauses stand in this order: {', '.join(CLAUSES.values())}"
 
 
 def query(c: Cursor) -> exp.Expression:
-    """`[WITH …] SELECT … [UNION [ALL | DISTINCT] SELECT …] [ORDER BY …] [LIMIT …] [EMIT …]`."""
+    """Parse `[WITH …] SELECT … [UNION [ALL | DISTINCT] SELECT …] [ORDER BY …] [LIMIT …] [EMIT …]`."""
     start = c.span()
     definitions: list[exp.Expression] = []
     if c.accept("WITH"):
@@ -60,7 +60,7 @@ _ENDS = {"order": "ORDER BY", "limit": "LIMIT", "emit": "EMIT"}
 
 
 def _ends(c: Cursor, node: exp.Expression) -> None:
-    """Parse the clauses that end a query: `[ORDER BY …] [LIMIT n] [EMIT …]`."""
+    """Parse the clauses at the end of a query: `[ORDER BY …] [LIMIT n] [EMIT …]`."""
     if c.accept("ORDER", "BY"):
         node.set("order", exp.Order(expressions=c.listing(lambda: expressions.ordered(c))))
     if c.accept("LIMIT"):
@@ -71,14 +71,14 @@ def _ends(c: Cursor, node: exp.Expression) -> None:
 
 
 def _move_ends(last: exp.Select, union: exp.Union) -> None:
-    """Move the clauses that end the last SELECT of a UNION to the UNION, as in SQL."""
+    """Move ORDER BY, LIMIT and EMIT of the last SELECT of a UNION to the UNION, as in SQL."""
     for key in _ENDS:
         union.set(key, child(last, key))
         last.set(key, None)
 
 
 def _warn_of_ends(c: Cursor, node: exp.Expression) -> None:
-    """Warn of a clause in front of UNION: SQL wants parentheses around such a SELECT."""
+    """Warn of ORDER BY, LIMIT or EMIT before UNION: such a SELECT needs parentheses in SQL."""
     for key, words in _ENDS.items():
         clause = child(node, key)
         if clause is not None:
@@ -161,7 +161,7 @@ def select(c: Cursor) -> exp.Select:
 
 
 def _window_clauses(c: Cursor, node: exp.Select) -> list[nodes.NamedWindow]:
-    """`WINDOW 5 MINUTES` of all streams, `WINDOW w AS (…)` of calls with OVER, and ksqlDB's of a stream."""
+    """Parse `WINDOW 5 MINUTES` of all streams, `WINDOW w AS (…)`, and ksqlDB's window of a stream."""
     named: list[nodes.NamedWindow] = []
     while c.looking_at("WINDOW"):
         if over.names_windows(c):
@@ -210,7 +210,7 @@ def _item(c: Cursor) -> exp.Expression:
     if c.accept("AS"):
         alias = c.name("a name")
         if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
-            # So the theses print it once.
+            # The theses print this form once.
             c.warn("a name stands behind the whole call", span_of(alias), f"write OVER (…) AS {alias.name}")
             c.advance()
             node = at(over.over(c, node), c.span_from(start))
@@ -242,7 +242,7 @@ def _group(c: Cursor) -> exp.Expression:
 
 
 def _grouping_set(c: Cursor) -> exp.Expression:
-    """`(a, b)`, `()`, or one expression."""
+    """Parse a grouping set: `(a, b)`, `()`, or one expression."""
     start = c.span()
     if not c.take("("):
         return at(exp.Tuple(expressions=[expressions.expression(c)]), c.span_from(start))
@@ -256,7 +256,7 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     this: exp.Expression
     coalesce = None
     if c.looking_at("LATERAL"):
-        c.advance()  # what stands here may always read what stands before it
+        c.advance()  # LATERAL is optional: an entry may always read the entries before it
     if c.looking_at("UNNEST", "("):
         c.advance()
         this = _elements(c, start)
@@ -312,7 +312,7 @@ def _elements(c: Cursor, start: TextSpan) -> nodes.ListElements:
 
 
 def _lateral_view(c: Cursor) -> nodes.JoinInput:
-    """`LATERAL VIEW [OUTER] explode(list) t AS column`."""
+    """Parse `LATERAL VIEW [OUTER] explode(list) t AS column`."""
     start = c.span()
     c.expect("LATERAL", "VIEW")
     outer = c.accept("OUTER")

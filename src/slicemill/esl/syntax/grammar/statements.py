@@ -1,4 +1,4 @@
-"""Statements and scripts: CREATE, DROP, SET, SELECT, PAUSE, INSERT …, separated by semicolons."""
+"""Parse scripts: CREATE, DROP, SET, SELECT, PAUSE, INSERT …, separated by semicolons."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ TIME_UNITS = ("SECONDS", "MILLIS", "MICROS", "NANOS")
 DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL", "FUNCTION", "ALERT")
 
 _STARTS = ("SELECT", "WITH", "CREATE", "DROP", "ALTER", "SET", "REPLAY", "AGGREGATE", *lives.STARTS)
-# A line that begins like this begins a statement, whatever an unclosed quote above it makes of it.
+# A line that begins with one of these words begins a statement, even inside an unclosed quote above it.
 _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
 
-# Trees are printed, bound and compared by recursion: about four frames for each level.
+# Trees are printed, bound and compared by recursion, with about four frames per level.
 MAX_HEIGHT = 150
 
-# For those who bring CREATE TABLE … WITH ('connector' = …) from elsewhere.
+# Hint for users of CREATE TABLE … WITH ('connector' = …).
 _NO_WITH = (
     "write CREATE STREAM name (columns) ORDER BY ts SLACK 5 SECONDS "
     "USING kafka OPTIONS (kafka.bootstrap.servers = '…', subscribe = '…'), or SOURCE 'file.csv'"
@@ -57,7 +57,7 @@ _WIDENED = (
 
 
 def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
-    """All statements of a text, and diagnostics: for each one that cannot be read, and warnings."""
+    """Parse all statements of a text; return them with the errors and warnings."""
     tokens, diagnostics = _readable(source.text)
     c = Cursor(tokens, source.text)
     statements: list[exp.Expression] = []
@@ -71,14 +71,14 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
             _end(c)
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
-            # Where only the semicolon is missing, the next statement begins here.
+            # If only the semicolon is missing, the next statement begins here.
             if c.index != complete or c.word() not in (*_STARTS, *tables.ROW_CHANGES):
                 _skip_statement(c, first)
     return statements, diagnostics + c.warnings
 
 
 def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
-    """The tokens of `text` without the statements that hold an unclosed quote or comment."""
+    """Return the tokens of `text` without the statements that contain an unclosed quote or comment."""
     diagnostics: list[Diagnostic] = []
     while True:
         try:
@@ -89,7 +89,7 @@ def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
             ends = [token.end + 1 for token in tokenize(text[:opening]) if word_of(token) == ";"]
             following = _FIRST_LINE.search(text, opening) if text[opening : opening + 1] in "'\"`" else None
             start, end = max(ends, default=0), following.start() if following else len(text)
-            # Blanks keep every other token at its place.
+            # Blanks keep the positions of all other tokens.
             text = text[:start] + " " * (end - start) + text[end:]
 
 
@@ -103,7 +103,7 @@ def _limited_statement(c: Cursor) -> exp.Expression:
 
 
 def _end(c: Cursor) -> None:
-    """The semicolon behind a statement; a closing brace ends one as well."""
+    """Parse the semicolon after a statement, which is optional after a closing brace."""
     if c.done or c.accept(";") or word_of(c.tokens[c.index - 1]) == "}":
         return
     if c.word() in (*_STARTS, *tables.ROW_CHANGES):
@@ -119,7 +119,7 @@ def statement(c: Cursor) -> exp.Expression:
         # The theses print some definitions without CREATE.
         c.warn("CREATE is missing", c.span(), "write CREATE AGGREGATE")
         return aggregates.create_aggregate(c)
-    if c.looking_at("REPLACE") and c.take("REPLACE"):  # as EXPLAIN REPLACE has it
+    if c.looking_at("REPLACE") and c.take("REPLACE"):  # from EXPLAIN REPLACE
         return at(lives.with_mode(at(_create(c), c.span_from(start)), nodes.REPLACE), c.span_from(start))
     if c.accept("CREATE"):
         mode = lives.create_mode(c)
@@ -192,10 +192,11 @@ def _set(c: Cursor) -> nodes.SetOption:
 
 
 def _skip_statement(c: Cursor, first: int) -> None:
-    """Go to the end of the broken statement that began at `first`.
+    """Skip to the end of the broken statement that began at `first`.
 
-    That is its `;` outside of braces, or the CREATE or DROP of the next statement. Where the braces never
-    balance, the next `;` in front of a SELECT is taken, so that a missing brace does not hide the rest.
+    The end is its `;` outside braces, or the CREATE or DROP of the next statement. If the braces do not
+    balance,
+    the statement ends at the next `;` before a SELECT, so that a missing brace does not hide the rest.
     """
     depth = 0
     before_select = None
@@ -287,7 +288,7 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
     node = nodes.CreateStream(this=name)
     node.set("columns", _columns(c, node))
     while True:
-        # The theses print a `;` in front of SOURCE.
+        # The theses print a `;` before SOURCE.
         if c.looking_at(";") and c.word(1) in ("SOURCE", "USING"):
             c.warn(
                 f"this ; stands before the end: {c.word(1)} belongs to the stream", c.span(), "leave it out"
@@ -317,8 +318,7 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
 
 
 def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
-    """Where a query begins, what it keeps and how it is delivered stand before its SELECT: behind it they
-    would be aliases."""
+    """Parse CREATE QUERY, whose FROM, RETAIN and WITH precede AS; after the SELECT they would be aliases."""
     node = nodes.CreateQuery(this=name)
     if c.take("FROM"):
         node.set("begins", _beginning(c))
@@ -332,9 +332,9 @@ def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
 
 
 def _stream_begin(c: Cursor) -> exp.Expression:
-    """Parse where the queries of a stream start: `BEGIN EARLIEST`, `LATEST` or `TIMESTAMP '2026-01-01'`.
+    """Parse the start position of a stream: `BEGIN EARLIEST`, `LATEST` or `TIMESTAMP '2026-01-01'`.
 
-    The words may stand in quotes, and a `=` before them, as Kafka and Flink users write options.
+    The words may be quoted and follow a `=`, because Kafka and Flink users write options this way.
     """
     c.accept("=")
     start = c.span()
@@ -352,7 +352,7 @@ def _stream_begin(c: Cursor) -> exp.Expression:
 
 
 def _beginning(c: Cursor) -> exp.Expression:
-    """Parse where a query starts: `FROM BEGINNING`, `FROM NOW` or `FROM TIMESTAMP '2026-01-01 00:00:00'`."""
+    """Parse the start position of a query: `FROM BEGINNING`, `NOW` or `TIMESTAMP '2026-01-01 00:00:00'`."""
     start = c.span()
     if word := c.accept_any(("BEGINNING", "NOW")):
         return at(exp.Var(this=word), start)
@@ -367,12 +367,12 @@ def _beginning(c: Cursor) -> exp.Expression:
 
 
 def _retention(c: Cursor) -> nodes.Duration | None:
-    """`RETAIN 7 DAYS`: how long rows stay in a log although all who follow it have them."""
+    """Parse `RETAIN 7 DAYS`: the time for which a log keeps rows that all readers have consumed."""
     return windows.duration(c) if c.take("RETAIN") else None
 
 
 def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
-    """`ORDER BY column SLACK d` behind the query of a derived stream is the stream's, not the query's."""
+    """Parse `ORDER BY column SLACK d` after a derived stream's query; the clause belongs to the stream."""
     if not c.looking_at("SLACK"):
         return node
     query = node.args["query"]
@@ -411,7 +411,7 @@ def _table_source(c: Cursor) -> nodes.SourceClause | None:
 
 
 def _columns(c: Cursor, stream: nodes.CreateStream) -> list[nodes.ColumnDeclaration]:
-    """`(name type, …)`, among which a WATERMARK may stand, which is the stream's order and slack."""
+    """Parse `(name type, …)`. A WATERMARK among the columns sets the stream's order and slack."""
     c.expect("(")
     columns = [column for column in c.listing(lambda: _column_or_watermark(c, stream)) if column is not None]
     c.expect(")")
@@ -476,7 +476,7 @@ def _option(c: Cursor, nullable: bool = False) -> nodes.Option:
     start = c.span()
     text = c.string("an option")
     name = at(exp.Literal.string(text), start) if text is not None else _dotted(c)
-    c.accept("=")  # Spark's own OPTIONS may leave it out
+    c.accept("=")  # optional in Spark's OPTIONS
     value_at = c.span()
     value: exp.Expression
     if (quoted := c.string()) is not None:
@@ -493,7 +493,7 @@ def _option(c: Cursor, nullable: bool = False) -> nodes.Option:
 
 
 def _dotted(c: Cursor) -> exp.Expression:
-    """Spark's option names have dots: `kafka.bootstrap.servers`."""
+    """Parse an option name, which may have dots in Spark: `kafka.bootstrap.servers`."""
     start = c.span()
     parts = [c.name("an option")]
     while c.take("."):

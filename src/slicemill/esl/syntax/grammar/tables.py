@@ -1,4 +1,4 @@
-"""Tables: CREATE TABLE with its constraints, and what changes their rows.
+"""Parse CREATE TABLE with its constraints, and INSERT, UPDATE, DELETE and TRUNCATE.
 
 CREATE TABLE item (id bigint PRIMARY KEY, name varchar NOT NULL, price double)
 INSERT INTO item VALUES (7, 'clock', 20.0) ON CONFLICT (id) DO UPDATE SET price = excluded.price
@@ -26,7 +26,7 @@ def create_table(
     column: Callable[[], nodes.ColumnDeclaration],
     source: Callable[[], nodes.SourceClause | None],
 ) -> nodes.CreateTable:
-    """What follows the name of a table."""
+    """Parse the columns, key, source and refresh interval after the name of a table."""
     node = nodes.CreateTable(this=name)
     c.expect("(")
     declared = c.listing(
@@ -42,7 +42,7 @@ def create_table(
 
 
 def materialized(c: Cursor, name: exp.Identifier) -> nodes.MaterializeTable:
-    """What follows `CREATE TABLE name AS MATERIALIZED`."""
+    """Parse the query name and refresh interval after `CREATE TABLE name AS MATERIALIZED`."""
     node = nodes.MaterializeTable(this=name, query=c.name("a query whose results change"))
     if c.accept("REFRESH"):
         c.expect("EVERY")
@@ -56,7 +56,7 @@ def _key(c: Cursor, node: nodes.CreateTable) -> None:
     names = c.listing(lambda: c.name("a column"))
     c.expect(")")
     if c.looking_at("NOT", "ENFORCED"):
-        c.expect("NOT", "ENFORCED")  # Flink has to say so
+        c.expect("NOT", "ENFORCED")  # required in Flink
     if node.args.get("key") is not None:
         raise Mistake(
             "a table has one key", c.span_from(start), "name all its columns in one PRIMARY KEY (…)"
@@ -81,7 +81,7 @@ def _constrained(c: Cursor, column: nodes.ColumnDeclaration) -> nodes.ColumnDecl
 
 
 def row_change(c: Cursor) -> exp.Expression:
-    """INSERT, UPDATE, DELETE or TRUNCATE."""
+    """Parse INSERT, UPDATE, DELETE or TRUNCATE."""
     start = c.span()
     if c.accept("TRUNCATE"):
         c.accept("TABLE")

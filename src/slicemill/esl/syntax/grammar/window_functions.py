@@ -1,4 +1,4 @@
-"""Windows as other systems write them: table functions in FROM, and the watermark of a stream's columns.
+"""Parse windows of other systems: table functions in FROM (TVFs), ksqlDB's WINDOW, and Flink's WATERMARK.
 
 TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 HOP(bid, ts, INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)
@@ -17,7 +17,7 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import windows
 from slicemill.esl.syntax.nodes import at, span_of
 
-# The lengths that each takes, in the order in which they stand where they have no names.
+# Length arguments of each function, in the order of positional arguments.
 LENGTHS: dict[str, tuple[str, ...]] = {
     "TUMBLE": ("SIZE",),
     "HOP": ("SLIDE", "SIZE"),
@@ -33,9 +33,9 @@ _USAGE = {
 
 
 def stands_here(c: Cursor) -> bool:
-    """Is this FROM entry a window function?
+    """Return True if this FROM entry is a window function.
 
-    A stream of such a name may be coalesced: `session(page) AS s RANGE …`.
+    A stream of such a name may also be coalesced: `session(page) AS s RANGE …`.
     """
     if c.looking_at("TABLE", "("):
         return c.word(2) in LENGTHS and c.word(3) == "("
@@ -88,12 +88,12 @@ def window_function(c: Cursor) -> nodes.WindowFunction:
 
 
 def window_stands_here(c: Cursor) -> bool:
-    """Is this WINDOW as in ksqlDB?"""
+    """Return True for a WINDOW clause of ksqlDB."""
     return c.looking_at("WINDOW") and c.word(1) in ("TUMBLING", "HOPPING", "SESSION") and c.word(2) == "("
 
 
 def window_clause(c: Cursor) -> nodes.FrameClause:
-    """`WINDOW TUMBLING (SIZE d)`, `HOPPING (SIZE d, ADVANCE BY d)` and `SESSION (d)`."""
+    """Parse `WINDOW TUMBLING (SIZE d)`, `HOPPING (SIZE d, ADVANCE BY d)` and `SESSION (d)`."""
     start = c.span()
     c.expect("WINDOW")
     kind = c.advance().text.upper()
@@ -175,7 +175,7 @@ def _descriptor(c: Cursor) -> exp.Identifier:
 
 
 def watermark(c: Cursor) -> tuple[exp.Identifier, nodes.Duration | None]:
-    """`WATERMARK FOR ts AS ts [- INTERVAL …]`: the column that orders a stream, and its slack."""
+    """Parse `WATERMARK FOR ts AS ts [- INTERVAL …]`; return the timestamp column and the slack."""
     c.expect("WATERMARK", "FOR")
     column = c.name("the timestamp column")
     c.expect("AS")

@@ -1,4 +1,4 @@
-"""Windows: frames (M37), windows of FROM entries (S2, L6) and the lengths of time inside them."""
+"""Parse windows: frames (M37), windows of FROM entries (S2, L6), and durations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from slicemill.time import UNITS_US, unit_name
 
 
 def bracket(c: Cursor) -> nodes.FrameClause:
-    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`, `[NOW]`,
-    `[EXPIRES AT column]`, `[CLOSE WHEN condition]` behind a stream in FROM."""
+    """Parse the window after a stream in FROM, in brackets.
+
+    The forms are `[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`,
+    `[NOW]`, `[EXPIRES AT column]` and `[CLOSE WHEN condition]`.
+    """
     start = c.span()
     c.expect("[")
     if c.take("NOW"):
@@ -45,7 +48,7 @@ def bracket(c: Cursor) -> nodes.FrameClause:
 
 
 def closing(c: Cursor, entries: Sequence[exp.Expression]) -> None:
-    """`GROUP BY k CLOSE WHEN condition`: the same as a window of the stream in FROM, which gets it."""
+    """Parse `GROUP BY k CLOSE WHEN condition`, which sets the window of the stream in FROM."""
     start = c.span()
     if not c.looking_at("CLOSE"):
         return
@@ -69,7 +72,7 @@ def closing(c: Cursor, entries: Sequence[exp.Expression]) -> None:
 
 
 def _session(c: Cursor) -> nodes.FrameClause:
-    """`SESSION 30 SECONDS`, `SESSION UNTIL expires`, either with `CLOSE WHEN condition`, or that alone."""
+    """Parse `SESSION 30 SECONDS` or `SESSION UNTIL expires`, with `CLOSE WHEN condition` added or instead."""
     start = c.span()
     c.expect("SESSION")
     if c.take("WITH"):  # SESSION WITH GAP 30 SECONDS
@@ -85,13 +88,13 @@ def _session(c: Cursor) -> nodes.FrameClause:
 
 
 def now(span: TextSpan) -> nodes.FrameClause:
-    """`[NOW]`: the tuples of this very timestamp; the shortest window there is."""
+    """Return `[NOW]`, the shortest window: the tuples of a single timestamp."""
     length = at(nodes.Duration(expressions=[_duration_part("1", "MICROSECOND")]), span)
     return at(nodes.FrameClause(kind="RANGE", this=length), span)
 
 
 def trailing(c: Cursor) -> nodes.FrameClause:
-    """`WINDOW 60 MINUTES` or `WINDOW 100 ROWS` behind WHERE: the window of every stream without its own."""
+    """Parse `WINDOW 60 MINUTES` or `WINDOW 100 ROWS` after WHERE: the window of streams without their own."""
     start = c.span()
     c.expect("WINDOW")
     if c.word() in ("ROWS", "RANGE"):
@@ -101,9 +104,10 @@ def trailing(c: Cursor) -> nodes.FrameClause:
 
 
 def temporal(c: Cursor) -> nodes.FrameClause:
-    """`RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS` counts.
+    """Parse `RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS`
+    counts.
 
-    `RANGE UNBOUNDED SLIDES 1 MINUTE` is a window of time without a beginning.
+    `RANGE UNBOUNDED SLIDES 1 MINUTE` is an unbounded time window.
     """
     start = c.span()
     c.expect("RANGE")
@@ -115,7 +119,7 @@ def temporal(c: Cursor) -> nodes.FrameClause:
 
 
 def lateness(c: Cursor) -> exp.Expression | None:
-    """`LATE 5 MINUTES` of a temporal query: how late a tuple may come and still correct runs (L5)."""
+    """Parse `LATE 5 MINUTES` of a temporal query: the maximum lateness of tuples that correct runs (L5)."""
     if not c.accept("LATE"):
         return None
     within = _extent(c)
@@ -125,7 +129,7 @@ def lateness(c: Cursor) -> exp.Expression | None:
 
 
 def _counted(c: Cursor) -> tuple[str, exp.Expression | None]:
-    """`15 MINUTES` or `500 ROWS`: the unit tells the kind of window."""
+    """Parse `15 MINUTES` or `500 ROWS`, whose unit determines the kind of window."""
     extent = _extent(c)
     if isinstance(extent, nodes.Duration):
         return "RANGE", extent
@@ -143,7 +147,7 @@ def partition_by(c: Cursor) -> list[exp.Expression] | None:
 
 
 def frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
-    """`ROWS | RANGE …`, behind OVER with PRECEDING, in brackets without."""
+    """Parse `ROWS | RANGE …`: with PRECEDING in OVER, without it in brackets."""
     start = c.span()
     kind = c.advance().text.upper()
     between = preceding and c.accept("BETWEEN")
@@ -184,7 +188,7 @@ def _slide(c: Cursor, kind: str) -> exp.Expression | None:
 
 
 def _length(c: Cursor, kind: str) -> exp.Expression:
-    """The extent of a window of this kind: ROWS counts, RANGE measures time."""
+    """Parse the extent of a window: a count for ROWS, a duration for RANGE."""
     extent = _extent(c)
     written = c.text[nodes.span_of(extent).start : nodes.span_of(extent).end]
     if kind == "RANGE" and isinstance(extent, exp.Literal):
@@ -204,14 +208,14 @@ def _reject_unknown_unit(c: Cursor) -> None:
 
 
 def _extent(c: Cursor) -> exp.Expression:
-    """An integer, or a length of time."""
+    """Parse an integer or a duration."""
     if c.looking_at("INTERVAL") or unit_name(c.word(1)):
         return duration(c)
     return c.count()
 
 
 def duration(c: Cursor) -> nodes.Duration:
-    """`10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE`, `INTERVAL '1 hour 30 minutes'`."""
+    """Parse `10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE`, `INTERVAL '1 hour 30 minutes'`."""
     start = c.span()
     c.take("INTERVAL")
     parts: list[nodes.DurationPart] = []
@@ -254,7 +258,7 @@ def _duration_part(number: str, unit: str) -> nodes.DurationPart:
 
 
 def duration_of(us: int) -> nodes.Duration:
-    """A length of time as it is written, in the largest unit that it is a multiple of."""
+    """Return a duration in the largest unit that divides it."""
     unit = max((name for name, length in UNITS_US.items() if us % length == 0), key=UNITS_US.__getitem__)
     return nodes.Duration(expressions=[_duration_part(str(us // UNITS_US[unit]), unit)])
 
@@ -264,5 +268,5 @@ def _is_quantity(text: str) -> bool:
 
 
 def interval_literal(c: Cursor) -> exp.Interval:
-    """An interval inside a scalar expression; the word INTERVAL is already consumed."""
+    """Parse an interval in a scalar expression, after the word INTERVAL."""
     return exp.Interval(this=duration(c))
