@@ -1,4 +1,4 @@
-"""A model from Python as an aggregate, which any window can use."""
+"""Register a model built in Python as an aggregate, which any window can call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slicemill.model.model import Model
 
 
 def with_model(name: str, model: Model, catalog: Catalog) -> Catalog:
-    """The catalog, in which a model has that name."""
+    """Return the catalog with the model registered under a name."""
     catalog = catalog.copy()
     catalog.add(ModelDefinition(name, model))
     return catalog

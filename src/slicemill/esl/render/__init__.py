@@ -1,1 +1,1 @@
-"""Typed expressions back to text: ESL for people, and SQL that Spark or DuckDB runs."""
+"""Render typed expressions as ESL text for users, or as SQL for Spark and DuckDB."""

@@ -1,7 +1,7 @@
-"""DuckDB's words for ESL's calls and casts where they differ from Spark's.
+"""Render calls and casts in DuckDB's SQL where it differs from Spark's.
 
-DuckDB is the oracle of the tests, so a function is given only where it means the same; for the rest there is
-an error, never a near miss. What a function is called is in the table of functions (`slicemill.scalar`).
+DuckDB is the oracle of the tests, so a function is rendered only if DuckDB has one with the same meaning;
+otherwise rendering raises an error. The table of functions (`slicemill.scalar`) has the DuckDB names.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NUMBERS = (*_INTEGERS, *_FRACTIONS)
 
 
 def call(node: Call, inner: Callable[[Expr], str]) -> str | None:
-    """DuckDB's own text of a call, fit to stand anywhere; None where it is written as in Spark."""
-    # The table brings NumPy and Arrow, which those who only print ESL do without.
+    """Return a call in DuckDB's SQL as an operand; None if the call is rendered as for Spark."""
+    # Imported here, because the table imports NumPy and Arrow, which rendering ESL does not need.
     from slicemill.scalar.function import SAME
     from slicemill.scalar.table import in_duckdb
 
@@ -37,7 +37,7 @@ def call(node: Call, inner: Callable[[Expr], str]) -> str | None:
 
 
 def cast(node: Cast, operand: str) -> str:
-    """A cast; numbers lose their fraction and times are seconds, as in Spark."""
+    """Return a cast with Spark's semantics: fractions are truncated, and times are in seconds."""
     source, target = node.operand.type, node.type
     if source.kind in _FRACTIONS and target.kind in _INTEGERS:
         operand = f"trunc({operand})"

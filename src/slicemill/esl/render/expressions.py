@@ -1,8 +1,7 @@
-"""Typed expressions back to text: ESL for people, and SQL that Spark or DuckDB runs.
+"""Render typed expressions as ESL text for users, or as SQL for Spark and DuckDB.
 
-ESL text has as few parentheses as the grammar allows and binds to the same expression again; only how ANDs
-and ORs of many parts are nested may differ. The SQL of Spark and DuckDB reads each column by its whole name,
-so `A.price` is one quoted name there.
+ESL text has as few parentheses as possible, and binds to the same expression again, except for the nesting of
+long ANDs and ORs. In the SQL of Spark and DuckDB each column is one quoted name, such as `A.price`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Dialect: TypeAlias = OneOf["esl", "spark", "duckdb"]
 
 
 def render(expr: Expr, dialect: Dialect = "esl") -> str:
-    """The text of an expression; a SlicemillError where the dialect has no words for it.
+    """Return the text of an expression; raise SlicemillError if the dialect cannot express it.
 
     >>> from slicemill.esl.types.schema import BOOLEAN, DOUBLE
     >>> cheap = Call("<", (ex.ColumnRef("A.price", DOUBLE), Literal(0.9, DOUBLE)), BOOLEAN)
@@ -38,7 +37,7 @@ def render(expr: Expr, dialect: Dialect = "esl") -> str:
 
 
 class _Strength(IntEnum):
-    """How tightly the outermost operator of a text binds; parentheses stand where a weaker one is inside."""
+    """Precedence of the outermost operator of a text; weaker operands need parentheses."""
 
     OR = 1
     AND = 2
@@ -68,7 +67,7 @@ _BINARY = {
 _PATTERNS = ("like", "ilike", "rlike")
 _RELATIONS = frozenset(relation.lower() for relation in INTERVAL_RELATIONS)
 _UNIT_OF_US = {us: unit for unit, us in UNITS_US.items()}
-# `avg(price) OVER (…)`: an aggregate's value is a column named after the call, which is how people read it.
+# The value of an aggregate is a column named after its call, such as `avg(price) OVER (…)`.
 _CALL_TEXT = re.compile(r'(\w+|"[^"]+")\(')
 
 
@@ -130,7 +129,7 @@ def _call(call: Call, dialect: Dialect) -> _Text:
     if name in ("negative", "~"):
         operand = _inside(call.arguments[0], dialect, _Strength.SIGN)
         sign = "~" if name == "~" else "-"
-        # Two signs in a row would begin a comment.
+        # Two minus signs in a row would begin a comment.
         return f"{sign}({operand})" if operand[0] in "-~" else f"{sign}{operand}", _Strength.SIGN
     if name == "concat" and len(call.arguments) == 2:
         left = _inside(call.arguments[0], dialect, _Strength.SUM)
@@ -156,7 +155,7 @@ def _logical(call: Call, dialect: Dialect) -> _Text:
 
 
 def _flat(call: Call) -> list[Expr]:
-    """All parts of an AND of ANDs or an OR of ORs; a pair that BETWEEN says stays one part."""
+    """Return all parts of nested ANDs or ORs; a pair that is rendered as BETWEEN stays one part."""
     parts: list[Expr] = []
     waiting: list[Expr] = [call]
     while waiting:
@@ -200,7 +199,7 @@ def _not(call: Call, dialect: Dialect) -> _Text:
 
 
 def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | None:
-    """Comparisons, memberships and patterns. None if the call is none, or has no negated form."""
+    """Render comparisons, memberships and patterns; None for other calls, or without a negated form."""
     name = call.function
     if not call.arguments:
         return None
@@ -229,7 +228,7 @@ def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | Non
 def _escape(pattern: str, given: tuple[Expr, ...], dialect: Dialect) -> str:
     if given:
         return f" ESCAPE {render(given[0], dialect)}"
-    # Spark's default; DuckDB has none.
+    # Backslash is Spark's default; DuckDB has no default.
     return r" ESCAPE '\'" if dialect == "duckdb" and pattern != "rlike" else ""
 
 
@@ -237,7 +236,7 @@ def _binary(call: Call, dialect: Dialect) -> _Text:
     name = call.function
     strength = _BINARY[name]
     first = call.arguments[0]
-    # ESL reads & | ^ from left to right, Spark and DuckDB in orders of their own: nobody should have to know.
+    # ESL evaluates & | ^ from left to right, but Spark and DuckDB differ, so mixed operators get parentheses.
     mixed = strength is _Strength.BITS and not (isinstance(first, Call) and first.function == name)
     left = _inside(first, dialect, _Strength.SUM if mixed else strength)
     right = _inside(call.arguments[1], dialect, _Strength(strength + 1))
@@ -262,7 +261,7 @@ def _cast(cast: Cast, dialect: Dialect) -> str:
 
 
 def _shortened(text: str, type_: Type) -> str:
-    """Spark lets any length pass through CAST(… AS VARCHAR(n)); here the type holds n characters at most."""
+    """Shorten text to the length of the type, which Spark's CAST(… AS VARCHAR(n)) does not enforce."""
     return text if type_.length is None else f"left({text}, {type_.length})"
 
 
@@ -276,7 +275,7 @@ def _case(case: Case, dialect: Dialect) -> str:
 
 
 def _query(query: RelationQuery) -> str:
-    """A query over an aggregate's tables, as people would write it."""
+    """Render a query over an aggregate's tables as ESL."""
     words = ["SELECT DISTINCT" if query.distinct else "SELECT"]
     words.append(", ".join(render(item.expr) for item in query.items))
     sources = []

@@ -1,4 +1,4 @@
-"""The words of ESL, Spark SQL and DuckDB SQL: names, types and constants."""
+"""Names, types and constants in ESL, Spark SQL and DuckDB SQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DUCKDB_TYPES = {Kind.VARCHAR: "VARCHAR", Kind.BINARY: "BLOB", Kind.MONTHS: "INT
 
 
 def column(name: str, dialect: str) -> str:
-    """A column's name: in ESL `alias.column`, quoted where it must be; elsewhere one quoted name."""
+    """Return a column's name: in ESL `alias.column`, quoted if necessary; elsewhere one quoted name."""
     if dialect == "spark":
         return f"`{name.replace('`', '``')}`"
     if dialect == "duckdb":
@@ -48,7 +48,7 @@ def type_name(type_: Type, dialect: str) -> str:
 
 
 def literal(constant: Literal, dialect: str) -> str:
-    """A constant, with its type where the bare value would be read as another one."""
+    """Return a constant, with its type if the plain value would be read as another type."""
     value, type_ = constant.value, constant.type
     if value is None:
         return "NULL" if type_.kind is Kind.NULL else f"CAST(NULL AS {type_name(type_, dialect)})"
@@ -83,7 +83,7 @@ def _whole(value: int, type_: Type, dialect: str) -> str:
 
 
 def timestamp_text(us: int) -> str:
-    """Microseconds since 1970 UTC as people write a time.
+    """Format microseconds since 1970 UTC as a timestamp.
 
     >>> timestamp_text(1_769_860_800_000_000)
     '2026-01-31 12:00:00'
@@ -110,7 +110,7 @@ def _double(value: float, dialect: str) -> str:
     text = repr(value)
     if dialect == "spark":
         return f"{text}D"
-    # DuckDB takes 0.9 for a decimal; an exponent makes it a double.
+    # DuckDB reads 0.9 as a decimal; an exponent makes the constant a double.
     return f"{text}e0" if dialect == "duckdb" and "e" not in text else text
 
 
@@ -131,7 +131,7 @@ def _interval(us: int, dialect: str) -> str:
         return f"INTERVAL '{sign}{days} {clock}' DAY TO SECOND"
     if dialect == "duckdb":
         return f"to_microseconds({us})"
-    # Outside of quotes a sign belongs to the whole expression.
+    # An unquoted sign would apply to the whole expression.
     return f"INTERVAL '{format_us(us)}'" if us < 0 else f"INTERVAL {format_us(us)}"
 
 

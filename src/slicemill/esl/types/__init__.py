@@ -1,5 +1,5 @@
-"""What leaves the binder: data types and schemas, typed expressions, queries and definitions.
+"""Output of the binder: data types and schemas, typed expressions, queries and definitions.
 
-All of it is immutable data. Planner and engines see nothing else of a statement: no names to look up and no
-syntax.
+All of these are immutable data. The planner and the engines work on these types only, without syntax and
+without name resolution.
 """

@@ -1,6 +1,6 @@
 """Aggregate definitions, bound and typed (M29-M38).
 
-An aggregate is a small program: local tables and, per state, a list of statements over them.
+An aggregate is a small program: local tables, and a list of statements over them for each state.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ class BodyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Into a local table or RETURN: rows given as values under a condition, or the rows of a query.
+    """INSERT into a local table or RETURN: given rows under a condition, or the rows of a query.
 
-    While a body is bound, also into a `stored` table; definitions have none of these (`writing`).
+    While a body is being bound, the target may also be a `stored` table. Definitions have such inserts only
+    in
+    `written`.
     """
 
     table: str
@@ -57,7 +59,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Statements that run again and again as long as a condition holds."""
+    """WHILE loop: repeat the statements as long as the condition holds."""
 
     condition: Expr
     statements: tuple[Statement, ...]
@@ -68,7 +70,7 @@ Statement: TypeAlias = Change | While
 
 
 def changes_in(statements: Iterable[Statement]) -> Iterator[Change]:
-    """What changes tables, also inside of loops."""
+    """Yield the statements that change tables, also inside loops."""
     for statement in statements:
         if isinstance(statement, While):
             yield from changes_in(statement.statements)
@@ -86,10 +88,13 @@ class LocalTable:
 class AggregateDefinition:
     """One CREATE AGGREGATE. The base and the window version of a name are two definitions.
 
-    In place of the bodies, `external` names a Python class `module:class`, or `models` are formulas, one for
-    each column that is returned; `read_again` are those of their cores that are cheaper to read again (C18).
-    `written` has, for each stored table that the bodies insert into, the aggregate that returns what they
-    insert there, and nothing else; it says that table in `into`.
+    Instead of `bodies`, `external` names a Python class `module:class`, or `models` are formulas, one for
+    each
+    returned column. `read_again` names cores of the models that are cheaper to compute from the tuples anew
+    (C18).
+    For each stored table that the bodies insert into, `written` has an aggregate that returns only these
+    rows;
+    its `into` names the table.
     """
 
     name: str
@@ -108,12 +113,12 @@ class AggregateDefinition:
 
     @property
     def model(self) -> Model | None:
-        """The formula that it is, or the first of several."""
+        """Return the model of the aggregate, or the first of several."""
         return self.models[0] if self.models else None
 
     @property
     def blocking(self) -> bool:
-        """Purely syntactic (M29): an aggregate with anything to do at the end of its input waits for it."""
+        """Return True if the syntax says that the aggregate answers at the end of its input (M29)."""
         terminates = self.external_terminates or (self.model is not None and not self.window)
         return terminates or bool(self.bodies.get(BodyState.TERMINATE))
 
@@ -123,7 +128,7 @@ class AggregateDefinition:
 
     @property
     def returning(self) -> frozenset[BodyState]:
-        """The states in which a body inserts into RETURN."""
+        """Return the states whose bodies insert into RETURN."""
         return frozenset(
             state
             for state, statements in self.bodies.items()

@@ -1,4 +1,4 @@
-"""Alerts: what is told to a webhook, and when."""
+"""Alerts: definitions of webhook notifications and their conditions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from slicemill.esl.types.schema import BIGINT, DOUBLE, INTERVAL, VARCHAR, Column
 
 
 class AlertSubject(StrEnum):
-    """What an alert can be on."""
+    """Kind of object that an alert watches."""
 
     QUERY = "query"
     STREAM = "stream"
 
 
-# What a condition can name. Counts and rates are those of the last minute, except `rows`.
+# Metrics in conditions. Counts and rates cover the last minute, except `rows`, which is a total.
 FIGURES: dict[AlertSubject, Schema] = {
     AlertSubject.QUERY: Schema(
         (
@@ -51,8 +51,9 @@ FIGURES: dict[AlertSubject, Schema] = {
 class Alert:
     """`CREATE ALERT name ON target [WHEN condition] WEBHOOK 'url'`.
 
-    Without a `target` it is on every query, or on every stream. Without a `condition` the rows of its query
-    are told. `text` is the condition as it was written.
+    Without a `target` the alert watches every query, or every stream. Without a `condition` the rows of the
+    query
+    are sent. `text` is the condition as written.
     """
 
     name: str
@@ -66,5 +67,5 @@ class Alert:
 
     @property
     def on(self) -> str:
-        """What it is on, in words."""
+        """Return a description of the watched object."""
         return f"any {self.watched}" if self.target is None else self.target

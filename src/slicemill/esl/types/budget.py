@@ -1,36 +1,38 @@
-"""How much memory a temporal query may have, and what goes when that is not enough."""
+"""Memory budget of a temporal query, and the shedding method that keeps it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Of the methods that `shedding/methods.py` has.
+# One of the methods in `shedding/methods.py`.
 DEFAULT = "lookahead"
 
 
 class Slot(StrEnum):
-    """What memory is counted in."""
+    """Unit of a memory budget."""
 
     TUPLES = "tuples"
     RUNS = "runs"
 
 
-# Over windows of time these are compiled.
+# Methods with a compiled implementation for time windows.
 COMPILED = ("cals", "lookahead", "value", "threshold", "interval", "random")
-# What a tuple or run takes beside its values: in columns, with its share of what accuracy needs; as objects.
+# Bytes per tuple or run without its values: in columns (with statistics for accuracy), or as objects.
 _IN_COLUMNS = 36 + 6
-_AS_OBJECTS = {"random": 500}  # over windows that count tuples
+_AS_OBJECTS = {"random": 500}  # for windows that count tuples
 _AS_OBJECT = 1000
 _AS_RUN = 1300
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`threshold`: the least duration that the query asks for, in microseconds, where the method uses it.
+    """Capacity of a temporal query's state, and its shedding method.
 
-    `by_rows`: the window counts tuples. `weights` are those of a result too many and of lost time (L17);
-    None: the method's own.
+    `threshold` is the least duration that the query requires, in microseconds, if the method uses it.
+    `by_rows`
+    is set if the window counts tuples. `weights` are the costs of a false result and of lost time (L17); None
+    means the method's defaults.
     """
 
     capacity: int
@@ -46,7 +48,7 @@ class Budget:
 
     @property
     def _keeps_ends(self) -> bool:
-        """Is the cheapest tuple an end of its run? It is where a split costs as much as all of its time."""
+        """Return True if tuples at the ends of runs are dropped before inner tuples."""
         return self.weights is None or self.weights[0] >= self.weights[1]
 
     def __str__(self) -> str:
@@ -56,7 +58,7 @@ class Budget:
 
 
 def budget_bytes(budget: Budget) -> int:
-    """The bytes that each tuple or run of a memory takes, beside its values where those are columns."""
+    """Return the bytes of each tuple or run, without its values if those are in columns."""
     if budget.compiled:
         return _IN_COLUMNS
     return _AS_RUN if budget.slot is Slot.RUNS else _AS_OBJECTS.get(budget.method, _AS_OBJECT)

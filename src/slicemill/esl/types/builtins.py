@@ -1,4 +1,4 @@
-"""Built-in aggregates: SQL's, with their types. All of them block: they answer when their input ends."""
+"""Built-in SQL aggregates with their types. All of them block: they answer at the end of their input."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from slicemill.esl.types.schema import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class BuiltinAggregate:
-    """`declared` are its parameters as in the scalar library. `algebraic`: can be computed from panes (M35).
+    """Built-in aggregate; `declared` are its parameters in the notation of the scalar library.
 
-    The last `optional` parameters may be left out. One with a range is a constant, the same for all tuples;
-    `hint` helps to find one.
+    `algebraic` aggregates can be computed from panes (M35). The last `optional` parameters may be omitted. A
+    parameter with a range must be constant for all tuples; `hint` is added to errors about it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class BuiltinAggregate:
 
     @property
     def constant(self) -> int | None:
-        """The first parameter that is the same for all tuples; so are those behind it."""
+        """Return the index of the first constant parameter; all that follow are also constant."""
         return next((place for place, range_ in enumerate(self.ranges) if range_ is not None), None)
 
     def stored(self, arguments: Sequence[Expr]) -> Sequence[Expr]:

@@ -1,4 +1,4 @@
-"""What has been declared: streams, tables, views, aggregates and queries, by name without regard to case."""
+"""Catalog: declared streams, tables, views, aggregates and queries, by case-insensitive name."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from slicemill.time import BEGINNING, END
 
 FILE_FORMATS = ("csv", "json", "jsonl", "ndjson", "parquet")
 _NO_FILE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://|port\d+$")
-CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it, as an aggregate
+CALLED = ("AGGREGATE", "MODEL")  # kinds that queries use by calling them as an aggregate
 LATE = "_late"
 ERRORS = "_errors"
-HELD = "_held"  # rows that wait to be put in order; no query can read them
-INTO = " into "  # what bodies of aggregates write: `f into t` of an aggregate, `q into t` of a query
-JOINING = " (joining)"  # a query from the past, where it joins the others; its rows go nowhere so far
-AGAIN = " (again for "  # a stream whose source is read a second time, for a query that came later
+HELD = "_held"  # rows that wait to be put in order; queries cannot read this log
+INTO = " into "  # writes of aggregate bodies: aggregate `f into t`, and query `q into t`
+JOINING = " (joining)"  # query in backfill until it joins the shared plan; its rows are not delivered yet
+AGAIN = " (again for "  # stream whose source is read a second time, for a query that was created later
 TABLE_SINK = "table:"
-HIDDEN, SHOWN = "hide", "show"  # what happens to rows of windows that began before their query
+HIDDEN, SHOWN = "hide", "show"  # treatment of rows of windows that began before their query
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
 class TimestampKind(StrEnum):
-    """Who stamps a tuple (M24)."""
+    """Origin of a stream's timestamps (M24)."""
 
-    EXTERNAL = "external"  # the producer: a column of the tuple
-    INTERNAL = "internal"  # slicemill's clock, on entry
-    LATENT = "latent"  # nobody; operators that need one stamp on the fly
+    EXTERNAL = "external"  # a column of the tuple, set by the producer
+    INTERNAL = "internal"  # the clock of slicemill when the tuple arrives
+    LATENT = "latent"  # none; operators that need a timestamp assign one
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """Where tuples or rows come from: a URL, or a Spark format with options. Neither: fed by a program."""
+    """Source of tuples or rows: a URL, or a Spark format with options; with neither, a program feeds them."""
 
     url: str | None = None
     format: str | None = None
@@ -56,7 +56,7 @@ class SourceSpec:
 
     @property
     def is_files(self) -> bool:
-        """Return True if it names files: they can be read again, other than sockets and generators."""
+        """Return True for files, which can be read again, unlike sockets and generators."""
         if self.format is not None:
             return self.format.lower() in FILE_FORMATS
         url = self.url or ""
@@ -68,10 +68,11 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`retain_us` is how long its rows stay although every query has read them: all rows, whole.
+    """Declared stream; `retain_us` is the retention of its complete rows after all queries have read them.
 
-    `begin_us` is where its queries start: BEGINNING for EARLIEST, END for LATEST, or a time before which
-    rows are left out. None stands for the default.
+    `begin_us` is the start position of its queries: BEGINNING for EARLIEST, END for LATEST, or a time before
+    which
+    rows are skipped. None is the default, see `starts_early`.
     """
 
     name: str
@@ -87,12 +88,12 @@ class Stream:
 
     @property
     def has_past(self) -> bool:
-        """Return True if its source can be read from the beginning a second time."""
+        """Return True if the source can be read from the beginning again."""
         return self.source.is_files
 
     @property
     def starts_early(self) -> bool:
-        """Return True if its queries start with the first row, whenever they are created."""
+        """Return True if queries start with the first row, no matter when they are created."""
         return self.has_past if self.begin_us is None else self.begin_us != END
 
     @property
@@ -102,30 +103,30 @@ class Stream:
 
     @property
     def sent(self) -> Schema:
-        """The columns that the source sends: all but the stamp column."""
+        """Return the columns that the source sends: all but the stamp column."""
         return Schema(tuple(column for column in self.schema if column.name != self.stamp_column))
 
     @property
     def oldest_us(self) -> int | None:
-        """Return the time before which rows are left out (BEGIN TIMESTAMP), None if there is none."""
+        """Return the time before which rows are skipped (BEGIN TIMESTAMP), or None."""
         return None if self.begin_us in (None, BEGINNING, END) else self.begin_us
 
     @property
     def written(self) -> Schema:
-        """The sent columns as the source writes them: a time may be a number of some unit."""
+        """Return the columns in the form of the source, where a time may be a number with a unit."""
         return self.sent.with_units(self.units)
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """What the names of the logs end in that it has beside its own."""
+        """Return the name suffixes of the side logs that the stream has besides its own log."""
         return (LATE, ERRORS, HELD) if self.kind is TimestampKind.EXTERNAL else (ERRORS,)
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
-    """`order` is the column that says when its rows are, if another than their query's time does.
+    """Stream defined by a query; `order` is its timestamp column if it differs from the query's time.
 
-    `writers` are as those of a query.
+    `writers` are queries that write tables, as in QueryDefinition.
     """
 
     name: str
@@ -142,7 +143,7 @@ class DerivedStream:
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """The query or stream whose results a table is made of, and the columns of its changes."""
+    """Query or stream that a table materializes, and the schema of its changelog."""
 
     name: str
     changes: Schema
@@ -150,9 +151,9 @@ class Materialized:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of its own, or those of a source, which is read again every `refresh_us`.
+    """Table with stored rows, or with the rows of a source that is read again every `refresh_us`.
 
-    No two rows have the same `key`; `required` columns, and those of the key, are never NULL.
+    `key` is unique. `required` columns and key columns are never NULL.
     """
 
     name: str
@@ -166,18 +167,18 @@ class Table:
 
     @property
     def owns_rows(self) -> bool:
-        """Do its rows lie in the home, to be changed by INSERT, UPDATE and DELETE?"""
+        """Return True if the rows are stored in the home and changed by INSERT, UPDATE and DELETE."""
         return self.source == SourceSpec() and self.materialized is None
 
     @property
     def written(self) -> Schema:
-        """The columns as the source writes them: a time may be a number of some unit."""
+        """Return the columns in the form of the source, where a time may be a number with a unit."""
         return self.schema.with_units(self.units)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A concrete view (M40): a finite relation, over tables or over windows of streams."""
+    """Concrete view (M40): a finite relation over tables or over windows of streams."""
 
     name: str
     query: Continuous | RelationQuery
@@ -201,7 +202,7 @@ class QueryOptions:
 
     @property
     def table(self) -> str | None:
-        """The table that results are written into, one that has rows of its own: `sink = 'table:name'`."""
+        """Return the name of the table of a `sink = 'table:name'`, or None."""
         if self.sink is None or not self.sink.lower().startswith(TABLE_SINK):
             return None
         return self.sink[len(TABLE_SINK) :]
@@ -209,13 +210,16 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class QueryDefinition:
-    """A standing query, or an ad hoc one where only tables are read.
+    """Continuous query, or an ad hoc query if it reads only tables.
 
-    `load` is what it gives up under load, and `utility` what it would miss most. `begins_us` is the time of
-    the first tuples that it reads: BEGINNING for all, END for those that arrive from now on. None: its
-    streams say it.
-    `writers` are the queries for what bodies of its aggregates insert into tables: they come and go with it,
-    and `writes_for` is its name in each of them.
+    `load` is the load-shedding budget, and `utility` ranks tuples for shedding. `begins_us` is the time of
+    the
+    first tuples that the query reads: BEGINNING for all, END for those that arrive from now on, and None for
+    the
+    default of its streams.
+    `writers` are the queries that write what bodies of its aggregates insert into tables. They are created
+    and
+    dropped with this query, and their `writes_for` is its name.
     """
 
     name: str
@@ -240,7 +244,7 @@ class QueryDefinition:
 
 @dataclass(frozen=True, slots=True)
 class AlteredQuery:
-    """`ALTER QUERY q SET (…)`: how a query is run and delivered from then on; what it computes stays."""
+    """`ALTER QUERY q SET (…)`: new options for running and delivery, with an unchanged computation."""
 
     before: QueryDefinition
     after: QueryDefinition
@@ -252,9 +256,9 @@ class AlteredQuery:
 
 @dataclass(frozen=True, slots=True)
 class AlteredStream:
-    """`ALTER STREAM s ADD COLUMN …`: its rows have more columns from then on.
+    """`ALTER STREAM s ADD COLUMN …`: new columns for future rows.
 
-    `defaults` are what rows from before have in them, where that is not NULL.
+    `defaults` are the values of earlier rows in these columns, if they are not NULL.
     """
 
     before: Stream
@@ -278,9 +282,9 @@ class DroppedName:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`SET name = 'value'`: how the mill works from then on; what comes out does not depend on it.
+    """`SET name = 'value'`: setting of the running system that does not affect results.
 
-    With a component, only for what is connected with that stream or query.
+    With a `component`, the setting only applies to the queries connected with that stream or query.
     """
 
     name: str
@@ -308,7 +312,7 @@ Statement: TypeAlias = (
 
 @dataclass(slots=True)
 class Catalog:
-    """`function_calls` has, by kind and name of a statement, the users' functions that it calls."""
+    """All declared objects. `function_calls` maps the kind and name of an object to functions it calls."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
     queries: dict[str, QueryDefinition] = field(default_factory=dict)
@@ -321,7 +325,7 @@ class Catalog:
     alerts: dict[str, Alert] = field(default_factory=dict)
 
     def without_queries(self, names: Collection[str] | None = None) -> Catalog:
-        """The catalog without some of its queries; if none are named, what queries are made of."""
+        """Return the catalog without some of its queries, or without any query if no names are given."""
         kept = {} if names is None else {n: query for n, query in self.queries.items() if n not in names}
         return replace(self, queries=kept)
 
@@ -339,11 +343,11 @@ class Catalog:
         )
 
     def relation(self, name: str) -> Relation | None:
-        """A declared relation, or the side stream that a declared stream brings with it."""
+        """Return a declared relation, or the side stream of a declared stream."""
         return self.relations.get(name.lower()) or self._side_stream(name.lower())
 
     def declared_stream(self, name: str) -> Stream:
-        """The declared stream behind a stream: itself, or the one whose late or error stream it is."""
+        """Return the stream itself, or the owner of a late or error stream."""
         origin, again, query = name.partition(AGAIN)
         if again:
             stream = self.declared_stream(origin)
@@ -355,9 +359,10 @@ class Catalog:
         raise KeyError(name)
 
     def _side_stream(self, name: str) -> Stream | None:
-        """`<stream>_late` holds tuples that came too late for their order, `<stream>_errors` unreadable ones.
+        """Return a side stream: `<stream>_late` has tuples too late for their order, `<stream>_errors` bad
+        rows.
 
-        Both are stamped on arrival: their own time is what went wrong.
+        Both use the time of arrival as timestamp, because the tuples' own time is late or unreadable.
         """
         for suffix, schema in ((LATE, None), (ERRORS, ERROR_SCHEMA)):
             owner = self.relations.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
@@ -376,7 +381,7 @@ class Catalog:
         return None
 
     def owner_of(self, name: str) -> Stream | None:
-        """The declared stream that keeps rows beside its own under this name: late, bad or held back."""
+        """Return the stream that owns the side log of this name: late, bad or held rows."""
         for suffix in (LATE, ERRORS, HELD):
             owner = self.relations.get(name.lower().removesuffix(suffix))
             if name.lower().endswith(suffix) and isinstance(owner, Stream) and suffix in owner.sides:
@@ -384,8 +389,10 @@ class Catalog:
         return None
 
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """The user's base and window version of an aggregate, also of an instance of a model, or of what an
-        aggregate writes into a table."""
+        """Return the user's base and window version of an aggregate.
+
+        The name may also be that of an instance of a model, or of an aggregate's writes into a table.
+        """
         key = name.lower()
         found = self.base_aggregates.get(key), self.window_aggregates.get(key)
         instance = None if any(found) else self._instance(name)
@@ -403,7 +410,7 @@ class Catalog:
         return next((one for one in written if one.name.lower() == key), None)
 
     def _instance(self, name: str) -> tuple[ModelTemplate, ModelDefinition] | None:
-        """The model of which a name is that of an instance, and the instance."""
+        """Return the template and the model of an instance's name, or None."""
         for end, letter in enumerate(name):
             template = self.models.get(name[:end].lower()) if letter in "[." else None
             found = template.instance(name) if isinstance(template, ModelTemplate) else None
@@ -412,21 +419,21 @@ class Catalog:
         return None
 
     def declared_as(self, name: str) -> str:
-        """The name under which an aggregate is declared that is called by this one."""
+        """Return the declared name of an aggregate or model that is called by this name."""
         instance = self._instance(name)
         if instance is None and INTO in name and any(found := self.declared_versions(name)):
             return next(one for one in found if one is not None).name.partition(INTO)[0]
         return name if instance is None else instance[0].name
 
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """The base and window version of an aggregate: the user's, or those of a model that all have."""
+        """Return the base and window version of an aggregate: the user's, or those of a predefined model."""
         declared, known = self.declared_versions(name), predefined(name)
         if any(declared) or known is None or name.lower() in self.functions:
             return declared
         return known.versions
 
     def model(self, name: str) -> ModelDefinition | ModelTemplate | None:
-        """The model of that name: the user's, or one that all have."""
+        """Return the user's or the predefined model of that name, or None."""
         own, taken = self.models.get(name.lower()), name.lower() in self.functions
         instance = self._instance(name)
         if instance is not None:
@@ -434,9 +441,9 @@ class Catalog:
         return own or (None if taken or any(self.declared_versions(name)) else predefined(name))
 
     def add(self, statement: Statement, functions: Collection[str] = ()) -> None:
-        """Register, or for DroppedName remove, what a statement declares; `functions` of users it calls."""
+        """Register the object of a statement and the functions it calls; for DroppedName, remove it."""
         if isinstance(statement, (LifeChange, Replay)):
-            return  # it declares nothing
+            return  # these statements declare nothing
         if isinstance(statement, (AlteredQuery, AlteredStream)):
             statement = statement.after
         key = statement.name.lower()
@@ -466,7 +473,7 @@ class Catalog:
             self.relations[key] = statement
 
     def writers_for(self, name: str) -> list[QueryDefinition]:
-        """The queries that write what bodies of aggregates insert that a query or stream calls."""
+        """Return the queries that write tables for the aggregates that a query or stream calls."""
         return [one for one in self.queries.values() if (one.writes_for or "").lower() == name.lower()]
 
     def _put_writers(self, key: str, writers: Collection[QueryDefinition]) -> None:
@@ -475,7 +482,7 @@ class Catalog:
         self.queries |= {one.name.lower(): one for one in writers}
 
     def forget_calls(self, statement: Statement) -> None:
-        """Forget which functions are called by what a statement is about to take the place of."""
+        """Forget the function calls of an object that a statement replaces."""
         self.function_calls.pop((_user_kind(statement), statement.name.lower()), None)
 
     def _remove(self, kind: str, key: str) -> None:
@@ -505,19 +512,21 @@ class Catalog:
         return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
 
     def alerts_on(self, name: str) -> list[str]:
-        """Names of the alerts on a query or stream, or on what writes for it."""
+        """Return the names of the alerts on a query or stream, or on the queries that write for it."""
         watched = [alert for alert in self.alerts.values() if alert.target is not None]
         names = {name.lower(), *(one.name.lower() for one in self.writers_for(name))}
         return [alert.name for alert in watched if (alert.target or "").lower() in names]
 
     def dependants(self, kind: str, name: str) -> list[str]:
-        """The names of `users`."""
+        """Return the names of the objects in `users`."""
         return [user.name for user in self.users(kind, name)]
 
     def users(self, kind: str, name: str) -> list[Statement]:
-        """The queries, views and streams that read a relation or call an aggregate or function.
+        """Return the queries, views and streams that read a relation or call an aggregate or function.
 
-        Functions are called by aggregates and by other functions as well, and tables are written by both.
+        For a function, the users include aggregates and other functions. For a table, they include the
+        queries and
+        aggregates that write it.
         """
         wanted = name.lower()
         if kind == "FUNCTION":
@@ -525,7 +534,7 @@ class Catalog:
             return [user for user in users if user is not None]
         found: list[Statement] = []
         if kind not in CALLED:
-            defined = {**self.window_aggregates, **self.base_aggregates}  # one of its versions for both
+            defined = {**self.window_aggregates, **self.base_aggregates}  # one entry for both versions
             for aggregate in defined.values():
                 versions = self.declared_versions(aggregate.name)
                 into = [one.into for version in versions if version is not None for one in version.written]
@@ -533,7 +542,7 @@ class Catalog:
                     found.append(aggregate)
         for statement in (*self.relations.values(), *self.queries.values()):
             if isinstance(statement, QueryDefinition) and statement.writes_for is not None:
-                continue  # it goes with whom it writes for
+                continue  # it is dropped with its owner
             used = _used_by(statement, kind)
             if wanted in {(self.declared_as(entry) if kind in CALLED else entry).lower() for entry in used}:
                 found.append(statement)
@@ -546,10 +555,11 @@ class Catalog:
         *,
         of_tables: bool = True,
     ) -> list[Statement]:
-        """All that is made of what a statement declares, be it by way of others, the nearest first.
+        """Return all direct and indirect users of an object, in breadth-first order.
 
-        `callers` are those that have to be looked for in the bodies of aggregates. Without those `of_tables`,
-        it ends with tables that are made of it.
+        `callers` returns further users, which are found only by searching the bodies of aggregates. Unless
+        `of_tables`
+        is set, users of tables made from the object are not followed.
         """
         found: list[Statement] = []
         waiting = [statement]
@@ -557,7 +567,7 @@ class Catalog:
             one = waiting.pop(0)
             kind = _user_kind(one)
             users = [*self.users(kind, one.name), *callers(one)]
-            if kind == "QUERY":  # nothing else reads one by its name
+            if kind == "QUERY":  # only tables read a query by its name
                 users = [user for user in users if isinstance(user, Table)]
             fresh = [user for user in users if all(user is not known for known in (statement, *found))]
             found += fresh
@@ -566,7 +576,7 @@ class Catalog:
 
 
 def _user_kind(statement: Statement) -> str:
-    """Which names a statement's own is one of."""
+    """Return the namespace of a statement's name."""
     if isinstance(statement, QueryDefinition):
         return "QUERY"
     if isinstance(statement, FunctionDefinition):
@@ -589,7 +599,7 @@ def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
 
 
 def tables_written(statement: DerivedStream | View | QueryDefinition) -> Iterator[str]:
-    """The tables that results of a statement, or bodies of aggregates that it calls, are written into."""
+    """Yield the tables that a statement's results, or its aggregates' bodies, are written into."""
     if isinstance(statement, View):
         return
     writing = [statement, *statement.writers] if isinstance(statement, QueryDefinition) else statement.writers
@@ -597,7 +607,7 @@ def tables_written(statement: DerivedStream | View | QueryDefinition) -> Iterato
 
 
 def relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
-    """The names in FROM, of a query and of those inside it."""
+    """Yield the names of relations in FROM, including nested queries."""
     for part in queries_in(query):
         yield from (e.relation for e in part.inputs if e.query is None and e.relation is not None)
 
@@ -610,7 +620,7 @@ def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
 
 
 def queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | RelationQuery]:
-    """A query without unions, and all that stand in its place or in its conditions and values."""
+    """Yield the queries of all UNION branches, and all queries nested in FROM, conditions and values."""
     if isinstance(query, UnionQuery):
         for branch in query.branches:
             yield from queries_in(branch)

@@ -1,4 +1,4 @@
-"""Which inputs of a SELECT change, and by what their rows are told apart."""
+"""Changelog inputs of a SELECT, and the key of their rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ def reads_changes(inputs: Sequence[QueryInput]) -> bool:
 
 
 def joins_changes(inputs: Sequence[QueryInput]) -> bool:
-    """Is a table that changes joined?"""
+    """Return True for a join with at least one changelog."""
     return len(inputs) > 1 and reads_changes(inputs)
 
 
 def schema_below(inputs: Sequence[QueryInput]) -> Schema:
-    """Do the rows that a SELECT reads change? And by what are they told apart, as they are named there?
+    """Return the schema of the rows that a SELECT reads: if they are a changelog, with their key.
 
-    Rows of a join are told apart by the keys of both sides; not so those of a FULL JOIN, where a row of
-    either side without a partner may have NULL for both.
+    The key of a join consists of the keys of both sides. A FULL JOIN has no key, because rows without a match
+    have NULLs in the key columns of one side.
     """
     if not joins_changes(inputs):
         return inputs[0].schema

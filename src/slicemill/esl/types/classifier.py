@@ -1,4 +1,4 @@
-"""Classifiers, bound and typed: features, what they are learnt from, how much can be looked at (M49)."""
+"""Classifiers, bound and typed: features, training data and observation capacity (M49)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POLICIES = ("bff", "bff_pruned", "hvwt", "loadstar", "q_bayes", "random")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Columns of a stream, each a feature of every task."""
+    """Columns of one stream that are features of every task."""
 
     stream: str
     columns: tuple[str, ...]
@@ -19,11 +19,14 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierOptions:
-    """`capacity` values are looked at per time unit. `window` transitions are remembered; None: those learnt.
+    """Options of a classifier; `capacity` is the number of values observed per time unit.
 
-    `lags`: so many earlier time units are features as well. `observe` names a function in Python that makes
-    numbers of what the streams bring, of the values that are looked at and no others. With `lag_us` the
-    capacity falls with the load, so that decisions come in time.
+    `window` is the number of transitions that are kept; None keeps those of the training data. `lags` adds
+    the
+    features of so many earlier time units. `observe` names a Python function that computes a number from a
+    stream's
+    value, for observed values only. With `lag_us` the capacity decreases under load, so that decisions are
+    not late.
     """
 
     capacity: int
@@ -41,8 +44,9 @@ class ClassifierOptions:
 class Classifier:
     """`CREATE CLASSIFIER`: a stream of decisions, one per task and time unit.
 
-    A task is a value of the column `key`, which all streams and the table have; without a key there is one.
-    The rows of the table `training` are examples: features, and the class in the column `label`.
+    Each value of the column `key`, which all streams and the table have, is a task; without a key there is
+    one
+    task. The rows of the table `training` are examples: features, and the class in the column `label`.
     """
 
     name: str
@@ -59,7 +63,7 @@ class Classifier:
         return tuple(column for entry in self.inputs for column in entry.columns)
 
     def read(self, port: int) -> frozenset[str]:
-        """The columns that are read of an input; the last input is the table."""
+        """Return the columns read from an input; the last input is the training table."""
         key = () if self.key is None else (self.key,)
         columns = self.inputs[port].columns if port < len(self.inputs) else (*self.features, self.label)
         return frozenset((*key, *columns))

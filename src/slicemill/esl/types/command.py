@@ -1,4 +1,4 @@
-"""Commands: statements that ask about the catalog or steer what runs, and declare nothing."""
+"""Commands: statements that query the catalog or the running system, and declare nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 
 class ShownKind(StrEnum):
-    """What SHOW lists."""
+    """Kinds of objects that SHOW lists."""
 
     STREAMS = "STREAMS"
     QUERIES = "QUERIES"
@@ -32,7 +32,7 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class ShowCreate:
-    """`SHOW CREATE [kind] name`: the statement that declared it."""
+    """`SHOW CREATE [kind] name`: show the statement that declares an object."""
 
     name: str
     kind: str | None = None
@@ -40,28 +40,28 @@ class ShowCreate:
 
 @dataclass(frozen=True, slots=True)
 class ShowVersions:
-    """`SHOW VERSIONS name`: the definitions that it has had."""
+    """`SHOW VERSIONS name`: list all definitions of an object."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """`DESCRIBE name`: its columns."""
+    """`DESCRIBE name`: list the columns of a relation."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """`EXPLAIN [name]`: how a query runs, or all of them."""
+    """`EXPLAIN [name]`: show the plan of a query, or of all queries."""
 
     name: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainReplace:
-    """`EXPLAIN REPLACE QUERY q AS …`: what CREATE OR REPLACE would keep, and what would begin anew."""
+    """`EXPLAIN REPLACE QUERY q AS …`: show which state CREATE OR REPLACE keeps, and which starts empty."""
 
     statement: str
 

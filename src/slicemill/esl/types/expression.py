@@ -1,8 +1,9 @@
-"""Typed expressions: what the binder makes of scalar syntax and every engine evaluates.
+"""Typed expressions, which the binder creates and every engine evaluates.
 
-Few node kinds on purpose. Operators and functions are all Calls, named as in Spark SQL, so an engine is a
-table from name to implementation. Columns are named, not numbered: a rewrite that moves an expression to
-another operator need not touch it.
+There are few kinds of nodes. Operators and functions are all Calls, named as in Spark SQL, so that an engine
+is a table from names to implementations. Columns are referenced by name and not by index, so that an
+expression
+does not change when a rewrite moves it to another operator.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of the row at hand; `origin` as in `Column`."""
+    """Reference to a column of the current row; `origin` as in `Column`."""
 
     name: str
     type: Type
@@ -35,7 +36,7 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. Timestamps and intervals are microseconds, dates are days since 1970-01-01."""
+    """Constant. Timestamps and intervals are in microseconds, dates in days since 1970-01-01."""
 
     value: Value
     type: Type
@@ -43,7 +44,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or scalar function applied to arguments."""
+    """Operator or scalar function applied to arguments."""
 
     function: str
     arguments: tuple[Expr, ...]
@@ -59,7 +60,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`CASE WHEN condition THEN value … ELSE default END`; the simple form is bound to this one."""
+    """`CASE WHEN condition THEN value … ELSE default END`; the binder also turns the simple form into it."""
 
     branches: tuple[tuple[Expr, Expr], ...]
     default: Expr
@@ -68,7 +69,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Inside an aggregate's body: an argument of the tuple being added, or expiring."""
+    """Argument of the arriving or expiring tuple in the body of an aggregate, or of a function."""
 
     name: str
     type: Type
@@ -76,7 +77,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """Inside a window aggregate's body: a column of the oldest tuple in the window."""
+    """Column of the oldest tuple in the window, in the body of a window aggregate."""
 
     column: str
     type: Type
@@ -84,7 +85,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuery:
-    """The single value of a query over an aggregate's tables; NULL if it has no row."""
+    """Value of a query with at most one row; NULL if there is no row."""
 
     query: RelationQuery
     type: Type
@@ -116,24 +117,24 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def columns_of(expr: Expr) -> frozenset[str]:
-    """Names of the columns an expression reads."""
+    """Return the names of the columns that an expression reads."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, ColumnRef))
 
 
 def origins_of(expr: Expr) -> frozenset[ColumnOrigin | None]:
-    """Where the columns come from that an expression reads."""
+    """Return the origins of the columns that an expression reads."""
     return frozenset(node.origin for node in walk(expr) if isinstance(node, ColumnRef))
 
 
 def as_in_input(expr: Expr) -> Expr:
-    """An expression over the columns of one input of a join, as it reads below the join."""
+    """Rename the columns of an expression over one input of a join to their names below the join."""
     return transform(
         expr, lambda e: ColumnRef(e.origin.column, e.type) if isinstance(e, ColumnRef) and e.origin else None
     )
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Rebuild bottom-up; `change` returns a replacement for a node, or None to keep it."""
+    """Rebuild an expression bottom-up; `change` returns a replacement for a node, or None to keep it."""
     rebuilt: Expr = expr
     if isinstance(expr, Call):
         rebuilt = replace(expr, arguments=tuple(transform(a, change) for a in expr.arguments))
@@ -147,7 +148,7 @@ def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
-    """The parts of a condition that must all hold."""
+    """Split a condition at AND."""
     if expr is None:
         return ()
     if isinstance(expr, Call) and expr.function == "and":
@@ -156,7 +157,7 @@ def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: tuple[Expr, ...]) -> Expr | None:
-    """The condition that all parts hold; None where there are none."""
+    """Join conditions by AND; None for no conditions."""
     if not parts:
         return None
     condition = parts[0]
@@ -166,7 +167,7 @@ def conjunction(parts: tuple[Expr, ...]) -> Expr | None:
 
 
 def is_null(expr: Expr) -> bool:
-    """Return True for a NULL that is written, also as CAST(NULL AS …)."""
+    """Return True for a NULL literal, also inside CAST(NULL AS …)."""
     if isinstance(expr, Cast):
         return is_null(expr.operand)
     return isinstance(expr, Literal) and expr.value is None

@@ -1,4 +1,4 @@
-"""Functions of users, as declared: an expression over the parameters, a function in Python, or a query."""
+"""User-defined functions: an expression over the parameters, a function in Python, or a query."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from slicemill.esl.types.schema import Schema, Type
 
 @dataclass(frozen=True, slots=True)
 class FunctionDefinition:
-    """One CREATE FUNCTION: the `body` is an expression in ESL, or `external` names `module:function`.
+    """One CREATE FUNCTION: the `body` is an ESL expression, or `external` names `module:function`.
 
-    One that returns rows, with the columns of a schema, has a query as its body.
-
-    A call stands for its body with the arguments in place of the parameters, so nothing of a function is left
-    once a statement is bound.
+    If `returns` is a schema, the function returns rows and its body is a query. The binder inlines the body
+    at
+    each call, so a bound statement does not refer to functions.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Statements about the lives of queries and streams: they go on and stand still, and declare nothing."""
+"""PAUSE, RESUME and RESTART: statements that control queries and streams, and declare nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class LifeChange:
-    """`PAUSE QUERY q`: what is to become of a query or stream."""
+    """`PAUSE QUERY q`: change of the lifecycle state of a query or stream."""
 
     action: LifeAction
     kind: str  # QUERY or STREAM

@@ -1,6 +1,6 @@
-"""What a query may give up under load: how far it may fall behind or grow, and which tuples go first.
+"""Load-shedding budget of a query: limits on lag and memory, and which tuples are dropped first.
 
-Without NumPy: the binder checks budgets, and checking a script should not wait for arrays to be imported.
+This module does not import NumPy, because the binder checks budgets and must start fast.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class LoadBudget:
-    """Results within `lag_us`, state of at most `memory` bytes; the share `least` of tuples stays anyway."""
+    """Bounds of `lag_us` on the lag and `memory` bytes on the state; at least the share `least` is kept."""
 
     lag_us: int | None = None
     memory: int | None = None

@@ -1,4 +1,4 @@
-"""Models, bound and typed: a formula that stands where an aggregate does (C20)."""
+"""Models, bound and typed: formulas that are called like aggregates (C20)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from slicemill.model.terms import plain_number
 if TYPE_CHECKING:
     from slicemill.model.model import Model
 
-# Everybody has these without declaring them; aggregates that are built in keep their names.
+# Models that exist without a declaration; a built-in aggregate of the same name takes precedence.
 PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUILTINS}
 
 
 @dataclass(frozen=True)
 class ModelDefinition:
-    """One CREATE MODEL; `letters` is the paper's form, if that was written, which `rules` made shorter."""
+    """One CREATE MODEL; `letters` is the text in the paper's notation, if used, which `rules` shortened."""
 
     name: str
     model: Model
@@ -33,7 +33,7 @@ class ModelDefinition:
 
     @property
     def arguments(self) -> Schema:
-        """Its parameters; a model that uses age takes one argument more: when the tuple was."""
+        """Return the parameters, and the tuple's timestamp as a last argument if the model uses age."""
         columns = [Column(parameter, DOUBLE) for parameter in self.model.parameters]
         if self.model.uses_age:
             columns.append(Column("at", TIMESTAMP))
@@ -41,7 +41,7 @@ class ModelDefinition:
 
     @property
     def versions(self) -> tuple[AggregateDefinition, AggregateDefinition]:
-        """The base and the window version of the aggregate that it is."""
+        """Return the model as the base and the window version of an aggregate."""
         returns = Schema((Column(self.name, BOOLEAN if self.model.is_condition else DOUBLE),))
         base, window = (
             AggregateDefinition(
@@ -54,7 +54,7 @@ class ModelDefinition:
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One column of what a model gives; `index` is the number that the column has in its row, by name."""
+    """One result column of a model; `index` has the column's values of index names (`name[k = 0 TO 7]`)."""
 
     column: str
     text: str
@@ -63,10 +63,10 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class ModelTemplate:
-    """A CREATE MODEL with constants that each call gives, or with several results.
+    """A CREATE MODEL with constants, which each call sets, or with several results.
 
-    What is computed are its instances: models of one result, in which all constants are numbers. An instance
-    goes by a name that says which it is, such as `ewma[alpha = 0.1]` or `spectrum.p3`.
+    The engine computes instances: models of a single result, with numbers for all constants. The name of an
+    instance includes the constants and the result, as in `ewma[alpha = 0.1]` or `spectrum.p3`.
     """
 
     name: str
@@ -81,7 +81,7 @@ class ModelTemplate:
         return f"{self.name}({columns}{f'; {constants}' if constants else ''})"
 
     def instance_names(self, values: Sequence[Fraction]) -> tuple[str, ...]:
-        """The names of what a call with these constants computes, one for each result."""
+        """Return the names of the instances of a call with these constants, one for each result."""
         given = ", ".join(
             f"{name} = {plain_number(value)}" for name, value in zip(self.constants, values, strict=True)
         )
@@ -89,7 +89,7 @@ class ModelTemplate:
         return tuple(whole if not result.column else f"{whole}.{result.column}" for result in self.results)
 
     def instance(self, name: str) -> ModelDefinition | None:
-        """The model of an instance's name."""
+        """Return the model of an instance by its name, or None."""
         found = _INSTANCE.fullmatch(name[len(self.name) :])
         if found is None:
             return None
@@ -120,7 +120,7 @@ def _instance(
 
 @cache
 def predefined(name: str) -> ModelDefinition | None:
-    """The model that everybody has by that name."""
+    """Return the predefined model of that name, or None."""
     text = PREDEFINED.get(name.lower())
     if text is None:
         return None

@@ -1,7 +1,7 @@
-"""Continuous queries, bound and typed: what `plan` turns into a query graph.
+"""Continuous queries, bound and typed: the input of `plan`, which builds the query graph.
 
-Within a Select, columns of a single input are read by their own name; where several inputs are joined, as
-`alias.column`. Values of aggregates are read as columns named after the call.
+In a SELECT over a single input, columns are read by their own name; in a join, as `alias.column`. Values of
+aggregates are read as columns named after the call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FrameUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpiryColumn:
-    """A time in a tuple's own column, and so much later: from then on it is met no more. NULL is long ago."""
+    """Expiry of a tuple: the time in its own column plus `after_us`. A NULL means already expired."""
 
     column: str
     after_us: int = 0
@@ -35,12 +35,13 @@ class ExpiryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window that ends now: `extent` tuples or microseconds long, or unbounded where that is None.
+    """Window that ends now: `extent` tuples or microseconds long, or unbounded if `extent` is None.
 
-    For OVER, `extent` is what is written: ROWS 9 PRECEDING holds ten rows, RANGE is inclusive (SQL:2003).
-    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. One that `grows`
-    begins at the last multiple of its extent, and is as long as that when it begins anew. Of a join's, tuples
-    that have `expires` meet only what has an earlier timestamp than that.
+    For OVER, `extent` is as written: ROWS 9 PRECEDING holds ten rows, and RANGE is inclusive (SQL:2003).
+    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. A window that `grows`
+    begins at the last multiple of its extent (CUMULATE). In a join, a tuple with `expires` only joins tuples
+    with
+    an earlier timestamp than that.
     """
 
     frame: FrameUnit
@@ -52,7 +53,7 @@ class Window:
 
     @property
     def tumbles(self) -> bool:
-        """Of an OVER window: does it slide by at least its own length, so that no tuple is seen twice?"""
+        """Return True for an OVER window that slides by at least its length (no overlaps)."""
         if self.slide is None or self.extent is None:
             return False
         return self.slide >= self.extent + (1 if self.frame is FrameUnit.ROWS else 0)
@@ -72,9 +73,9 @@ class Window:
 
 
 class JoinKind(StrEnum):
-    """What a join of two streams gives: pairs, and rows without a partner when their window has passed.
+    """Kind of a stream join. Outer joins emit unmatched rows when their window has passed.
 
-    SEMI gives rows of the first stream, once, at their first match; ANTI those that have none.
+    SEMI emits a row of the first stream once, at its first match. ANTI emits the rows without a match.
     """
 
     INNER = "INNER"
@@ -86,12 +87,12 @@ class JoinKind(StrEnum):
 
     @property
     def judged(self) -> tuple[int, ...]:
-        """The inputs of whose rows it must be known whether they have been matched."""
+        """Return the inputs for whose rows the join tracks if they have been matched."""
         return (0,) if self is JoinKind.SEMI else self.unmatched
 
     @property
     def unmatched(self) -> tuple[int, ...]:
-        """The inputs whose rows come out when they can no longer be matched."""
+        """Return the inputs whose unmatched rows are emitted when they expire."""
         return _UNMATCHED.get(self, ())
 
 
@@ -100,9 +101,9 @@ _UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """A stream of which each tuple of another meets the latest row: no later than it, or earlier (`strict`).
+    """ASOF join: each tuple joins the latest row of this stream that is not later, or earlier if `strict`.
 
-    With `left`, a tuple that finds none comes out with NULLs.
+    With `left`, a tuple without a match is emitted with NULLs.
     """
 
     left: bool
@@ -111,10 +112,10 @@ class AsOf:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Tuples of a group that hang together: each holds its session open, and the next one comes in time.
+    """Session: consecutive tuples of a group, each of which arrives before the session times out.
 
-    A tuple holds it open for `gap_us`, or `until` the time that a column says, or for ever. The first
-    tuple for which `close` is true is its last.
+    A tuple keeps its session open for `gap_us`, or `until` the time in a column, or without limit. The first
+    tuple that fulfils `close` ends the session.
     """
 
     gap_us: int | None = None
@@ -130,13 +131,17 @@ class SessionWindow:
 class QueryInput:
     """One entry of FROM.
 
-    `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
-    and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
-    finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too. `kind`
-    is how a stream is joined with those before it; where that is no inner join, or one of three and more
-    streams that are joined in turn, `on` is its condition, apart from WHERE. Of one `as_of` another, that
-    has equalities, and conditions on its own columns. A tuple that `closes` ends the window that its key
-    has in a join (CLOSE WHEN).
+    `relation` names a stream, table or view of the catalog; otherwise `query` is a sub-query, or `call` is
+    `TABLE(f(…))`. Tables, views and calls are `finite`: the tuples of the streams look their rows up, and
+    they
+    have no window. `left_on` makes a finite input optional: without a match its columns are NULL.
+
+    `kind` is the kind of the join with the streams before. `on` is the condition of an outer join, or of any
+    join
+    in a chain of three or more streams; other conditions are in WHERE. An `as_of` join has equalities in
+    `on`, and
+    conditions on its own columns. A tuple that fulfils `closes` ends the window of its key in a join (CLOSE
+    WHEN).
     """
 
     alias: str
@@ -167,28 +172,29 @@ class WindowCall:
 
 @dataclass(frozen=True, slots=True)
 class RankedBy:
-    """`function() OVER (PARTITION BY … ORDER BY …)`: order is by expressions, each descending or not.
+    """`function() OVER (PARTITION BY … ORDER BY …)`; each sort key is an expression and if it is descending.
 
-    Rows that are equal in all of them come as they arrived, or the latest one first.
+    Rows with equal keys keep their order of arrival, or with `latest_first` the reverse.
     """
 
     function: str  # row_number, rank or dense_rank
     partition_by: tuple[Expr, ...]
     order_by: tuple[tuple[Expr, bool], ...]
-    oldest_first: bool = False  # the order is that of time, so that no later row comes before another
+    oldest_first: bool = False  # ordered by time, so that no later row precedes an earlier one
     latest_first: bool = False
-    of_one_time: bool = False  # all rows of a partition have one timestamp: it is whole when that has passed
+    of_one_time: bool = False  # all rows of a partition have the same timestamp, after which it is complete
 
     @property
     def stays(self) -> bool:
-        """Are the first rows of rows that only come told once, and never taken back?"""
+        """Return True if first rows of an append-only input are never retracted."""
         return self.oldest_first or self.of_one_time
 
     def keyed_by_place(self, limit: int | None, shown: str | None, below: Schema) -> bool:
-        """Return True if a result row stands for a place in its partition, so that another row updates it.
+        """Return True if a result row is identified by its rank, so that another row updates it.
 
-        A changelog's rows keep their own identity where the partition is an expression: no column of the
-        result says then which place of which partition a row has.
+        Rows of a changelog keep their own identity if the partition is an expression, because then no column
+        of the
+        result identifies the partition.
         """
         if self.function != "row_number" or (shown is None and limit != 1):
             return False
@@ -206,9 +212,9 @@ class RankedBy:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A rank among the columns of a SELECT; `limit` is the last one that is asked for, None if none is yet.
+    """Rank column of a SELECT; `limit` is the highest rank that is read, or None while it is unknown.
 
-    `shown`: its column is read by somebody.
+    `shown` is set if the rank itself is read.
     """
 
     by: RankedBy
@@ -219,16 +225,16 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class EmitClause:
-    """When changes are told: every so many microseconds, or once, at the end."""
+    """EMIT EVERY: emit changes every `every` microseconds, or once at the end if None (EMIT FINAL)."""
 
     every: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class LateTuples:
-    """Tuples of a stream's late log that a temporal query takes in (L5): `stream` is that log's.
+    """Tuples of a stream's late log that correct a temporal query (L5); `stream` is the name of that log.
 
-    They hold from the time in `column` on, and may arrive up to `within_us` after it.
+    `column` has their timestamps. Tuples that arrive up to `within_us` after it are accepted.
     """
 
     stream: str
@@ -238,8 +244,10 @@ class LateTuples:
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """Windows tell results before they end, every so many microseconds of the watermark, and take in `late`
-    tuples after it."""
+    """EMIT EARLY … LATE …: emit before the end of windows, and correct the results by late tuples.
+
+    `every` is the interval in microseconds of the watermark.
+    """
 
     every: int | None
     late: LateTuples | None
@@ -247,11 +255,13 @@ class Corrections:
 
 @dataclass(frozen=True, slots=True)
 class TemporalQuery:
-    """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
+    """Temporal query (L6): runs of equal `attributes` per partition become rows with a valid period.
 
-    `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
-    are reported. Without a budget all tuples of the window are kept. `tells_open`: OPEN(S) is asked for.
-    `changes`: a run is told when it begins and when it ends (L8). `late`: tuples that come late correct runs.
+    `before` selects the tuples that form runs, `after` selects runs. The window and its slide determine when
+    runs
+    are reported. Without a `budget` all tuples of the window are kept. `tells_open` is set if OPEN(S) is
+    read.
+    With `changes` a run is emitted when it begins and when it ends (L8). `late` tuples correct runs.
     """
 
     attributes: tuple[str, ...]
@@ -268,12 +278,12 @@ class TemporalQuery:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """Inputs are joined on `where`; then aggregates or window calls; then `items` are computed.
+    """SELECT over streams: join the inputs on `where`, then aggregate or call windows, then compute `items`.
 
-    Aggregates that answer at the end of their input range over the windows of the inputs; those that answer
-    at each tuple (`running`) go on over all history. `changing`: groups are over all history, and what is
-    computed is told whenever it changes. Then come the first rows by `rank` and `qualify`, or the first
-    `limit` ones of each window by `order`; at last `distinct` and `emit`.
+    Blocking aggregates range over the windows of the inputs. Aggregates that answer at each tuple (`running`)
+    cover all history. With `changing`, groups cover all history and emit a changelog. Then `rank` and
+    `qualify`
+    select the first rows, or `order` and `limit` those of each window. `distinct` and `emit` apply last.
     """
 
     inputs: tuple[QueryInput, ...]
@@ -298,9 +308,10 @@ class SelectQuery:
 
     @property
     def corrected_key(self) -> tuple[str, ...] | None:
-        """By what rows of windows are told apart that are told early; sessions end later than they say.
+        """Return the key of windows with early results: groups and a bound. Sessions use the start as the
+        bound.
 
-        A session that is closed may be followed by another at the same time.
+        A session that `close` ends has no key, because another session may follow at the same time.
         """
         if self.session is not None and self.session.close is not None:
             return None
@@ -309,13 +320,13 @@ class SelectQuery:
 
     @property
     def slide(self) -> int | None:
-        """How often an aggregate over the windows of FROM reports; None for at each arrival."""
+        """Return the slide of the windows in FROM; None means that aggregates answer at each tuple."""
         return next((i.window.slide for i in self.inputs if i.window and i.window.slide is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class UnionQuery:
-    """Sort-merge of the branches by timestamp; every tuple is kept."""
+    """Merge of the branches by timestamp, which keeps all tuples (UNION ALL)."""
 
     branches: tuple[Continuous, ...]
     schema: Schema

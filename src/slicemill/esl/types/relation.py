@@ -1,6 +1,6 @@
 """Queries over finite relations: tables, views, and the state of aggregates (M29, M40).
 
-Here SQL means what it always means: aggregates may block, results may be sorted and cut.
+These queries have the semantics of standard SQL: aggregates may block, and results may be sorted and limited.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from slicemill.esl.types.schema import Column, Schema
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """One output column: its name and how it is computed."""
+    """Output column: its name and expression."""
 
     name: str
     expr: Expr
@@ -21,9 +21,9 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """A call of a base aggregate; what it returns is read as columns.
+    """Call of a base aggregate, whose results are read as columns.
 
-    `name` is looked up in the catalog: a user's definition wins over a built-in.
+    `name` is resolved in the catalog, where a user's definition precedes a built-in.
     """
 
     name: str
@@ -34,11 +34,13 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class RelationInput:
-    """One table of FROM. Its columns are read as `alias.column`, so that an inner query sees an outer row.
+    """Entry of FROM. Its columns are read as `alias.column`, so that an inner query can read an outer row.
 
-    With `arguments` it is `TABLE(f(…))`: `query` gives the rows for their values, which it reads as arguments
-    by these names. They are computed for each combination of rows of the inputs before it. Without `query`,
-    it is `UNNEST(…)`, and the argument is the list. The rows of `more` follow those of `query`: a UNION ALL.
+    With `arguments` the entry is `TABLE(f(…))`: `query` returns the rows, and reads the values by these
+    argument
+    names. The call is evaluated for each combination of rows of the preceding inputs. Without `query` the
+    entry is
+    `UNNEST(…)`, whose argument is the list. The rows of `more` follow those of `query`, as in UNION ALL.
     """
 
     relation: str
@@ -50,7 +52,7 @@ class RelationInput:
 
     @property
     def queries(self) -> tuple[RelationQuery, ...]:
-        """Return the queries whose rows the input has, if it has no table's."""
+        """Return the queries whose rows the input has; () for a table."""
         return () if self.query is None else (self.query, *self.more)
 
 

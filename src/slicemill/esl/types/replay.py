@@ -1,4 +1,4 @@
-"""REPLAY: rows that could not be read are tried again. It declares nothing."""
+"""REPLAY: statement that reads rejected rows of a stream again. REPLAY declares nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicemill.esl.types.expression import Expr
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What became of bad rows that were tried again: read, of which some were too late, or bad again."""
+    """Counts of replayed rows: `read` (of which `late` came too late for their order) and `failed` again."""
 
     read: int
     failed: int
@@ -24,7 +24,7 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`REPLAY s_errors WHERE …`: `name` is that of the bad rows, `stream` whose they are."""
+    """`REPLAY s_errors WHERE …`: `name` is the error log, `stream` the declared stream."""
 
     name: str
     stream: str

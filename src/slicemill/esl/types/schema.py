@@ -1,7 +1,7 @@
 """ESL's types and schemas.
 
-Time is int64 microseconds everywhere inside. REAL and DOUBLE are both 64 bits wide: sums over long windows
-would drift in 32. CHAR(n) and VARCHAR(n) are text of at most n characters, never padded.
+Times are int64 microseconds in all components. REAL and DOUBLE are both 64 bits wide, because sums over long
+windows would drift in 32 bits. CHAR(n) and VARCHAR(n) are text of at most n characters, never padded.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Kind(StrEnum):
     BINARY = "BINARY"
     TIMESTAMP = "TIMESTAMP"
     DATE = "DATE"
-    INTERVAL = "INTERVAL"  # a length of time in microseconds
-    MONTHS = "INTERVAL MONTH"  # a number of months: no fixed length of time
+    INTERVAL = "INTERVAL"  # duration in microseconds
+    MONTHS = "INTERVAL MONTH"  # number of months, without a fixed duration
     PERIOD = "PERIOD"  # valid time [begin, end) of a coalesced run (L3)
-    LIST = "ARRAY"  # values of one type in an order; what collect_list returns
-    CHANGE = "CHANGE"  # what a row of a changelog does to the table it stands for
-    NULL = "NULL"  # the type of a bare NULL: fits everywhere
-    ANY = "ANY"  # an aggregate argument declared without a type: decided at the call
+    LIST = "ARRAY"  # ordered values of one type, as returned by collect_list
+    CHANGE = "CHANGE"  # operation of a changelog row
+    NULL = "NULL"  # type of a bare NULL, which converts to every type
+    ANY = "ANY"  # aggregate argument declared without a type, which each call determines
 
 
 class TimestampUnit(StrEnum):
-    """What a number in a TIMESTAMP column of a source counts, from 1970 on."""
+    """Unit of a number in a source's TIMESTAMP column, counted from 1970."""
 
     SECONDS = "SECONDS"
     MILLIS = "MILLIS"
@@ -44,7 +44,7 @@ class TimestampUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """`unit` is for TIMESTAMP columns as a source writes them; inside, all times are microseconds."""
+    """Data type; `unit` is for numbers in a source's TIMESTAMP columns, and is None in all other types."""
 
     kind: Kind
     length: int | None = None
@@ -82,7 +82,7 @@ ANY = Type(Kind.ANY)
 
 
 def list_of(element: Type) -> Type:
-    """Lists of values of a type, whose length nobody checks inside a list.
+    """Return the list type of an element type. Lists do not keep the length of VARCHAR(n).
 
     >>> str(list_of(INT))
     'INT[]'
@@ -133,12 +133,12 @@ def is_integer(type_: Type) -> bool:
 
 
 def as_decimal(type_: Type) -> Type:
-    """The decimal that holds every value of an integer type."""
+    """Return the decimal type that holds every value of an integer type."""
     return {Kind.INT: decimal(10, 0), Kind.BIGINT: decimal(20, 0)}.get(type_.kind, type_)
 
 
 def common(left: Type, right: Type) -> Type | None:
-    """The type both convert to without being asked, or None if there is none.
+    """Return the type that both types convert to implicitly, or None.
 
     >>> str(common(INT, DOUBLE)), common(VARCHAR, INT)
     ('DOUBLE', None)
@@ -157,7 +157,7 @@ def common(left: Type, right: Type) -> Type | None:
             assert a.precision is not None and a.scale is not None
             assert b.precision is not None and b.scale is not None
             whole = max(a.precision - a.scale, b.precision - b.scale)
-            # Where not all digits fit, those before the point stay, as in Spark.
+            # If not all digits fit, the digits before the point are kept, as in Spark.
             scale = min(max(a.scale, b.scale), MAX_DECIMAL_PRECISION - whole)
             return decimal(whole + scale, scale)
         return BIGINT
@@ -169,15 +169,15 @@ def common(left: Type, right: Type) -> Type | None:
 
 
 def assignable(target: Type, value: Type) -> bool:
-    """May a value of type `value` be stored where `target` is declared?
+    """Return True if a value of type `value` can be stored where `target` is declared.
 
-    Numbers convert among each other; everything else needs its own kind.
+    Numeric types convert to each other. Other types need a common type.
     """
     return (is_numeric(target) and is_numeric(value)) or common(target, value) is not None
 
 
 class ColumnOrigin(NamedTuple):
-    """What a column is called where it comes from: in an input of a join, or among what a call returns."""
+    """Source of a column: the input of a join, or the call that returns it, and its name there."""
 
     input: str | int
     column: str
@@ -188,14 +188,14 @@ TimestampUnits: TypeAlias = tuple[tuple[str, TimestampUnit], ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`name` is its identity among the columns at hand, and nothing is read out of it: see `origin`."""
+    """Column whose `name` is only an identity, never parsed: `origin` has the input and the plain name."""
 
     name: str
     type: Type
     origin: ColumnOrigin | None = field(default=None, compare=False)
 
     def of(self, given: str | int) -> Column:
-        """This column of one of several inputs, among the columns of all of them."""
+        """Return this column as one of several inputs, named `input.column`."""
         return Column(f"{given}.{self.name}", self.type, ColumnOrigin(given, self.name))
 
     def __str__(self) -> str:
@@ -203,16 +203,16 @@ class Column:
 
 
 OP = "_op"
-# What a row of a changelog does; stored as the place in this tuple, in eight bits.
+# Operations of changelog rows, stored as 8-bit indexes into this tuple.
 OPS = ("insert", "update_before", "update_after", "delete")
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns in order; names are unique without regard to case.
+    """Columns in order, with names that are unique regardless of case.
 
-    A `changelog` has `_op` as its first column: its rows are changes of a table. `key` names the columns
-    which tell the rows of that table apart: () if it has one row at most; None if nothing is known to.
+    A `changelog` has `_op` as its first column; its rows are changes of a table. `key` names the columns that
+    identify a row of this table: () if the table has at most one row, None if no key is known.
     """
 
     columns: tuple[Column, ...]
@@ -234,21 +234,21 @@ class Schema:
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
     def index(self, name: str) -> int:
-        """The position of a column that is known to be there."""
+        """Return the index of a column that must exist."""
         return self.names.index(name)
 
     @property
     def units(self) -> TimestampUnits:
-        """The columns whose numbers have a unit, and which."""
+        """Return the columns that have a timestamp unit, with the unit."""
         return tuple((column.name, column.type.unit) for column in self.columns if column.type.unit)
 
     @property
     def own(self) -> Schema:
-        """The columns that a user knows of: those of the table, where this is a changelog."""
+        """Return the user's columns, without the operation column of a changelog."""
         return Schema(self.columns[1:]) if self.changelog else self
 
     def with_units(self, units: TimestampUnits) -> Schema:
-        """The columns with these units, and no others."""
+        """Return the schema with exactly these timestamp units."""
         given = dict(units)
         return Schema(
             tuple(
@@ -262,6 +262,6 @@ class Schema:
 
 
 def changelog(columns: Iterable[Column], key: Iterable[str] | None) -> Schema:
-    """The schema of the changes of a table."""
+    """Return the schema of a table's changelog."""
     names = None if key is None else tuple(key)
     return Schema((Column(OP, CHANGE), *columns), changelog=True, key=names)

@@ -1,4 +1,4 @@
-"""Service levels: `p99 < 2 s`, what a query's response times must keep."""
+"""Service levels: bounds on a query's response times, as in `p99 < 2 s`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORM = re.compile(r"\s*(\w+)\s*<\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
-    """One of the measures of response times has to stay below a bound."""
+    """Upper bound of a response-time measure."""
 
     measure: str
     bound_us: int
@@ -27,7 +27,7 @@ class ServiceLevel:
 
 
 def service_level(text: str) -> ServiceLevel | None:
-    """A service level as written, or None if it is none.
+    """Parse a service level; return None if the text is invalid.
 
     >>> str(service_level("P99<2 s")), str(service_level("mean < 1.5 ms")), service_level("p98 < 2 s")
     ('p99 < 2 seconds', 'mean < 1500 microseconds', None)

@@ -1,6 +1,6 @@
-"""Changes of a table's rows: INSERT, UPDATE, DELETE, TRUNCATE, bound and typed.
+"""Changes of a table's rows, bound and typed: INSERT, UPDATE, DELETE, TRUNCATE.
 
-They declare nothing: what they leave is the table's next version.
+Each change creates the next version of the table, and declares nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from slicemill.esl.types.catalog import relations_of
 from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.esl.types.relation import RelationQuery
 
-EXCLUDED = "excluded"  # the row that was to be inserted, in ON CONFLICT
+EXCLUDED = "excluded"  # the row to insert, in ON CONFLICT (as in PostgreSQL)
 
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """What becomes of the row that has the key already: it is set anew, where a condition holds, or stays."""
+    """ON CONFLICT: update the row with the same key where `where` holds; without assignments keep it."""
 
     assignments: tuple[tuple[str, Expr], ...] = ()
     where: Expr | None = None
@@ -26,9 +26,9 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class InsertRows:
-    """Rows given as values, or those of a query; `columns` are the table's in the order of the values.
+    """INSERT of given rows or the rows of a query; `columns` are in the order of the values.
 
-    Without `conflict` a key that is there already is a mistake.
+    Without `conflict` a duplicate key is an error.
     """
 
     table: str
@@ -60,7 +60,7 @@ TableChange: TypeAlias = InsertRows | UpdateRows | DeleteRows | TruncateTable
 
 
 def relations_asked(change: TableChange) -> Iterator[str]:
-    """The names of the tables and views that a change reads besides the table itself."""
+    """Yield the names of the tables and views that a change reads, besides the changed table."""
     if isinstance(change, InsertRows) and change.query is not None:
         yield from relations_of(change.query)
     for expr in _expressions(change):
