@@ -1,4 +1,4 @@
-"""ESL, the Expressive Stream Language: parse and bind SQL text to typed, checked statements.
+"""ESL, the Expressive Stream Language: bind SQL text to typed, checked statements.
 
 `bind` is the entry point. It reads a script and returns its statements and the resulting catalog, or raises
 an EslError that lists every error with its line and column.
@@ -36,7 +36,7 @@ def __getattr__(name: str) -> object:
 def bind(
     text: str | SourceText, catalog: Catalog | None = None, kept: Callable[[], Catalog] | None = None
 ) -> Bound:
-    """Parse and check a script; raise EslError with all errors if there are any.
+    """Parse and check a script; raise EslError with all errors.
 
     Objects that are only in the catalog `kept` (stored by an earlier run) can be dropped, but not read.
 

@@ -1,4 +1,4 @@
-"""Register a model built in Python as an aggregate, which any window can call."""
+"""Register a model built in Python as an aggregate."""
 
 from __future__ import annotations
 

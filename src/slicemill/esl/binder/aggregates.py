@@ -112,7 +112,10 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
 
 
 def _knowing(itself: AggregateDefinition, context: Context) -> Context:
-    """Return a context in which a body may call its own aggregate, unless it replaces a built-in (M29)."""
+    """Return a context in which a body may call its own aggregate.
+
+    If the aggregate replaces a built-in, its name means the built-in in the body (M29).
+    """
     if itself.name.lower() in BUILTINS:
         return context
     catalog = context.catalog.copy()
@@ -123,7 +126,10 @@ def _knowing(itself: AggregateDefinition, context: Context) -> Context:
 def _check_versions(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, context: Context
 ) -> None:
-    """Check that results can be combined (M35) and that both versions return the same types."""
+    """Check that results can be combined (M35) and both versions agree.
+
+    Both versions of a name must return the same types.
+    """
     combines = len(arguments) == len(returns) and all(
         assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
     )
@@ -171,7 +177,10 @@ def _bind_tables(node: nodes.CreateAggregate, arguments: Schema, problems: Probl
 
 
 def _inwindow_schema(table: nodes.LocalTableDeclaration, arguments: Schema) -> Schema:
-    """Return the schema of inwindow: the arguments under new names; types may be omitted (M32)."""
+    """Return the schema of inwindow, whose types may be omitted (M32).
+
+    inwindow has the aggregate's arguments under new names.
+    """
     declared = bind_columns(child(table, "columns"))
     if len(declared) != len(arguments):
         raise Mistake(
@@ -239,7 +248,7 @@ def _checked(made: object, name: str, window: bool, literal: exp.Literal) -> obj
 
 
 class _BodyBinder:
-    """Binder of the statements of one aggregate, with its arguments and local tables."""
+    """Binder of the statements in the bodies of one aggregate."""
 
     def __init__(
         self, context: Context, arguments: Schema, returns: Schema, tables: list[LocalTable]
@@ -330,7 +339,7 @@ class _BodyBinder:
         return Insert(table, rows=tuple(rows), where=self._where(node, env), stored=into is not None)
 
     def _stored(self, identifier: exp.Identifier) -> Table | None:
-        """Return the stored table that an INSERT names, or None for a local table or RETURN."""
+        """Return the stored table of an INSERT, or None for other targets."""
         name = identifier.name
         known = name.lower() in self.tables or name.upper() == RETURN
         found = None if known else self.context.catalog.relation(name)

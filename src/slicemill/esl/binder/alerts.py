@@ -1,4 +1,4 @@
-"""Bind CREATE ALERT: the watched query or stream, the condition and the webhook."""
+"""Bind CREATE ALERT: watched query or stream, condition and webhook."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _length(node: nodes.Duration, word: str) -> int:
 
 
 def check_webhook(node: exp.Expression) -> None:
-    """Raise Mistake unless the webhook is an HTTP URL with a host and without a password."""
+    """Raise Mistake unless the webhook is an HTTP URL without a password."""
     try:
         parts = urlsplit(node.name)
         host, _ = parts.hostname, parts.port

@@ -45,7 +45,7 @@ class Resolved:
 
 
 def single_column(node: exp.Anonymous, columns: Sequence[Column]) -> ColumnRef:
-    """Return the only column of a call that is used as a value."""
+    """Return the only column of a call used as a value."""
     first, *others = columns
     if others:
         raise Mistake(
@@ -76,10 +76,7 @@ def callable_names(catalog: Catalog) -> list[str]:
 def resolve_calls(
     node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str = ""
 ) -> list[Resolved]:
-    """Resolve a call to one aggregate, or to one per result column of a model with constants.
-
-    The returned columns are named after the text of the call; `over` is this text for a call with OVER.
-    """
+    """Resolve a call to an aggregate, or to a model's results."""
     if child(node, "filter") is not None:
         raise Mistake("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
     template = catalog.models.get(node.name.lower())
@@ -127,7 +124,10 @@ def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.E
 
 
 def _resolved(node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str) -> Resolved:
-    """Resolve a call of an aggregate; without OVER, a built-in precedes a user's window version."""
+    """Resolve a call of an aggregate.
+
+    Without OVER, a built-in precedes a user's window version of that name.
+    """
     base, window = catalog.aggregates(node.name)
     text = over or to_esl(node)
     if not over and base is None and node.name.lower() in BUILTINS:
@@ -221,7 +221,7 @@ def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resol
 
 
 def field_of(column: Column) -> str:
-    """Return the name of a returned column without the text of the call."""
+    """Return the name of a returned column without its call."""
     return column.origin.column if column.origin is not None else column.name
 
 

@@ -1,4 +1,4 @@
-"""Bind CREATE CLASSIFIER: features from streams, training data from a table, and a capacity."""
+"""Bind CREATE CLASSIFIER: features, training data and options."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def _training(identifier: exp.Identifier, context: Context) -> Relation:
 
 
 def _observes(node: nodes.CreateClassifier) -> bool:
-    """Return True for the option `observe`, whose function accepts features of any type."""
+    """Return True for `observe`, whose function accepts features of any type."""
     return any(option.this.name.lower() == "observe" for option in child(node, "options"))
 
 
 def _features(
     node: nodes.FeatureInput, context: Context, known: dict[str, exp.Identifier], numeric: bool
 ) -> tuple[Features, Relation]:
-    """Bind the features of one stream; `known` are the features of all streams so far."""
+    """Bind the features of one stream; `known` are those of all streams."""
     relation = context.relation(node.this)
     assert not isinstance(relation, (RelationQuery, SelectQuery, UnionQuery)), (
         "nothing is local to a classifier"

@@ -14,7 +14,10 @@ from slicemill.esl.types.expression import Expr, Literal
 def check_constant(
     name: str, range_: ArgumentRange | None, argument: Expr, node: exp.Expression, hint: str = ""
 ) -> None:
-    """Reject a constant argument that is out of range. NULL passes, because the result is then NULL."""
+    """Reject a constant argument that is out of range.
+
+    NULL passes, because the result is then NULL.
+    """
     value = argument.value if isinstance(argument, Literal) else None
     if range_ is not None and value is not None and not range_.takes(value):
         said = f"{name} wants {range_.words} here, this is {to_esl(node)}"

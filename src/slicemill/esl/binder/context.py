@@ -1,4 +1,4 @@
-"""Binding context: the catalog so far, names local to one statement, and collected warnings."""
+"""Binding context: catalog, names local to a statement, and warnings."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def is_finite(relation: Relation | Continuous | RelationQuery) -> bool:
 
 
 def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> View | None:
-    """Return the view over a stream that a finite relation is or reads, if any."""
+    """Return the view over a stream that a relation reads, if any."""
     query = relation.query if isinstance(relation, View) else relation
     if isinstance(relation, View) and not isinstance(query, RelationQuery):
         return relation

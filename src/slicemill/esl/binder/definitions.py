@@ -58,7 +58,7 @@ _KEPT_ASIDE = {LATE: "late rows", ERRORS: "bad rows", HELD: "rows that wait to b
 
 
 def refuse_known(identifier: exp.Identifier, context: Context) -> None:
-    """Raise if the name of a CREATE is taken or reserved for the logs of a stream or query."""
+    """Raise if the name of a CREATE is taken or reserved."""
     owner = context.catalog.owner_of(identifier.name)
     if owner is not None:
         aside = _KEPT_ASIDE[identifier.name.lower()[len(owner.name) :]]
@@ -105,7 +105,7 @@ def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
 
 
 def _refuse_taken_sides(stream: Stream, identifier: exp.Identifier, context: Context) -> None:
-    """Raise if an object already has the name of one of the stream's side logs (late or bad rows)."""
+    """Raise if the name of a stream's side log is taken."""
     for side in stream.sides:
         known = _named(stream.name + side, context.catalog)
         if known is not None:
@@ -243,7 +243,10 @@ def bind_view(node: nodes.CreateView, context: Context) -> View:
 
 
 def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
-    """Check that a view over a stream reads one window, so that its rows are finite at any time."""
+    """Check that a view over a stream reads one window only.
+
+    A window is finite, so the view can be read at any time.
+    """
     place = span_of(child(node, "query"))
     if isinstance(query, UnionQuery) or len(query.inputs) > 1 or query.aggregates or query.window_calls:
         raise Mistake(
@@ -388,7 +391,10 @@ def bind_setting(node: nodes.SetOption, context: Context) -> Setting:
 
 
 def _component(node: nodes.SetOption, context: Context) -> str | None:
-    """Return the stream or query of SET policy FOR, whose whole connected component gets the policy."""
+    """Return the stream or query that SET policy FOR names.
+
+    The policy applies to everything that is connected with it.
+    """
     named = child(node, "component")
     if named is None:
         return None
@@ -449,7 +455,10 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
 
 
 def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
-    """Raise if a query writes a table on behalf of another query, because it is dropped with its owner."""
+    """Raise if a query writes a table for another query.
+
+    Such a query is dropped with its owner.
+    """
     if query.writes_for is not None:
         raise Mistake(
             f"{query.name} is what {query.writes_for} writes into a table, and goes with it",

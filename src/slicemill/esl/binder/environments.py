@@ -1,4 +1,7 @@
-"""Resolve names and calls in a continuous or temporal SELECT, and check the clause where each appears."""
+"""Resolve names and calls in a continuous or temporal SELECT.
+
+Each call is checked for the clause in which it appears.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ class SelectEnvironment:
         )
 
     def provided(self) -> frozenset[str]:
-        """Return the names of the columns that aggregates and window calls of this SELECT provide."""
+        """Return the column names that aggregates and window calls provide."""
         columns = [c for call in self.resolved.values() for c in call.columns]
         columns += [c for call in self.window_calls.values() for c in call.columns]
         columns += [self.rank.column] if self.rank is not None else []
@@ -133,7 +136,7 @@ class SelectEnvironment:
         return read_field(node, self.returned_columns(node.this))
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """Return all columns of an aggregate or window call; None for other expressions."""
+        """Return the columns of an aggregate or window call, else None."""
         if isinstance(node, nodes.Over):
             return self._window_call(node)
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
@@ -222,7 +225,7 @@ class SelectEnvironment:
             raise Mistake("a window over a stream follows its timestamp", span_of(node), hint)
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
-        """Return the column of a table call that computes the sub-query for each row of the stream."""
+        """Return the column of the table call that computes a sub-query."""
         if not self.queries_allowed:
             raise Mistake(
                 "a sub-query cannot stand here",
@@ -245,7 +248,7 @@ class SelectEnvironment:
 
 
 def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> None:
-    """Check that the aggregate has the version that a window runs (the dispatch table of M37)."""
+    """Check that an aggregate has the version its window runs (M37)."""
     if resolved.builtin:
         return
     name = resolved.name
@@ -269,9 +272,10 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
 
 @dataclass(slots=True)
 class TemporalEnvironment:
-    """Name resolution in a temporal query (L6): attributes, partition columns, VALID(alias) and OPEN(alias).
+    """Name resolution in a temporal query (L6).
 
-    `asks_open` is set if the query reads OPEN(alias), which only windows of time compute.
+    The names are attributes, partition columns, VALID(alias) and OPEN(alias). `asks_open` is set if the query
+    reads OPEN(alias), which only windows of time compute.
     """
 
     context: Context

@@ -34,7 +34,7 @@ _UNNAMED = "subquery"  # alias of a sub-query without a name, which must be the 
 
 @dataclass(frozen=True, slots=True)
 class BoundInput:
-    """Input of a SELECT with its syntax node and the condition of its JOIN."""
+    """Input of a SELECT with its syntax and JOIN condition."""
 
     input: QueryInput
     node: nodes.StreamInput
@@ -45,7 +45,7 @@ class BoundInput:
 
     @property
     def is_as_of(self) -> bool:
-        """Return True for a stream of which each tuple of the other stream joins the latest row."""
+        """Return True for the right stream of an ASOF join."""
         asked = self.side in ("ASOF", "LEFT ASOF") or child(self.node, "as_of") is not None
         return asked and not self.input.finite
 
@@ -144,7 +144,10 @@ def _bind_input(
 
 
 def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context: Context) -> None:
-    """Reject a relation computed from a view over a stream: only the view itself has a version per time."""
+    """Reject a relation computed from a view over a stream.
+
+    Only the view itself can be looked up at the time of a tuple.
+    """
     view = view_of_a_stream(relation, context.catalog)
     if view is not None and view is not relation:
         raise Mistake(
@@ -155,7 +158,7 @@ def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context
 
 
 def places_of_time(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
-    """Return the timestamp columns of the inputs as read in this SELECT, with the index of their input."""
+    """Return the timestamp columns of the inputs with their input's index."""
     found: dict[str, int] = {}
     for place, entry in enumerate(inputs):
         found |= dict.fromkeys(time_columns_of([entry], scope, catalog), place)
@@ -175,7 +178,7 @@ def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog
 
 
 def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> list[str]:
-    """Return the columns that carry a stream's timestamp, also where a derived stream selects them."""
+    """Return the columns with a stream's timestamp, also of derived streams."""
     if isinstance(stream, Stream):
         return [] if stream.time_column is None else [stream.time_column]
     query = stream.query if isinstance(stream, DerivedStream) else stream

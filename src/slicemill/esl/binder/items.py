@@ -1,4 +1,4 @@
-"""Bind select lists: expand *, name columns, and map grouped expressions to their columns."""
+"""Bind select lists: expand *, name columns, and read grouped columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bind_items(
     context: Context,
     problems: Problems,
 ) -> list[tuple[SelectItem, exp.Expression]]:
-    """Bind the select list; return each output column with its syntax node, for messages."""
+    """Bind the select list; return items with their syntax nodes."""
     bound: list[tuple[SelectItem, exp.Expression]] = []
     for node in item_nodes:
         with problems.noting():
@@ -57,7 +57,7 @@ def bind_items(
 
 
 def _expand(node: exp.Expression, scope: Scope) -> list[tuple[SelectItem, exp.Column]]:
-    """Return the columns that a * expands to, each with its written form."""
+    """Return the columns of a *, each with its written form."""
     wanted = node.text("table").lower() if isinstance(node, exp.Column) else ""
     aliases = [alias for alias, _ in scope.relations]
     if wanted and wanted not in {alias.lower() for alias in aliases}:
@@ -97,7 +97,7 @@ def name_of(node: exp.Expression) -> str:
 
 
 def item_at(key: exp.Literal, items: Sequence[tuple[SelectItem, exp.Expression]]) -> Expr:
-    """Return the expression of the select list at a position, as in ORDER BY 2."""
+    """Return the select item at a position, as in ORDER BY 2."""
     place = int(key.name) if key.name.isdigit() else 0
     if not 1 <= place <= len(items):
         raise Mistake(
@@ -107,7 +107,7 @@ def item_at(key: exp.Literal, items: Sequence[tuple[SelectItem, exp.Expression]]
 
 
 def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
-    """Number repeated column names, which SQL allows but the schema of a stream does not.
+    """Number repeated column names, which a stream cannot have.
 
     >>> from slicemill.esl.types.schema import INT
     >>> items = [SelectItem("a", ColumnRef("a", INT)), SelectItem("A", ColumnRef("b", INT))]
@@ -127,7 +127,7 @@ def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
 
 
 def warn_of_equal_names(items: Sequence[tuple[SelectItem, exp.Expression]], context: Context) -> None:
-    """Warn where an alias cannot be used because an earlier column has the same name."""
+    """Warn of an alias that an earlier column already has."""
     unique = with_unique_names([item for item, _ in items])
     for (item, node), named in zip(items, unique, strict=True):
         if isinstance(node, exp.Alias) and item.name != named.name:
@@ -145,7 +145,10 @@ def schema_of_items(items: Sequence[SelectItem]) -> Schema:
 def read_groups(
     expr: Expr, node: exp.Expression, groups: Sequence[SelectItem], provided: frozenset[str], what: str
 ) -> Expr:
-    """Replace grouped expressions by their columns; raise Mistake for any other column of the input."""
+    """Replace grouped expressions by their columns.
+
+    Any other column of the input is an error.
+    """
 
     def replace_group(part: Expr) -> Expr | None:
         for group in groups:
@@ -166,7 +169,7 @@ def read_groups(
 
 
 def refuse_null_columns(items: Sequence[tuple[SelectItem, exp.Expression]], problems: Problems) -> None:
-    """Report select items that are a bare NULL, because a column needs a type."""
+    """Report select items that are a bare NULL without a type."""
     for item, node in items:
         if item.expr.type.kind is Kind.NULL:
             with problems.noting():

@@ -33,7 +33,10 @@ def check_model_over(definition: AggregateDefinition | None, window: Window, nod
 def check_positions(
     model: Model, windows: Iterable[Window | None], *, grouped: bool, node: exp.Expression
 ) -> None:
-    """Check that a model that uses positions has windows of a fixed number of rows (C6)."""
+    """Check that a positional model has windows of fixed length (C6).
+
+    Positions need windows with a fixed number of rows.
+    """
     if not model.uses_position:
         return
     by_time = any(w is not None and w.extent is not None and w.frame is FrameUnit.RANGE for w in windows)

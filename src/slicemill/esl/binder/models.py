@@ -1,4 +1,4 @@
-"""Bind CREATE MODEL, and report errors of the model's parser at their span in the script."""
+"""Bind CREATE MODEL, and locate errors of the model's parser."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ def _results(
     constants: Sequence[str],
     nulls: Nulls,
 ) -> Iterator[ModelResult]:
-    """Yield the result columns of one expression. The expression is parsed with trial values of constants."""
+    """Yield the result columns of one expression.
+
+    The expression is checked with trial values of its constants.
+    """
     identifier = None if result is None else child(result, "index")
     index = None if identifier is None else identifier.name.lower()
     taken = index in RESERVED or index in constants or (index and parameters.find(index) is not None)
@@ -112,7 +115,10 @@ def _results(
 
 
 def _tried(text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[str]) -> Model:
-    """Parse a model with trial values for its constants; calls check the ranges of the actual values."""
+    """Parse a model with trial values for its constants.
+
+    Calls check the ranges of the actual values.
+    """
     mistake: Mistake | None = None
     for number in _TRIED if constants else _TRIED[:1]:
         try:
@@ -161,7 +167,10 @@ def _nulls(options: Sequence[nodes.Option]) -> Nulls:
 def _expression(
     node: exp.Var, arguments: Schema, nulls: Nulls, constants: Mapping[str, Fraction] | None = None
 ) -> Model:
-    """Parse the expression of a model. Names are case-insensitive, as everywhere in ESL."""
+    """Parse the expression of a model.
+
+    Names are case-insensitive, as everywhere in ESL.
+    """
     spelt = {name.lower(): name for name in arguments.names}
 
     def small(word: re.Match[str]) -> str:
@@ -204,7 +213,7 @@ def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | 
 
 
 def _mistake(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> Mistake:
-    """Turn an error of the model's parser into a Mistake with a span in the script."""
+    """Turn an error of the model's parser into a Mistake."""
     if error.at is None:
         said = error.what
         message, _, hint = said.partition(": ")
@@ -223,7 +232,7 @@ def _they_are(parameters: Sequence[str]) -> str:
 
 
 def _span(column: int | None, text: str, start: int) -> TextSpan:
-    """Return the span of the token at a column of the expression, or of the whole expression."""
+    """Return the span of a token, or of the whole expression."""
     if column is None:
         return TextSpan(start, start + len(text))
     token = _TOKEN.match(text, column)
@@ -231,7 +240,7 @@ def _span(column: int | None, text: str, start: int) -> TextSpan:
 
 
 def _guess(said: str, text: str) -> int | None:
-    """Return the column of the name in a message without a position, or None."""
+    """Return the column of the word that a message names, or None."""
     word = re.match(r"(?:the model uses )?(\w+)", said)
     inside = " inside " in said
     places = list(_words(text))
@@ -246,7 +255,7 @@ def _guess(said: str, text: str) -> int | None:
 
 
 def _words(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Yield each name with its column, and True if it is inside an aggregate."""
+    """Yield each word, its column, and if it is in an aggregate."""
     open_calls: list[bool] = []
     before = ""
     for token in _TOKEN.finditer(text):

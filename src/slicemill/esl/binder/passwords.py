@@ -1,4 +1,7 @@
-"""Reject passwords in statements, which are stored, listed and copied into support bundles."""
+"""Reject passwords in statements.
+
+Statements are stored, listed and copied into support bundles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collect errors, so that one statement can report all of its errors at once."""
+"""Collect errors, so that a statement can report all of them."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ class Problems:
 
 
 class Unknowable(Exception):
-    """Raised where a statement depends on a broken declaration, so that it cannot be checked."""
+    """Raised where a statement depends on a broken declaration."""

@@ -1,4 +1,4 @@
-"""Bind queries: WITH, UNION, and the choice between continuous queries and queries over tables."""
+"""Bind queries: WITH, UNION, and continuous queries or queries over tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
 
 
 def reads_a_stream(node: exp.Select, context: Context) -> bool:
-    """Return True if FROM has a stream. All unknown names in FROM are reported here."""
+    """Return True if FROM has a stream.
+
+    All unknown names in FROM are reported here.
+    """
     problems = Problems()
     streams = False
     for entry, _ in from_entries(node):
@@ -90,7 +93,10 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery
 
 
 def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Column, ...]:
-    """Return the columns of a UNION: the names of the first branch, the common types of all branches."""
+    """Return the columns of a UNION.
+
+    The names are those of the first branch, and the types are common to all branches.
+    """
     first = branches[0][0]
     types: list[Type] = [column.type for column in first]
     for schema, branch in branches[1:]:
@@ -121,7 +127,7 @@ def _selects(query: Continuous) -> list[SelectQuery]:
 
 
 def branch_items(query: SelectQuery | RelationQuery, schema: Schema) -> tuple[SelectItem, ...]:
-    """Return the select list of a branch with the union's column names and types."""
+    """Return the select list of a branch with the union's columns."""
     # A query with EMIT FINAL has hidden leading items (the changelog below it) that are not in its schema.
     hidden = len(query.items) - len(query.schema)
     shown = tuple(

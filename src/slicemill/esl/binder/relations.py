@@ -1,4 +1,4 @@
-"""Bind SELECT over finite relations: tables, views, and the local tables of an aggregate."""
+"""Bind SELECT over finite relations: tables, views, and aggregates' local tables."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def bind_relation(
     inwindow: Schema | None = None,
     outer: Scope | None = None,
 ) -> RelationQuery:
-    """Bind a SELECT or UNION over tables, including the local tables of an aggregate."""
+    """Bind a SELECT or UNION over tables."""
     from slicemill.esl.binder.spellings.rewrite import respelled  # circular: `respelled` binds sub-queries
 
     while isinstance(node, exp.Subquery):
@@ -181,7 +181,7 @@ def bind_relation(
 
 
 def union_of(branches: Sequence[tuple[RelationQuery, exp.Expression]]) -> RelationQuery:
-    """Return a query with the rows of all branches, in the order of the branches."""
+    """Return a query over the rows of all branches, in order."""
     schema = Schema(queries.union_columns([(query.schema, branch) for query, branch in branches]))
     first, *others = [
         replace(query, items=queries.branch_items(query, schema), schema=schema) for query, _ in branches
@@ -271,7 +271,10 @@ def bind_select(
 
 
 def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool, exp.Expression]]) -> bool:
-    """Return True if ORDER BY sorts the input of aggregates that answer at each row."""
+    """Return True if ORDER BY sorts the input of running aggregates.
+
+    These aggregates answer at each row.
+    """
     returned = {column.name for resolved in env.resolved.values() for column in resolved.columns}
     by_answers = any(isinstance(p, ColumnRef) and p.name in returned for e, _, _ in orders for p in walk(e))
     return bool(env.resolved) and not by_answers and not any(r.blocking for r in env.resolved.values())
@@ -280,7 +283,7 @@ def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool
 def _sorted_input(
     inputs: list[RelationInput], where: Expr | None, orders: list[tuple[Expr, bool, exp.Expression]]
 ) -> RelationInput:
-    """Return an input with the selected rows of FROM, sorted, with unchanged column names."""
+    """Return an input with the selected rows of FROM, sorted."""
     if len(inputs) != 1:
         raise Mistake(
             "rows of several tables have no order here",
@@ -354,7 +357,7 @@ def _bind_call(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """Bind a TABLE(…) call, whose arguments may read the inputs that precede it."""
+    """Bind a TABLE(…) call; arguments may read preceding inputs."""
     scope = Scope(
         tuple((i.alias, i.schema) for i in before),
         qualified=True,
@@ -372,7 +375,10 @@ def _bind_input(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """Bind one entry of FROM. A sub-query sees the outer scope, but not the other inputs of FROM."""
+    """Bind one entry of FROM.
+
+    A sub-query sees the outer scope, but not the other inputs of FROM.
+    """
     alias_node = child(entry, "alias")
     if not isinstance(entry.this, exp.Identifier):
         if alias_node is None:
@@ -412,7 +418,7 @@ def _bind_input(
 def _bind_order(
     node: exp.Expression, env: RelationEnvironment, items: list[tuple[SelectItem, exp.Expression]]
 ) -> Expr:
-    """Bind a sort key: an output column by name or position, or an expression over the input."""
+    """Bind a sort key: output column, position, or expression."""
     if isinstance(node, exp.Literal) and not node.is_string:
         return item_at(node, items)
     if isinstance(node, exp.Column) and not node.table:
@@ -423,7 +429,7 @@ def _bind_order(
 
 
 def _outer_columns(outer: Scope | None) -> frozenset[str]:
-    """Return the columns of enclosing queries, which are constant for the inner query."""
+    """Return the columns of enclosing queries, which are constant inside."""
     names: set[str] = set()
     while outer is not None:
         names |= {outer.read_as(alias, column).name for alias, schema in outer.relations for column in schema}

@@ -34,7 +34,7 @@ class ScalarEnvironment(Protocol):
     def column(self, node: exp.Column) -> Expr: ...
 
     def call(self, node: exp.Anonymous) -> Expr | None:
-        """Bind a call that is no scalar function: an aggregate, VALID(…), oldest(). None if unknown."""
+        """Bind a non-scalar call such as an aggregate or VALID(…), else None."""
         ...
 
     def field(self, node: exp.Dot) -> Expr: ...
@@ -42,7 +42,10 @@ class ScalarEnvironment(Protocol):
     def over(self, node: nodes.Over) -> Expr: ...
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
-        """Bind a sub-query: its value if `scalar`, else EXISTS, or IN if `member` is given."""
+        """Bind a sub-query.
+
+        The value is that of the row if `scalar`, that of IN if `member` is given, else that of EXISTS.
+        """
         ...
 
     def call_names(self) -> list[str]:
@@ -51,7 +54,7 @@ class ScalarEnvironment(Protocol):
 
 
 def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
-    """Return the typed form of an expression; raise Mistake if it is invalid."""
+    """Return the typed form of an expression, or raise Mistake."""
     binder = _BINDERS.get(type(node))
     if binder is not None:
         return binder(node, env)
@@ -108,7 +111,7 @@ def _interval(node: exp.Interval, env: ScalarEnvironment) -> Expr:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Return the microseconds since 1970 UTC of an ISO 8601 text, or None.
+    """Return the microseconds since 1970 UTC of an ISO 8601 text.
 
     >>> parse_timestamp("1970-01-01 00:00:01"), parse_timestamp("yesterday")
     (1000000, None)
@@ -136,7 +139,10 @@ def _is_text_literal(expr: Expr) -> TypeGuard[Literal]:
 
 
 def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
-    """Convert a string literal to a timestamp or date while binding, so that a typo is reported at once."""
+    """Convert a string literal to a timestamp or date.
+
+    The conversion runs while binding, so that a typo is reported at once.
+    """
     text = str(literal.value)
     value = parse_date(text) if kind is Kind.DATE else parse_timestamp(text)
     if value is None:
@@ -146,7 +152,10 @@ def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
 
 
 def as_argument(expr: Expr, wanted: Type, node: exp.Expression) -> Expr:
-    """Convert a string literal to the declared timestamp or date; return other expressions unchanged."""
+    """Convert a string literal to the declared timestamp or date.
+
+    Other expressions are returned unchanged.
+    """
     if wanted.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(expr):
         return _as_time(expr, wanted.kind, node)
     return expr
@@ -424,7 +433,7 @@ def _cast(node: exp.Cast, env: ScalarEnvironment) -> Expr:
 
 
 def _duration_in(operand: Expr, unit: str, node: exp.Expression) -> Expr:
-    """Bind CAST(VALID(S) AS INTERVAL MINUTE): the number of whole units in a period or interval (L7)."""
+    """Bind CAST(VALID(S) AS INTERVAL MINUTE): count whole units (L7)."""
     if operand.type.kind not in (Kind.PERIOD, Kind.INTERVAL, Kind.ANY):
         raise Mistake(
             f"{operand.type} has no length in {unit}S", span_of(node), "cast a VALID(…) or an interval"

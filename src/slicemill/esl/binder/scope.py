@@ -1,4 +1,4 @@
-"""Name scopes: resolve column names to the inputs of a SELECT or the arguments of an aggregate."""
+"""Name scopes: resolve columns of inputs and arguments of aggregates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ NO_COLUMNS = Schema(())
 
 @dataclass(frozen=True, slots=True)
 class MergedColumn:
-    """Column merged by USING: shown as the column of `owner`; its value is the first non-NULL of `values`."""
+    """Column merged by USING.
+
+    It is shown as the column of `owner`. Its value is the first non-NULL of `values`.
+    """
 
     owner: str
     values: tuple[str, ...]
@@ -57,7 +60,7 @@ class Scope:
         raise self._unknown(node, qualifier, name)
 
     def merged_value(self, name: str) -> Expr | None:
-        """Return the value of a column merged by USING, or None if the column is not merged."""
+        """Return the value of a column merged by USING, else None."""
         merged = self.merged.get(name.lower())
         if merged is None:
             return None

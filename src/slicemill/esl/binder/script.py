@@ -56,9 +56,10 @@ _ACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Result of binding a script: valid statements with their spans, the catalog, errors and warnings.
+    """Result of binding a script.
 
-    `changes` are the row changes (INSERT, UPDATE, DELETE) in the order of the text; they declare nothing.
+    It has the valid statements with their spans, the catalog, errors and warnings. `changes` are the row
+    changes (INSERT, UPDATE, DELETE) in the order of the text; they declare nothing.
     """
 
     source: SourceText
@@ -79,10 +80,11 @@ def bind_script(
     imports: bool = True,
     stored: bool = False,
 ) -> Bound:
-    """Parse and bind a text against a copy of `catalog`; objects in `kept` can only be dropped.
+    """Parse and bind a text against a copy of `catalog`.
 
-    Without `imports` no module that the text names is imported, and Python classes are not checked. A text
-    that is `stored` in a home was accepted before, so it may contain a password.
+    Objects in `kept` can only be dropped. Without `imports` no module that the text names is imported, and
+    Python classes are not checked. A text that is `stored` in a home was accepted before, so it may contain a
+    password.
     """
     known = catalog.copy() if catalog is not None else Catalog()
     with nesting_told(source):
@@ -136,7 +138,7 @@ def bind_script(
 
 
 def _declared_name(node: exp.Expression) -> str:
-    """Return the name that a statement declares, in lower case, or "" if it declares none."""
+    """Return the lower-case name that a statement declares, or ""."""
     if isinstance(node, nodes.CreateMode):
         return _declared_name(node.this)
     declares = not isinstance(node, (*_ACTS, *ROW_CHANGES))
@@ -144,7 +146,10 @@ def _declared_name(node: exp.Expression) -> str:
 
 
 def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
-    """Bind one statement; return no statement where IF [NOT] EXISTS makes it a no-op."""
+    """Bind one statement.
+
+    The result is empty if IF [NOT] EXISTS makes the statement a no-op.
+    """
     if isinstance(node, nodes.CreateMode):
         if child(node, "mode") == nodes.REPLACE:
             return [_bind_one(node.this, replace(context, catalog=without_named(node.this, context.catalog)))]

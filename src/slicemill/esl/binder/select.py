@@ -1,4 +1,4 @@
-"""Bind a continuous SELECT: inputs and windows, conditions, groups, aggregates and output columns."""
+"""Bind a continuous SELECT: inputs, conditions, groups, aggregates and output columns."""
 
 from __future__ import annotations
 
@@ -165,7 +165,10 @@ def _grouped_by(node: exp.Select) -> bool:
 
 
 def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
-    """Warn of a blocking aggregate over a stream without a window, whose row changes with each input row."""
+    """Warn of a blocking aggregate over a stream without a window.
+
+    Its result changes with each input row.
+    """
     blocking = next((resolved for resolved in env.resolved.values() if resolved.blocking), None)
     if blocking is not None:
         env.context.warn(
@@ -176,14 +179,17 @@ def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
 
 
 def _sub_queries(node: exp.Select) -> list[exp.Expression]:
-    """Return the sub-queries outside FROM. Sub-queries over streams are already rewritten to joins."""
+    """Return the sub-queries outside FROM.
+
+    Sub-queries over streams are already rewritten to joins.
+    """
     keys = ("where", "group", "having", "qualify", "order")
     clauses = [*node.expressions, *(clause for key in keys if (clause := child(node, key)) is not None)]
     return [part for clause in clauses for part in clause.find_all(exp.Exists, exp.Subquery)]
 
 
 def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None:
-    """Reject sub-queries over inputs with changing rows or with windows that count rows."""
+    """Reject sub-queries over changelogs and windows that count rows."""
     place = span_of(asked)
     changing = next((given for given in inputs if given.schema.changelog), None)
     if changing is not None:
@@ -201,7 +207,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
 
 
 def _changing(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
-    """Return True if groups cover all history, so that their values change with each row."""
+    """Return True if groups cover all history and emit a changelog."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     return not windowed and all(resolved.blocking for resolved in env.resolved.values())
 
@@ -210,7 +216,7 @@ _BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
 
 
 def _refuse(node: exp.Select, key: str, hint: str) -> None:
-    """Reject a clause that needs the end of the input, which a stream does not have."""
+    """Reject a clause that needs the end of the input."""
     clause = child(node, key)
     if clause is not None:
         place = span_of(clause) if span_of(clause).end else span_of(node)
@@ -218,7 +224,7 @@ def _refuse(node: exp.Select, key: str, hint: str) -> None:
 
 
 def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
-    """Return the inputs with their own windows or that of the WINDOW clause."""
+    """Return the inputs with their own or the trailing window."""
     trailing_node = child(node, "window")
     trailing = durations.from_window(trailing_node) if trailing_node is not None else None
     inputs = []
@@ -248,7 +254,10 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
 def _with_calls(
     entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: Problems
 ) -> list[QueryInput]:
-    """Bind TABLE(…) calls in FROM; their arguments may read streams, and tables that precede the call."""
+    """Bind TABLE(…) calls in FROM.
+
+    Arguments may read streams, and tables that precede the call.
+    """
     made: list[QueryInput] = []
     env.place = "TABLE(…)"
     for entry, bound in zip(entries, inputs, strict=True):
@@ -279,7 +288,10 @@ def _bind_conditions(
     env: SelectEnvironment,
     problems: Problems,
 ) -> tuple[Expr | None, list[QueryInput]]:
-    """Bind WHERE and ON. The ON of inner joins is merged into WHERE; other joins keep their own ON."""
+    """Bind WHERE and ON.
+
+    The ON of inner joins is merged into WHERE; other joins keep their own ON.
+    """
     parts: list[Expr] = []
     finished: list[QueryInput] = []
     env.place = "WHERE"
@@ -308,7 +320,10 @@ def _bind_conditions(
 
 
 def _scope_of_on(scope: Scope, entries: list[BoundInput], inputs: list[QueryInput], place: int) -> Scope:
-    """Return the scope of an ON condition. In a chain of joins, ON sees only the inputs joined so far."""
+    """Return the scope of an ON condition.
+
+    In a chain of joins, ON sees only the inputs joined so far.
+    """
     if not joined_in_turn(inputs):
         return with_all(scope, inputs)
     using = [(entry.using, entry.input) for entry in entries[:place] if entry.using]
@@ -400,7 +415,10 @@ def _check_aggregates(
 
 
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
-    """Check one aggregate. `windowed` is set if the aggregates range over windows of FROM."""
+    """Check one aggregate.
+
+    `windowed` is set if the aggregates range over windows of FROM.
+    """
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking and not resolved.builtin:
         raise Mistake(
@@ -423,7 +441,7 @@ def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
 
 
 def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
-    """Return the call in the syntax tree, for the span of a message."""
+    """Return the syntax node of a call, for error messages."""
     for call in node.find_all(exp.Anonymous):
         if call.name.lower() == resolved.written.lower() and not isinstance(call.parent, nodes.Over):
             return call
@@ -431,7 +449,7 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
 
 
 def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
-    """Return the query with other output columns, for the branches of a UNION."""
+    """Return a branch of a UNION with other output columns."""
     shown = items[len(items) - len(select.schema) :]
     schema = Schema(schema_of_items(shown).columns, select.schema.changelog)
     return replace(select, items=items, schema=schema)

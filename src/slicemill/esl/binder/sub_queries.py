@@ -40,7 +40,10 @@ _MEMBER = "member"  # argument with the left side of an IN
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Sub-query: a value if `scalar`; IN if `value` (bound from the syntax `member`) is set; else EXISTS."""
+    """Sub-query as a value, EXISTS or IN.
+
+    It is a value if `scalar` is set, and IN if `value` is set, which is bound from the syntax `member`.
+    """
 
     node: exp.Expression
     scalar: bool
@@ -49,7 +52,7 @@ class Asked:
 
 
 def call_of(asked: Asked, context: Context, scope: Scope, alias: str) -> RelationInput:
-    """Bind a sub-query over tables as a call that computes its value for each row of a stream.
+    """Bind a sub-query over tables as a call per stream row.
 
     The columns of the stream that the sub-query reads, and the left side of an IN, are arguments of the call.
     """
@@ -93,7 +96,10 @@ def value_of(asked: Asked, inner: RelationQuery) -> Expr:
 
 
 def _is_member(inner: RelationQuery, node: exp.Expression, value: Expr, member: exp.Expression) -> Expr:
-    """Return `value IN (query)`: NULL if no row is equal but a comparison with some row is NULL."""
+    """Return `value IN (query)` with SQL's three-valued logic.
+
+    It is NULL if no row is equal but a comparison with some row is NULL.
+    """
     (column,) = inner.schema.columns
     left, right = comparable(value, ColumnRef.to(column.of("in")), member, node)
     same = Call("=", (left, right), BOOLEAN)

@@ -109,7 +109,10 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
 def _split_where(
     node: exp.Select, row_env: SelectEnvironment, run_env: TemporalEnvironment, problems: Problems
 ) -> tuple[Expr | None, Expr | None]:
-    """Split WHERE into conditions on values, evaluated before coalescing, and on VALID or OPEN, after it."""
+    """Split WHERE into conditions before and after coalescing.
+
+    Conditions on VALID or OPEN are evaluated after coalescing.
+    """
     where = child(node, "where")
     before: list[Expr] = []
     after: list[Expr] = []

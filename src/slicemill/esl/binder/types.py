@@ -26,7 +26,10 @@ _MOST_DIGITS = 9
 
 
 def bind_type(node: TypeName, lists: bool = False) -> Type:
-    """Return the type of a type name. `lists` permits list types, which only columns of streams may have."""
+    """Return the type of a type name.
+
+    `lists` permits list types, which only columns of streams may have.
+    """
     if not child(node, "list"):
         return _single(node)
     if not lists:
@@ -85,7 +88,10 @@ def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
 def bind_columns(
     declarations: list[ColumnDeclaration], untyped: Type = t.ANY, *, lists: bool = False
 ) -> Schema:
-    """Return the schema of declared columns; a column without a type gets `untyped`."""
+    """Return the schema of declared columns.
+
+    A column without a type gets `untyped`.
+    """
     problems = Problems()
     columns: list[Column] = []
     seen: set[str] = set()

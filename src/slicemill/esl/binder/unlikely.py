@@ -1,4 +1,4 @@
-"""Warn of aggregate bodies that are valid but probably not meant as written."""
+"""Warn of aggregate bodies that are valid but probably wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOLDS_FOR_EQUALS = ("<=", ">=", "=")
 
 
 def warn_of_cut_fractions(column: Column, given: Type, node: exp.Expression, context: Context) -> None:
-    """Warn if a fractional value is stored in an integer column, which truncates it."""
+    """Warn if an integer column truncates a fractional value."""
     if column.type.kind in _WHOLE and given.kind in _FRACTIONAL:
         context.warn(
             f"{column.name} is {column.type}, this is {given}: what is behind the point is cut off",
@@ -35,7 +35,10 @@ def warn_of_statement(
     inwindow: Schema | None,
     context: Context,
 ) -> None:
-    """Warn of a statement of a window aggregate that mishandles the arriving or the expiring tuple."""
+    """Warn of window-aggregate statements that mishandle the current tuple.
+
+    The current tuple is the arriving one, or in EXPIRE the expiring one.
+    """
     if inwindow is None:
         return
     arrives = BodyState.INITIALIZE in states or BodyState.ITERATE in states
@@ -74,7 +77,7 @@ def warn_of_silence(
 
 
 def _deletes_the_newest(statement: Delete, arguments: Schema, inwindow: Schema) -> bool:
-    """Return True if the condition of a DELETE holds for the tuple that has just arrived."""
+    """Return True if a DELETE removes the tuple that just arrived."""
     return (
         statement.table == INWINDOW
         and statement.where is not None
@@ -91,7 +94,7 @@ def _holds_for_itself(condition: Expr, arguments: Schema, inwindow: Schema) -> b
 
 
 def _place(side: Expr, arguments: Schema, inwindow: Schema) -> int | None:
-    """Return the index of the argument or of the column of inwindow that an expression reads, or None."""
+    """Return the index of an argument or inwindow column, else None."""
     if isinstance(side, Argument):
         return arguments.index(side.name)
     if isinstance(side, ColumnRef) and inwindow.find(side.name.removeprefix(f"{INWINDOW}.")) is not None:

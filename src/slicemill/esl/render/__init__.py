@@ -1,1 +1,1 @@
-"""Render typed expressions as ESL text for users, or as SQL for Spark and DuckDB."""
+"""Render typed expressions as ESL text or SQL."""

@@ -20,7 +20,7 @@ _NUMBERS = (*_INTEGERS, *_FRACTIONS)
 
 
 def call(node: Call, inner: Callable[[Expr], str]) -> str | None:
-    """Return a call in DuckDB's SQL as an operand; None if the call is rendered as for Spark."""
+    """Return a call in DuckDB's SQL; None if it equals Spark's."""
     # Imported here, because the table imports NumPy and Arrow, which rendering ESL does not need.
     from slicemill.scalar.function import SAME
     from slicemill.scalar.table import in_duckdb
@@ -37,7 +37,10 @@ def call(node: Call, inner: Callable[[Expr], str]) -> str | None:
 
 
 def cast(node: Cast, operand: str) -> str:
-    """Return a cast with Spark's semantics: fractions are truncated, and times are in seconds."""
+    """Return a cast with Spark's semantics.
+
+    Fractions are truncated, and times are in seconds.
+    """
     source, target = node.operand.type, node.type
     if source.kind in _FRACTIONS and target.kind in _INTEGERS:
         operand = f"trunc({operand})"

@@ -1,7 +1,8 @@
-"""Render typed expressions as ESL text for users, or as SQL for Spark and DuckDB.
+"""Render typed expressions as ESL text or SQL.
 
-ESL text has as few parentheses as possible, and binds to the same expression again, except for the nesting of
-long ANDs and ORs. In the SQL of Spark and DuckDB each column is one quoted name, such as `A.price`.
+ESL is for users, SQL for Spark and DuckDB. ESL text has as few parentheses as possible, and binds to the same
+expression again, except for the nesting of long ANDs and ORs. In the SQL of Spark and DuckDB each column is
+one quoted name, such as `A.price`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Dialect: TypeAlias = OneOf["esl", "spark", "duckdb"]
 
 
 def render(expr: Expr, dialect: Dialect = "esl") -> str:
-    """Return the text of an expression; raise SlicemillError if the dialect cannot express it.
+    """Return the text of an expression in a dialect.
+
+    Raise SlicemillError if the dialect cannot express it.
 
     >>> from slicemill.esl.types.schema import BOOLEAN, DOUBLE
     >>> cheap = Call("<", (ex.ColumnRef("A.price", DOUBLE), Literal(0.9, DOUBLE)), BOOLEAN)
@@ -96,7 +99,7 @@ def _render(expr: Expr, dialect: Dialect) -> _Text:
 
 
 def _inside(expr: Expr, dialect: Dialect, weakest: _Strength) -> str:
-    """The text of an operand, in parentheses if it binds less tightly than `weakest`."""
+    """Return an operand, in parentheses if weaker than `weakest`."""
     text, strength = _render(expr, dialect)
     return text if strength >= weakest else f"({text})"
 
@@ -155,7 +158,10 @@ def _logical(call: Call, dialect: Dialect) -> _Text:
 
 
 def _flat(call: Call) -> list[Expr]:
-    """Return all parts of nested ANDs or ORs; a pair that is rendered as BETWEEN stays one part."""
+    """Return all parts of nested ANDs or ORs.
+
+    A pair that is rendered as BETWEEN stays one part.
+    """
     parts: list[Expr] = []
     waiting: list[Expr] = [call]
     while waiting:
@@ -199,7 +205,10 @@ def _not(call: Call, dialect: Dialect) -> _Text:
 
 
 def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | None:
-    """Render comparisons, memberships and patterns; None for other calls, or without a negated form."""
+    """Render comparisons, memberships and patterns; None for other calls.
+
+    A call without a negated form is also None if `negated` is set.
+    """
     name = call.function
     if not call.arguments:
         return None
@@ -261,7 +270,10 @@ def _cast(cast: Cast, dialect: Dialect) -> str:
 
 
 def _shortened(text: str, type_: Type) -> str:
-    """Shorten text to the length of the type, which Spark's CAST(… AS VARCHAR(n)) does not enforce."""
+    """Shorten text to the length of its type.
+
+    Spark's CAST(… AS VARCHAR(n)) does not enforce the length.
+    """
     return text if type_.length is None else f"left({text}, {type_.length})"
 
 

@@ -22,7 +22,10 @@ _DUCKDB_TYPES = {Kind.VARCHAR: "VARCHAR", Kind.BINARY: "BLOB", Kind.MONTHS: "INT
 
 
 def column(name: str, dialect: str) -> str:
-    """Return a column's name: in ESL `alias.column`, quoted if necessary; elsewhere one quoted name."""
+    """Return a column's name, quoted for the dialect.
+
+    ESL quotes the parts of `alias.column` if necessary; SQL has one quoted name.
+    """
     if dialect == "spark":
         return f"`{name.replace('`', '``')}`"
     if dialect == "duckdb":
@@ -48,7 +51,7 @@ def type_name(type_: Type, dialect: str) -> str:
 
 
 def literal(constant: Literal, dialect: str) -> str:
-    """Return a constant, with its type if the plain value would be read as another type."""
+    """Return a constant, with its type if it would be ambiguous."""
     value, type_ = constant.value, constant.type
     if value is None:
         return "NULL" if type_.kind is Kind.NULL else f"CAST(NULL AS {type_name(type_, dialect)})"

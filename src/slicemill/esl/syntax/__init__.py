@@ -1,1 +1,1 @@
-"""ESL's syntax: lexer, token cursor, grammar, syntax nodes, and a printer back to text."""
+"""ESL's syntax: lexer, token cursor, grammar, syntax nodes and printer."""

@@ -1,4 +1,4 @@
-"""Token cursor that collects the expected words at its position for error messages.
+"""Token cursor that collects expected words for error messages.
 
 Every failed `accept` at the current token is noted. `fail` then lists the words that could have followed.
 """
@@ -47,7 +47,7 @@ class Cursor:
         return self.tokens[place] if place < len(self.tokens) else None
 
     def word(self, ahead: int = 0) -> str:
-        """Return the word or symbol at the cursor in upper case, or ""; see `word_of`."""
+        """Return the word or symbol at the cursor; see `word_of`."""
         token = self.token(ahead)
         return "" if token is None else word_of(token)
 
@@ -55,7 +55,7 @@ class Cursor:
         return all(self.word(i) == word for i, word in enumerate(words))
 
     def span(self) -> TextSpan:
-        """Return the span of the current token, or the end of the text."""
+        """Return the span of the current token or the end."""
         token = self.token()
         if token is None:
             end = self.tokens[-1].end + 1 if self.tokens else 0
@@ -84,14 +84,20 @@ class Cursor:
         return False
 
     def take(self, word: str) -> bool:
-        """Like `accept`, but do not list the word in errors, as for a sign before a number."""
+        """Like `accept`, but do not list the word in errors.
+
+        An example is a sign before a number.
+        """
         if self.word() == word:
             self.index += 1
             return True
         return False
 
     def accept_any(self, words: Sequence[str]) -> str:
-        """Consume and return one of the words, each of which may have several parts, or return ''."""
+        """Consume and return one of the words, or return ''.
+
+        A word may have several parts, as in ON WINDOW CLOSE.
+        """
         for word in words:
             if self.accept(*word.split()):
                 return word
@@ -148,7 +154,7 @@ class Cursor:
         return at(exp.Identifier(this=token.text, quoted=quoted), span)
 
     def plain_word(self, what: str) -> str:
-        """Consume an unquoted word that is not a user's name, and return it in upper case."""
+        """Consume a keyword and return it in upper case."""
         token = self.token()
         if token is None or token.token_type is TokenType.IDENTIFIER or not self.at_name():
             self.note(what)
@@ -172,7 +178,7 @@ class Cursor:
         return True
 
     def nested(self, parse: Callable[[], T]) -> T:
-        """Parse one level deeper; raise Mistake if the text is nested too deeply."""
+        """Parse one level deeper; raise Mistake beyond the maximum depth."""
         self.check_depth(1)
         self.depth += 1
         try:
@@ -201,7 +207,10 @@ class Cursor:
             self._expected.append(expected)
 
     def fail(self, hint: str = "") -> NoReturn:
-        """Raise an error with the found and the expected tokens; `hint` applies if no spelling is close."""
+        """Raise an error with the found and the expected tokens.
+
+        `hint` applies if no expected word is spelt similarly.
+        """
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {found_text(found)} here"
@@ -214,7 +223,7 @@ class Cursor:
         raise Mistake(message, self.span(), self._spelling_hint(expected) or hint)
 
     def _spelling_hint(self, expected: Sequence[str]) -> str:
-        """Return a hint if this word, or the word before it, looks like a misspelt keyword."""
+        """Return a hint for a misspelt keyword here or before."""
         found = self.token()
         if found is None:
             return ""
@@ -243,7 +252,10 @@ class Cursor:
 
 
 def word_of(token: Token) -> str:
-    """Return a token's word or symbol in upper case; "" for strings, numbers and quoted names."""
+    """Return a token's word or symbol in upper case.
+
+    Strings, numbers and quoted names return "".
+    """
     if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
         return ""
     return token.text.upper()
@@ -256,7 +268,10 @@ def found_text(token: Token) -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a word unchanged and a symbol in quotes, so that a comma is not read as punctuation."""
+    """Return a word unchanged and a symbol in quotes.
+
+    Without quotes a comma would read as punctuation.
+    """
     return word if any(char.isalnum() for char in word) else f"'{word}'"
 
 

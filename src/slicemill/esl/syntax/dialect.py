@@ -20,7 +20,7 @@ from slicemill.esl.syntax.tokens import EslTokenizer
 
 
 def parse(source: SourceText | str) -> list[exp.Expression]:
-    """Parse all statements of an ESL text; raise EslError with all errors if there are any."""
+    """Parse an ESL text; raise EslError with all errors."""
     source = source if isinstance(source, SourceText) else SourceText(source)
     parsed, diagnostics = statements.script(source)
     if mistakes := [diagnostic for diagnostic in diagnostics if not diagnostic.warning]:

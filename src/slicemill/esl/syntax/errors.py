@@ -1,4 +1,4 @@
-"""ESL diagnostics: errors and warnings with their position, the underlined text and a hint."""
+"""ESL diagnostics: errors and warnings with position and hint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_LINE = 140
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """Error, or `warning` about valid text that is probably not meant as written.
+    """Error, or `warning` about text that is probably wrong.
 
     `span` is the text to underline; `hint` says what to do.
     """
@@ -53,7 +53,7 @@ class EslError(SlicemillError):
 
 
 def render(source: SourceText, diagnostic: Diagnostic) -> str:
-    """Return the diagnostic as text: position, message, the underlined line, and the hint.
+    """Return the diagnostic as text with the underlined line.
 
     Passwords in the line are masked.
     """
@@ -75,7 +75,10 @@ def render(source: SourceText, diagnostic: Diagnostic) -> str:
 
 
 def _excerpt(text: str, before: int) -> tuple[str, int]:
-    """Return the part of a long line around an error, and the length of the text before the error."""
+    """Return part of a long line around an error.
+
+    The second result is the length of the text before the error.
+    """
     if len(text) <= MAX_LINE:
         return text, before
     start = max(0, before - MAX_LINE // 2)

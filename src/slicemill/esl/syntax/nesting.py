@@ -1,8 +1,8 @@
-"""Report texts that are nested too deeply as an error with a position instead of a RecursionError.
+"""Report too deeply nested texts as errors with a position.
 
-Parsers and binders are recursive, and the permitted depth depends on the kind of nesting. So the limit is
-that
-of the interpreter, and the position is searched after the RecursionError.
+Without this they would raise RecursionError. Parsers and binders are recursive, and the permitted depth
+depends on the kind of nesting. So the limit is that of the interpreter, and the position is searched after
+the RecursionError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HINT = "take it apart: name parts of it WITH, or with CREATE VIEW"
 
 @contextmanager
 def nesting_told(source: SourceText) -> Iterator[None]:
-    """Raise EslError with the most deeply nested position of a text instead of RecursionError."""
+    """Turn RecursionError into an EslError at the deepest position."""
     try:
         yield
     except RecursionError:
@@ -34,7 +34,7 @@ def nesting_told(source: SourceText) -> Iterator[None]:
 
 
 def too_deep(source: SourceText, within: TextSpan | None = None) -> Diagnostic:
-    """Return the error of a text that is nested too deeply, at its most deeply nested position.
+    """Return the error of a too deeply nested text.
 
     >>> too_deep(SourceText("SELECT ((1))")).span
     TextSpan(start=8, end=9)

@@ -1,4 +1,4 @@
-"""Syntax nodes for the parts of ESL that sqlglot has no expression classes for.
+"""Syntax nodes for parts of ESL without a sqlglot class.
 
 The parse tree consists of sqlglot expressions, so sqlglot's tree walking, diffing and printing work on ESL.
 Every node that the grammar creates has its position in the text as a TextSpan in `meta["span"]`.
@@ -22,7 +22,7 @@ def at(node: Node, span: TextSpan) -> Node:
 
 
 def span_of(node: exp.Expression) -> TextSpan:
-    """Return the node's span, or the smallest span that covers its descendants if the node has none."""
+    """Return the node's span, or that of all its descendants."""
     own: TextSpan | None = node.meta.get("span")
     if own is not None:
         return own
@@ -34,7 +34,7 @@ def span_of(node: exp.Expression) -> TextSpan:
 
 
 def height(node: exp.Expression) -> int:
-    """Return the number of nodes on the longest path from `node` to a leaf."""
+    """Return the number of nodes from `node` to its deepest leaf."""
     tallest = 0
     below: list[tuple[exp.Expr, int]] = [(node, 1)]
     while below:
@@ -45,16 +45,16 @@ def height(node: exp.Expression) -> int:
 
 
 class TypeName(exp.Expression):
-    """Type as written: name and parameters, as in `decimal(10, 2)`; or a `list` of that type."""
+    """Type as written, such as `decimal(10, 2)`, or a `list` of it."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "list": False}
 
 
 class ColumnDeclaration(exp.Expression):
-    """`name [type [unit]]` in a stream, table or aggregate; the unit is that of a source's numeric times.
+    """`name [type [unit]]` in a stream, table or aggregate.
 
-    A column of a table may be `required` (NOT NULL) or `primary`. A column added by ALTER STREAM may have a
-    `default` for older rows.
+    The unit is that of a source's numeric times. A column of a table may be `required` (NOT NULL) or
+    `primary`. A column added by ALTER STREAM may have a `default` for older rows.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -158,7 +158,7 @@ class EmitPart(exp.Expression):
 
 
 class StreamInput(exp.Expression):
-    """Entry of FROM: a named relation or a sub-query, with its alias and window.
+    """Entry of FROM: a relation or sub-query with alias and window.
 
     `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]
     [LATE …]`. In a temporal query the window follows the alias and may have its own PARTITION BY.
@@ -227,7 +227,7 @@ class CreateStream(exp.Expression):
 
 
 class CreateTable(exp.Expression):
-    """CREATE TABLE; `key` are the columns of PRIMARY KEY (…), `refresh` is REFRESH EVERY."""
+    """CREATE TABLE; `key` is PRIMARY KEY (…), `refresh` is REFRESH EVERY."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -265,7 +265,7 @@ class FeatureInput(exp.Expression):
 
 
 class CreateClassifier(exp.Expression):
-    """CREATE CLASSIFIER; `options` are those of WITH; without `key` there is a single task."""
+    """CREATE CLASSIFIER; without `key` there is a single task."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -279,9 +279,10 @@ class CreateClassifier(exp.Expression):
 
 
 class CreateModel(exp.Expression):
-    """CREATE MODEL; `texts` are its expressions with normalized spaces, one for each of `results`.
+    """CREATE MODEL.
 
-    The `meta["written"]` of each text has the original spacing, so that errors point to the right column.
+    `texts` are its expressions with normalized spaces, one for each of `results`. The `meta["written"]` of
+    each text has the original spacing, so that errors point to the right column.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -301,7 +302,7 @@ class ModelResults(exp.Expression):
 
 
 class CreateFunction(exp.Expression):
-    """Function whose `body` is an expression, or whose `external` names a Python function.
+    """Function in ESL (`body`) or Python (`external`).
 
     A function that returns rows has a list of columns as `returns`, and a query as `body`.
     """
@@ -316,7 +317,10 @@ class CreateFunction(exp.Expression):
 
 
 class CreateAlert(exp.Expression):
-    """CREATE ALERT; `on` names a query or stream, or `any` is QUERY or STREAM."""
+    """CREATE ALERT on a query or stream.
+
+    `on` is its name, or `any` is QUERY or STREAM.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -375,7 +379,7 @@ class SetOption(exp.Expression):
 
 
 class CreateAggregate(exp.Expression):
-    """Aggregate with `bodies` in ESL, or with the `language` and class (`external`) of its implementation."""
+    """Aggregate with `bodies` in ESL, or an `external` class."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -448,5 +452,8 @@ class DeleteFrom(exp.Expression):
 
 
 def child(node: exp.Expression, key: str) -> Any:
-    """Return the argument `key` of a node. The type is Any because sqlglot's argument map is untyped."""
+    """Return the argument `key` of a node.
+
+    The type is Any because sqlglot's argument map is untyped.
+    """
     return node.args.get(key)

@@ -18,7 +18,10 @@ QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 @dataclass(frozen=True, slots=True)
 class StatementPiece:
-    """One statement of a text, without its semicolon; `words` are its first two, in upper case."""
+    """One statement of a text, without its semicolon.
+
+    `words` are its first two words in upper case.
+    """
 
     source: SourceText
     span: TextSpan
@@ -33,7 +36,7 @@ class StatementPiece:
         return StatementPiece(self.source, self.span.to(other.span), self.words)
 
     def alone(self) -> SourceText:
-        """Return the text with all other pieces blanked out, so that positions stay the same."""
+        """Blank out all other pieces, so that positions stay the same."""
         before, after = self.source.text[: self.span.start], self.source.text[self.span.end :]
         return SourceText(_blank(before) + self.text + _blank(after), self.source.name)
 

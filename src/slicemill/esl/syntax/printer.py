@@ -1,4 +1,7 @@
-"""Print syntax nodes as canonical ESL text, which parses to the same tree."""
+"""Print syntax nodes as canonical ESL text.
+
+The text parses to the same tree again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions in ESL text: character spans, and the lines and columns computed from them."""
+"""Positions in ESL text: character spans, lines and columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class TextSpan:
 
 @dataclass(frozen=True)
 class SourceText:
-    """Named ESL text that maps offsets to lines and columns, both counted from 1."""
+    """Named ESL text that maps offsets to lines and columns.
+
+    Lines and columns count from 1.
+    """
 
     text: str
     name: str = "<esl>"

@@ -61,7 +61,7 @@ class EslTokenizer(Tokenizer):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of `text`; raise Mistake for an unclosed quote or comment."""
+    """Return the tokens of `text`; reject unclosed quotes and comments."""
     try:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
@@ -90,7 +90,7 @@ _LINE_COMMENT = re.compile(r"--[^\r\n]*")
 
 
 def unclosed(text: str) -> tuple[str, int]:
-    """Return the opening mark and offset of the unclosed quote or comment of `text`.
+    """Return the mark and offset of an unclosed quote or comment.
 
     A missing quote inverts all later ones. So if a quote is open at the end, the first quoted text that
     crosses
@@ -127,7 +127,7 @@ def unclosed(text: str) -> tuple[str, int]:
 
 
 def _comment_end(text: str, start: int, opening: str, closing: str) -> int:
-    """Return the offset after the comment that starts at `start`, or -1; comments nest."""
+    """Return the offset after a comment, or -1; comments nest."""
     depth, i = 1, start + len(opening)
     while depth:
         if i >= len(text):

@@ -30,11 +30,10 @@ class BodyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT into a local table or RETURN: given rows under a condition, or the rows of a query.
+    """INSERT into a local table or RETURN.
 
-    While a body is being bound, the target may also be a `stored` table. Definitions have such inserts only
-    in
-    `written`.
+    The rows are given under a condition, or come from a query. While a body is being bound, the target may
+    also be a `stored` table. Definitions have such inserts only in `written`.
     """
 
     table: str
@@ -86,7 +85,7 @@ class LocalTable:
 
 @dataclass(frozen=True, slots=True)
 class AggregateDefinition:
-    """One CREATE AGGREGATE. The base and the window version of a name are two definitions.
+    """One CREATE AGGREGATE: the base or window version of a name.
 
     Instead of `bodies`, `external` names a Python class `module:class`, or `models` are formulas, one for
     each
@@ -118,7 +117,10 @@ class AggregateDefinition:
 
     @property
     def blocking(self) -> bool:
-        """Return True if the syntax says that the aggregate answers at the end of its input (M29)."""
+        """Return True if the aggregate answers at its input's end (M29).
+
+        This is decided by syntax alone.
+        """
         terminates = self.external_terminates or (self.model is not None and not self.window)
         return terminates or bool(self.bodies.get(BodyState.TERMINATE))
 

@@ -1,4 +1,4 @@
-"""Memory budget of a temporal query, and the shedding method that keeps it."""
+"""Memory budget of a temporal query, and its shedding method."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Budget:
 
     @property
     def _keeps_ends(self) -> bool:
-        """Return True if tuples at the ends of runs are dropped before inner tuples."""
+        """Return True if ends of runs are dropped before inner tuples."""
         return self.weights is None or self.weights[0] >= self.weights[1]
 
     def __str__(self) -> str:
@@ -58,7 +58,10 @@ class Budget:
 
 
 def budget_bytes(budget: Budget) -> int:
-    """Return the bytes of each tuple or run, without its values if those are in columns."""
+    """Return the bytes of each tuple or run.
+
+    In columnar state this does not include the values.
+    """
     if budget.compiled:
         return _IN_COLUMNS
     return _AS_RUN if budget.slot is Slot.RUNS else _AS_OBJECTS.get(budget.method, _AS_OBJECT)

@@ -1,4 +1,7 @@
-"""Built-in SQL aggregates with their types. All of them block: they answer at the end of their input."""
+"""Built-in SQL aggregates with their types.
+
+All of them block: they answer at the end of their input.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from slicemill.esl.types.schema import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class BuiltinAggregate:
-    """Built-in aggregate; `declared` are its parameters in the notation of the scalar library.
+    """Built-in aggregate.
 
-    `algebraic` aggregates can be computed from panes (M35). The last `optional` parameters may be omitted. A
-    parameter with a range must be constant for all tuples; `hint` is added to errors about it.
+    `declared` are its parameters in the notation of the scalar library. `algebraic` aggregates can be
+    computed from panes (M35). The last `optional` parameters may be omitted. A parameter with a range must be
+    constant for all tuples; `hint` is added to errors about it.
     """
 
     name: str
@@ -38,7 +42,10 @@ class BuiltinAggregate:
 
     @property
     def constant(self) -> int | None:
-        """Return the index of the first constant parameter; all that follow are also constant."""
+        """Return the index of the first constant parameter.
+
+        All parameters that follow are also constant.
+        """
         return next((place for place, range_ in enumerate(self.ranges) if range_ is not None), None)
 
     def stored(self, arguments: Sequence[Expr]) -> Sequence[Expr]:

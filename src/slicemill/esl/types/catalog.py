@@ -48,7 +48,10 @@ class TimestampKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """Source of tuples or rows: a URL, or a Spark format with options; with neither, a program feeds them."""
+    """Source of tuples or rows.
+
+    The source is a URL or a Spark format with options. With neither, a program feeds the rows.
+    """
 
     url: str | None = None
     format: str | None = None
@@ -56,7 +59,10 @@ class SourceSpec:
 
     @property
     def is_files(self) -> bool:
-        """Return True for files, which can be read again, unlike sockets and generators."""
+        """Return True for files, which can be read again.
+
+        Sockets and generators cannot.
+        """
         if self.format is not None:
             return self.format.lower() in FILE_FORMATS
         url = self.url or ""
@@ -68,11 +74,11 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Declared stream; `retain_us` is the retention of its complete rows after all queries have read them.
+    """Declared stream.
 
-    `begin_us` is the start position of its queries: BEGINNING for EARLIEST, END for LATEST, or a time before
-    which
-    rows are skipped. None is the default, see `starts_early`.
+    `retain_us` is the retention of its rows after all queries have read them. `begin_us` is the start
+    position of its queries: BEGINNING for EARLIEST, END for LATEST, or a time before which rows are skipped.
+    None is the default, see `starts_early`.
     """
 
     name: str
@@ -93,7 +99,10 @@ class Stream:
 
     @property
     def starts_early(self) -> bool:
-        """Return True if queries start with the first row, no matter when they are created."""
+        """Return True if queries always start with the first row.
+
+        This does not depend on when they are created.
+        """
         return self.has_past if self.begin_us is None else self.begin_us != END
 
     @property
@@ -113,20 +122,24 @@ class Stream:
 
     @property
     def written(self) -> Schema:
-        """Return the columns in the form of the source, where a time may be a number with a unit."""
+        """Return the columns in the form of the source.
+
+        A time may be a number with a unit there.
+        """
         return self.sent.with_units(self.units)
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Return the name suffixes of the side logs that the stream has besides its own log."""
+        """Return the name suffixes of the stream's side logs."""
         return (LATE, ERRORS, HELD) if self.kind is TimestampKind.EXTERNAL else (ERRORS,)
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
-    """Stream defined by a query; `order` is its timestamp column if it differs from the query's time.
+    """Stream defined by a query.
 
-    `writers` are queries that write tables, as in QueryDefinition.
+    `order` is its timestamp column if it differs from the query's time. `writers` are queries that write
+    tables, as in QueryDefinition.
     """
 
     name: str
@@ -143,7 +156,7 @@ class DerivedStream:
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """Query or stream that a table materializes, and the schema of its changelog."""
+    """Materialized query or stream, and the schema of its changelog."""
 
     name: str
     changes: Schema
@@ -151,9 +164,10 @@ class Materialized:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Table with stored rows, or with the rows of a source that is read again every `refresh_us`.
+    """Table with stored rows or the rows of a source.
 
-    `key` is unique. `required` columns and key columns are never NULL.
+    A source is read again every `refresh_us`. `key` is unique. `required` columns and key columns are never
+    NULL.
     """
 
     name: str
@@ -167,18 +181,24 @@ class Table:
 
     @property
     def owns_rows(self) -> bool:
-        """Return True if the rows are stored in the home and changed by INSERT, UPDATE and DELETE."""
+        """Return True if INSERT, UPDATE and DELETE change the rows.
+
+        Such rows are stored in the home.
+        """
         return self.source == SourceSpec() and self.materialized is None
 
     @property
     def written(self) -> Schema:
-        """Return the columns in the form of the source, where a time may be a number with a unit."""
+        """Return the columns in the form of the source.
+
+        A time may be a number with a unit there.
+        """
         return self.schema.with_units(self.units)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Concrete view (M40): a finite relation over tables or over windows of streams."""
+    """Concrete view (M40) over tables or over windows of streams."""
 
     name: str
     query: Continuous | RelationQuery
@@ -312,7 +332,10 @@ Statement: TypeAlias = (
 
 @dataclass(slots=True)
 class Catalog:
-    """All declared objects. `function_calls` maps the kind and name of an object to functions it calls."""
+    """All declared objects.
+
+    `function_calls` maps the kind and name of an object to the functions it calls.
+    """
 
     relations: dict[str, Relation] = field(default_factory=dict)
     queries: dict[str, QueryDefinition] = field(default_factory=dict)
@@ -325,7 +348,10 @@ class Catalog:
     alerts: dict[str, Alert] = field(default_factory=dict)
 
     def without_queries(self, names: Collection[str] | None = None) -> Catalog:
-        """Return the catalog without some of its queries, or without any query if no names are given."""
+        """Return the catalog without some of its queries.
+
+        Without `names`, all queries are removed.
+        """
         kept = {} if names is None else {n: query for n, query in self.queries.items() if n not in names}
         return replace(self, queries=kept)
 
@@ -347,7 +373,7 @@ class Catalog:
         return self.relations.get(name.lower()) or self._side_stream(name.lower())
 
     def declared_stream(self, name: str) -> Stream:
-        """Return the stream itself, or the owner of a late or error stream."""
+        """Return the declared stream of a stream or side stream."""
         origin, again, query = name.partition(AGAIN)
         if again:
             stream = self.declared_stream(origin)
@@ -359,10 +385,10 @@ class Catalog:
         raise KeyError(name)
 
     def _side_stream(self, name: str) -> Stream | None:
-        """Return a side stream: `<stream>_late` has tuples too late for their order, `<stream>_errors` bad
-        rows.
+        """Return a side stream of a declared stream, or None.
 
-        Both use the time of arrival as timestamp, because the tuples' own time is late or unreadable.
+        `<stream>_late` has tuples too late for their order, and `<stream>_errors` has bad rows. Both use the
+        time of arrival as timestamp, because the tuples' own time is late or unreadable.
         """
         for suffix, schema in ((LATE, None), (ERRORS, ERROR_SCHEMA)):
             owner = self.relations.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
@@ -381,7 +407,10 @@ class Catalog:
         return None
 
     def owner_of(self, name: str) -> Stream | None:
-        """Return the stream that owns the side log of this name: late, bad or held rows."""
+        """Return the stream that owns this side log, or None.
+
+        A side log has late, bad or held rows.
+        """
         for suffix in (LATE, ERRORS, HELD):
             owner = self.relations.get(name.lower().removesuffix(suffix))
             if name.lower().endswith(suffix) and isinstance(owner, Stream) and suffix in owner.sides:
@@ -419,14 +448,17 @@ class Catalog:
         return None
 
     def declared_as(self, name: str) -> str:
-        """Return the declared name of an aggregate or model that is called by this name."""
+        """Return the declared name of a called aggregate or model."""
         instance = self._instance(name)
         if instance is None and INTO in name and any(found := self.declared_versions(name)):
             return next(one for one in found if one is not None).name.partition(INTO)[0]
         return name if instance is None else instance[0].name
 
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """Return the base and window version of an aggregate: the user's, or those of a predefined model."""
+        """Return the base and window version of an aggregate.
+
+        The user's versions precede those of a predefined model.
+        """
         declared, known = self.declared_versions(name), predefined(name)
         if any(declared) or known is None or name.lower() in self.functions:
             return declared
@@ -441,7 +473,10 @@ class Catalog:
         return own or (None if taken or any(self.declared_versions(name)) else predefined(name))
 
     def add(self, statement: Statement, functions: Collection[str] = ()) -> None:
-        """Register the object of a statement and the functions it calls; for DroppedName, remove it."""
+        """Register the object of a statement; remove it for DroppedName.
+
+        `functions` are the user-defined functions that the object calls.
+        """
         if isinstance(statement, (LifeChange, Replay)):
             return  # these statements declare nothing
         if isinstance(statement, (AlteredQuery, AlteredStream)):
@@ -473,7 +508,10 @@ class Catalog:
             self.relations[key] = statement
 
     def writers_for(self, name: str) -> list[QueryDefinition]:
-        """Return the queries that write tables for the aggregates that a query or stream calls."""
+        """Return the queries that write tables for a query or stream.
+
+        They write what bodies of its aggregates insert.
+        """
         return [one for one in self.queries.values() if (one.writes_for or "").lower() == name.lower()]
 
     def _put_writers(self, key: str, writers: Collection[QueryDefinition]) -> None:
@@ -512,7 +550,10 @@ class Catalog:
         return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
 
     def alerts_on(self, name: str) -> list[str]:
-        """Return the names of the alerts on a query or stream, or on the queries that write for it."""
+        """Return the alerts on a query or stream.
+
+        Alerts on the queries that write tables for it are included.
+        """
         watched = [alert for alert in self.alerts.values() if alert.target is not None]
         names = {name.lower(), *(one.name.lower() for one in self.writers_for(name))}
         return [alert.name for alert in watched if (alert.target or "").lower() in names]
@@ -522,11 +563,10 @@ class Catalog:
         return [user.name for user in self.users(kind, name)]
 
     def users(self, kind: str, name: str) -> list[Statement]:
-        """Return the queries, views and streams that read a relation or call an aggregate or function.
+        """Return the objects that read a relation or call a function.
 
-        For a function, the users include aggregates and other functions. For a table, they include the
-        queries and
-        aggregates that write it.
+        The kind may also be that of an aggregate or model. For a function, the users include aggregates and
+        other functions. For a table, they include the queries and aggregates that write it.
         """
         wanted = name.lower()
         if kind == "FUNCTION":
@@ -599,7 +639,7 @@ def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
 
 
 def tables_written(statement: DerivedStream | View | QueryDefinition) -> Iterator[str]:
-    """Yield the tables that a statement's results, or its aggregates' bodies, are written into."""
+    """Yield the tables that a statement and its aggregates write."""
     if isinstance(statement, View):
         return
     writing = [statement, *statement.writers] if isinstance(statement, QueryDefinition) else statement.writers
@@ -620,7 +660,7 @@ def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
 
 
 def queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | RelationQuery]:
-    """Yield the queries of all UNION branches, and all queries nested in FROM, conditions and values."""
+    """Yield a query's UNION branches and all nested queries."""
     if isinstance(query, UnionQuery):
         for branch in query.branches:
             yield from queries_in(branch)

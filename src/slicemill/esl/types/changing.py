@@ -18,10 +18,10 @@ def joins_changes(inputs: Sequence[QueryInput]) -> bool:
 
 
 def schema_below(inputs: Sequence[QueryInput]) -> Schema:
-    """Return the schema of the rows that a SELECT reads: if they are a changelog, with their key.
+    """Return the schema of the rows that a SELECT reads.
 
-    The key of a join consists of the keys of both sides. A FULL JOIN has no key, because rows without a match
-    have NULLs in the key columns of one side.
+    Only the changelog flag and the key of a join are set. The key of a join consists of the keys of both
+    sides. A FULL JOIN has no key, because rows without a match have NULLs in the key columns of one side.
     """
     if not joins_changes(inputs):
         return inputs[0].schema

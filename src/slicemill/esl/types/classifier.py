@@ -19,7 +19,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierOptions:
-    """Options of a classifier; `capacity` is the number of values observed per time unit.
+    """Options of a classifier; `capacity` is values observed per time unit.
 
     `window` is the number of transitions that are kept; None keeps those of the training data. `lags` adds
     the
@@ -63,7 +63,10 @@ class Classifier:
         return tuple(column for entry in self.inputs for column in entry.columns)
 
     def read(self, port: int) -> frozenset[str]:
-        """Return the columns read from an input; the last input is the training table."""
+        """Return the columns read from an input or the training table.
+
+        The training table is the last input.
+        """
         key = () if self.key is None else (self.key,)
         columns = self.inputs[port].columns if port < len(self.inputs) else (*self.features, self.label)
         return frozenset((*key, *columns))

@@ -1,4 +1,7 @@
-"""Commands: statements that query the catalog or the running system, and declare nothing."""
+"""Commands: statements that query the catalog or running system.
+
+Commands declare nothing.
+"""
 
 from __future__ import annotations
 

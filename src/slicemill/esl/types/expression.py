@@ -69,7 +69,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Argument of the arriving or expiring tuple in the body of an aggregate, or of a function."""
+    """Argument of the arriving or expiring tuple, or of a function.
+
+    Arguments are read in the bodies of aggregates and functions.
+    """
 
     name: str
     type: Type
@@ -77,7 +80,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """Column of the oldest tuple in the window, in the body of a window aggregate."""
+    """Column of the window's oldest tuple, in a window aggregate's body."""
 
     column: str
     type: Type
@@ -85,7 +88,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuery:
-    """Value of a query with at most one row; NULL if there is no row."""
+    """Value of a query with at most one row, else NULL."""
 
     query: RelationQuery
     type: Type
@@ -127,14 +130,17 @@ def origins_of(expr: Expr) -> frozenset[ColumnOrigin | None]:
 
 
 def as_in_input(expr: Expr) -> Expr:
-    """Rename the columns of an expression over one input of a join to their names below the join."""
+    """Rename columns of one join input to their names below it."""
     return transform(
         expr, lambda e: ColumnRef(e.origin.column, e.type) if isinstance(e, ColumnRef) and e.origin else None
     )
 
 
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Rebuild an expression bottom-up; `change` returns a replacement for a node, or None to keep it."""
+    """Rebuild an expression bottom-up.
+
+    `change` returns a replacement for a node, or None to keep it.
+    """
     rebuilt: Expr = expr
     if isinstance(expr, Call):
         rebuilt = replace(expr, arguments=tuple(transform(a, change) for a in expr.arguments))

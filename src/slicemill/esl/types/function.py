@@ -1,4 +1,4 @@
-"""User-defined functions: an expression over the parameters, a function in Python, or a query."""
+"""User-defined functions: ESL expression, Python function, or query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slicemill.esl.types.schema import Schema, Type
 
 @dataclass(frozen=True, slots=True)
 class FunctionDefinition:
-    """One CREATE FUNCTION: the `body` is an ESL expression, or `external` names `module:function`.
+    """One CREATE FUNCTION: ESL (`body`) or `module:function` (`external`).
 
     If `returns` is a schema, the function returns rows and its body is a query. The binder inlines the body
     at

@@ -1,4 +1,4 @@
-"""PAUSE, RESUME and RESTART: statements that control queries and streams, and declare nothing."""
+"""PAUSE, RESUME and RESTART: control queries and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load-shedding budget of a query: limits on lag and memory, and which tuples are dropped first.
+"""Load-shedding budget of a query: limits on lag and memory.
 
 This module does not import NumPy, because the binder checks budgets and must start fast.
 """
@@ -21,7 +21,7 @@ METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class LoadBudget:
-    """Bounds of `lag_us` on the lag and `memory` bytes on the state; at least the share `least` is kept."""
+    """Bounds on lag and memory; at least the share `least` is kept."""
 
     lag_us: int | None = None
     memory: int | None = None

@@ -24,7 +24,10 @@ PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUIL
 
 @dataclass(frozen=True)
 class ModelDefinition:
-    """One CREATE MODEL; `letters` is the text in the paper's notation, if used, which `rules` shortened."""
+    """One CREATE MODEL.
+
+    `letters` is the text in the paper's notation, if used, which `rules` shortened.
+    """
 
     name: str
     model: Model
@@ -33,7 +36,10 @@ class ModelDefinition:
 
     @property
     def arguments(self) -> Schema:
-        """Return the parameters, and the tuple's timestamp as a last argument if the model uses age."""
+        """Return the model's parameters as columns.
+
+        A model that uses age has the tuple's timestamp as its last argument.
+        """
         columns = [Column(parameter, DOUBLE) for parameter in self.model.parameters]
         if self.model.uses_age:
             columns.append(Column("at", TIMESTAMP))
@@ -41,7 +47,7 @@ class ModelDefinition:
 
     @property
     def versions(self) -> tuple[AggregateDefinition, AggregateDefinition]:
-        """Return the model as the base and the window version of an aggregate."""
+        """Return the base and window version as an aggregate."""
         returns = Schema((Column(self.name, BOOLEAN if self.model.is_condition else DOUBLE),))
         base, window = (
             AggregateDefinition(
@@ -54,7 +60,10 @@ class ModelDefinition:
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One result column of a model; `index` has the column's values of index names (`name[k = 0 TO 7]`)."""
+    """One result column of a model.
+
+    `index` has the values of index names for this column, as in `name[k = 0 TO 7]`.
+    """
 
     column: str
     text: str
@@ -63,10 +72,11 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class ModelTemplate:
-    """A CREATE MODEL with constants, which each call sets, or with several results.
+    """A CREATE MODEL with constants or with several results.
 
-    The engine computes instances: models of a single result, with numbers for all constants. The name of an
-    instance includes the constants and the result, as in `ewma[alpha = 0.1]` or `spectrum.p3`.
+    Each call sets the constants. The engine computes instances: models of a single result, with numbers for
+    all constants. The name of an instance includes the constants and the result, as in `ewma[alpha = 0.1]` or
+    `spectrum.p3`.
     """
 
     name: str
@@ -81,7 +91,10 @@ class ModelTemplate:
         return f"{self.name}({columns}{f'; {constants}' if constants else ''})"
 
     def instance_names(self, values: Sequence[Fraction]) -> tuple[str, ...]:
-        """Return the names of the instances of a call with these constants, one for each result."""
+        """Return the instance names of a call with these constants.
+
+        There is one instance for each result.
+        """
         given = ", ".join(
             f"{name} = {plain_number(value)}" for name, value in zip(self.constants, values, strict=True)
         )

@@ -1,7 +1,7 @@
-"""Continuous queries, bound and typed: the input of `plan`, which builds the query graph.
+"""Continuous queries, bound and typed: the planner's input.
 
-In a SELECT over a single input, columns are read by their own name; in a join, as `alias.column`. Values of
-aggregates are read as columns named after the call.
+`plan` turns them into a query graph. In a SELECT over a single input, columns are read by their own name; in
+a join, as `alias.column`. Values of aggregates are read as columns named after the call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class FrameUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpiryColumn:
-    """Expiry of a tuple: the time in its own column plus `after_us`. A NULL means already expired."""
+    """Expiry of a tuple: its own time column plus `after_us`.
+
+    NULL means already expired.
+    """
 
     column: str
     after_us: int = 0
@@ -35,13 +38,13 @@ class ExpiryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window that ends now: `extent` tuples or microseconds long, or unbounded if `extent` is None.
+    """Window that ends now.
 
-    For OVER, `extent` is as written: ROWS 9 PRECEDING holds ten rows, and RANGE is inclusive (SQL:2003).
-    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. A window that `grows`
-    begins at the last multiple of its extent (CUMULATE). In a join, a tuple with `expires` only joins tuples
-    with
-    an earlier timestamp than that.
+    It is `extent` tuples or microseconds long, or unbounded if `extent` is None. For OVER, `extent` is as
+    written: ROWS 9 PRECEDING holds ten rows, and RANGE is inclusive (SQL:2003). For FROM, a window of w holds
+    the tuples of age 0 <= age < w, and ROWS n the last n. A window that `grows` begins at the last multiple
+    of its extent (CUMULATE). In a join, a tuple with `expires` only joins tuples with an earlier timestamp
+    than that.
     """
 
     frame: FrameUnit
@@ -53,7 +56,7 @@ class Window:
 
     @property
     def tumbles(self) -> bool:
-        """Return True for an OVER window that slides by at least its length (no overlaps)."""
+        """Return True for an OVER window without overlaps."""
         if self.slide is None or self.extent is None:
             return False
         return self.slide >= self.extent + (1 if self.frame is FrameUnit.ROWS else 0)
@@ -73,9 +76,10 @@ class Window:
 
 
 class JoinKind(StrEnum):
-    """Kind of a stream join. Outer joins emit unmatched rows when their window has passed.
+    """Kind of a stream join.
 
-    SEMI emits a row of the first stream once, at its first match. ANTI emits the rows without a match.
+    Outer joins emit unmatched rows when their window has passed. SEMI emits a row of the first stream once,
+    at its first match. ANTI emits the rows without a match.
     """
 
     INNER = "INNER"
@@ -87,7 +91,7 @@ class JoinKind(StrEnum):
 
     @property
     def judged(self) -> tuple[int, ...]:
-        """Return the inputs for whose rows the join tracks if they have been matched."""
+        """Return the inputs whose rows need a matched flag."""
         return (0,) if self is JoinKind.SEMI else self.unmatched
 
     @property
@@ -101,9 +105,10 @@ _UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """ASOF join: each tuple joins the latest row of this stream that is not later, or earlier if `strict`.
+    """ASOF join with the latest row of this stream.
 
-    With `left`, a tuple without a match is emitted with NULLs.
+    The row is not later than the tuple, or earlier if `strict`. With `left`, a tuple without a match is
+    emitted with NULLs.
     """
 
     left: bool
@@ -112,7 +117,7 @@ class AsOf:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Session: consecutive tuples of a group, each of which arrives before the session times out.
+    """Session: tuples that each arrive before the session times out.
 
     A tuple keeps its session open for `gap_us`, or `until` the time in a column, or without limit. The first
     tuple that fulfils `close` ends the session.
@@ -190,18 +195,20 @@ class RankedBy:
         return self.oldest_first or self.of_one_time
 
     def keyed_by_place(self, limit: int | None, shown: str | None, below: Schema) -> bool:
-        """Return True if a result row is identified by its rank, so that another row updates it.
+        """Return True if a result row is identified by its rank.
 
-        Rows of a changelog keep their own identity if the partition is an expression, because then no column
-        of the
-        result identifies the partition.
+        Another row with that rank then updates it. Rows of a changelog keep their own identity if the
+        partition is an expression, because then no column of the result identifies the partition.
         """
         if self.function != "row_number" or (shown is None and limit != 1):
             return False
         return not below.changelog or all(isinstance(expr, ColumnRef) for expr in self.partition_by)
 
     def key(self, limit: int | None, shown: str | None, below: Schema) -> tuple[str, ...] | None:
-        """Return the columns that identify a result row; `shown` is the rank's, if the result has one."""
+        """Return the key columns of result rows.
+
+        `shown` is the name of the rank column, if the result has it.
+        """
         if not self.keyed_by_place(limit, shown, below):
             return below.key
         partition = tuple(expr.name for expr in self.partition_by if isinstance(expr, ColumnRef))
@@ -212,9 +219,10 @@ class RankedBy:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Rank column of a SELECT; `limit` is the highest rank that is read, or None while it is unknown.
+    """Rank column of a SELECT.
 
-    `shown` is set if the rank itself is read.
+    `limit` is the highest rank that is read, or None while it is unknown. `shown` is set if the rank itself
+    is read.
     """
 
     by: RankedBy
@@ -225,16 +233,20 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class EmitClause:
-    """EMIT EVERY: emit changes every `every` microseconds, or once at the end if None (EMIT FINAL)."""
+    """EMIT EVERY: emit changes periodically, or once for EMIT FINAL.
+
+    `every` is in microseconds; None means EMIT FINAL.
+    """
 
     every: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class LateTuples:
-    """Tuples of a stream's late log that correct a temporal query (L5); `stream` is the name of that log.
+    """Late tuples that correct a temporal query (L5).
 
-    `column` has their timestamps. Tuples that arrive up to `within_us` after it are accepted.
+    `stream` is the name of the late log. `column` has their timestamps. Tuples that arrive up to `within_us`
+    after it are accepted.
     """
 
     stream: str
@@ -244,9 +256,10 @@ class LateTuples:
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """EMIT EARLY … LATE …: emit before the end of windows, and correct the results by late tuples.
+    """EMIT EARLY … LATE …: early and corrected results of windows.
 
-    `every` is the interval in microseconds of the watermark.
+    Windows emit before they end, and again after late tuples. `every` is the interval in microseconds of the
+    watermark.
     """
 
     every: int | None
@@ -255,13 +268,12 @@ class Corrections:
 
 @dataclass(frozen=True, slots=True)
 class TemporalQuery:
-    """Temporal query (L6): runs of equal `attributes` per partition become rows with a valid period.
+    """Temporal query (L6) that coalesces tuples into runs.
 
-    `before` selects the tuples that form runs, `after` selects runs. The window and its slide determine when
-    runs
-    are reported. Without a `budget` all tuples of the window are kept. `tells_open` is set if OPEN(S) is
-    read.
-    With `changes` a run is emitted when it begins and when it ends (L8). `late` tuples correct runs.
+    Runs of equal `attributes` per partition become rows with a valid period. `before` selects the tuples that
+    form runs, `after` selects runs. The window and its slide determine when runs are reported. Without a
+    `budget` all tuples of the window are kept. `tells_open` is set if OPEN(S) is read. With `changes` a run
+    is emitted when it begins and when it ends (L8). `late` tuples correct runs.
     """
 
     attributes: tuple[str, ...]
@@ -278,11 +290,11 @@ class TemporalQuery:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """SELECT over streams: join the inputs on `where`, then aggregate or call windows, then compute `items`.
+    """SELECT over streams.
 
-    Blocking aggregates range over the windows of the inputs. Aggregates that answer at each tuple (`running`)
-    cover all history. With `changing`, groups cover all history and emit a changelog. Then `rank` and
-    `qualify`
+    It joins the inputs on `where`, then aggregates or calls windows, then computes `items`. Blocking
+    aggregates range over the windows of the inputs. Aggregates that answer at each tuple (`running`) cover
+    all history. With `changing`, groups cover all history and emit a changelog. Then `rank` and `qualify`
     select the first rows, or `order` and `limit` those of each window. `distinct` and `emit` apply last.
     """
 
@@ -308,10 +320,10 @@ class SelectQuery:
 
     @property
     def corrected_key(self) -> tuple[str, ...] | None:
-        """Return the key of windows with early results: groups and a bound. Sessions use the start as the
-        bound.
+        """Return the key of windows with early results.
 
-        A session that `close` ends has no key, because another session may follow at the same time.
+        The key consists of the groups and the window's end. Sessions use the start, because their end
+        changes. A session that `close` ends has no key, because another session may follow at the same time.
         """
         if self.session is not None and self.session.close is not None:
             return None
@@ -320,7 +332,10 @@ class SelectQuery:
 
     @property
     def slide(self) -> int | None:
-        """Return the slide of the windows in FROM; None means that aggregates answer at each tuple."""
+        """Return the slide of the windows in FROM.
+
+        None means that aggregates answer at each tuple.
+        """
         return next((i.window.slide for i in self.inputs if i.window and i.window.slide is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Queries over finite relations: tables, views, and the state of aggregates (M29, M40).
+"""Queries over finite relations: tables, views, aggregates' state (M29, M40).
 
 These queries have the semantics of standard SQL: aggregates may block, and results may be sorted and limited.
 """
@@ -34,12 +34,11 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class RelationInput:
-    """Entry of FROM. Its columns are read as `alias.column`, so that an inner query can read an outer row.
+    """Entry of FROM.
 
-    With `arguments` the entry is `TABLE(f(…))`: `query` returns the rows, and reads the values by these
-    argument
-    names. The call is evaluated for each combination of rows of the preceding inputs. Without `query` the
-    entry is
+    Its columns are read as `alias.column`, so that an inner query can read an outer row. With `arguments` the
+    entry is `TABLE(f(…))`: `query` returns the rows, and reads the values by these argument names. The call
+    is evaluated for each combination of rows of the preceding inputs. Without `query` the entry is
     `UNNEST(…)`, whose argument is the list. The rows of `more` follow those of `query`, as in UNION ALL.
     """
 

@@ -1,4 +1,7 @@
-"""REPLAY: statement that reads rejected rows of a stream again. REPLAY declares nothing."""
+"""REPLAY: statement that reads rejected rows of a stream again.
+
+REPLAY declares nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from slicemill.esl.types.expression import Expr
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """Counts of replayed rows: `read` (of which `late` came too late for their order) and `failed` again."""
+    """Counts of replayed rows.
+
+    `late` of the `read` rows were too late for their order; `failed` rows were rejected again.
+    """
 
     read: int
     failed: int

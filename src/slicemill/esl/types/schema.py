@@ -44,7 +44,10 @@ class TimestampUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Data type; `unit` is for numbers in a source's TIMESTAMP columns, and is None in all other types."""
+    """Data type.
+
+    `unit` is for numbers in a source's TIMESTAMP columns, and is None in all other types.
+    """
 
     kind: Kind
     length: int | None = None
@@ -82,7 +85,9 @@ ANY = Type(Kind.ANY)
 
 
 def list_of(element: Type) -> Type:
-    """Return the list type of an element type. Lists do not keep the length of VARCHAR(n).
+    """Return the list type of an element type.
+
+    Lists do not keep the length of VARCHAR(n).
 
     >>> str(list_of(INT))
     'INT[]'
@@ -169,7 +174,7 @@ def common(left: Type, right: Type) -> Type | None:
 
 
 def assignable(target: Type, value: Type) -> bool:
-    """Return True if a value of type `value` can be stored where `target` is declared.
+    """Return True if type `value` can be stored as type `target`.
 
     Numeric types convert to each other. Other types need a common type.
     """
@@ -177,7 +182,10 @@ def assignable(target: Type, value: Type) -> bool:
 
 
 class ColumnOrigin(NamedTuple):
-    """Source of a column: the input of a join, or the call that returns it, and its name there."""
+    """Source of a column: join input or call, and its name.
+
+    `column` is the name in that input.
+    """
 
     input: str | int
     column: str
@@ -188,7 +196,10 @@ TimestampUnits: TypeAlias = tuple[tuple[str, TimestampUnit], ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column whose `name` is only an identity, never parsed: `origin` has the input and the plain name."""
+    """Column whose `name` is only an identity.
+
+    The name is never parsed: `origin` has the input and the plain name.
+    """
 
     name: str
     type: Type

@@ -18,7 +18,10 @@ EXCLUDED = "excluded"  # the row to insert, in ON CONFLICT (as in PostgreSQL)
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """ON CONFLICT: update the row with the same key where `where` holds; without assignments keep it."""
+    """ON CONFLICT: update the row with the same key, or keep it.
+
+    The row is updated where `where` holds. Without assignments it is kept.
+    """
 
     assignments: tuple[tuple[str, Expr], ...] = ()
     where: Expr | None = None
@@ -26,9 +29,9 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class InsertRows:
-    """INSERT of given rows or the rows of a query; `columns` are in the order of the values.
+    """INSERT of given rows or the rows of a query.
 
-    Without `conflict` a duplicate key is an error.
+    `columns` are in the order of the values. Without `conflict` a duplicate key is an error.
     """
 
     table: str
@@ -60,7 +63,7 @@ TableChange: TypeAlias = InsertRows | UpdateRows | DeleteRows | TruncateTable
 
 
 def relations_asked(change: TableChange) -> Iterator[str]:
-    """Yield the names of the tables and views that a change reads, besides the changed table."""
+    """Yield the tables and views that a change also reads."""
     if isinstance(change, InsertRows) and change.query is not None:
         yield from relations_of(change.query)
     for expr in _expressions(change):

@@ -1,4 +1,7 @@
-"""Bind start positions: BEGIN of a stream and FROM of a query, and check that past rows are available."""
+"""Bind start positions: BEGIN of a stream and FROM of a query.
+
+FROM is an error if past rows are not available.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ from slicemill.time import BEGINNING, END
 def beginning_us(
     node: exp.Expression | None, query: Continuous | RelationQuery | None, catalog: Catalog
 ) -> int | None:
-    """Return the start time of a query by its FROM clause, END for FROM NOW.
+    """Return the start time of a query by its FROM clause.
 
-    None means that there is no FROM clause: the query starts where its streams say.
+    FROM NOW is END. None means that there is no FROM clause: the query starts where its streams say.
     """
     if node is None:
         return None
@@ -71,7 +74,10 @@ def beginning_us(
 
 
 def stream_begin_us(node: exp.Expression | None, kind: TimestampKind) -> int | None:
-    """Return the BEGIN of a stream: BEGINNING, END for LATEST, a time, or None where it is not given."""
+    """Return the start position of a stream by its BEGIN clause.
+
+    The result is BEGINNING, END (LATEST), a time, or None without the clause.
+    """
     if node is None:
         return None
     if isinstance(node, exp.Var):
@@ -93,7 +99,10 @@ def stream_begin_us(node: exp.Expression | None, kind: TimestampKind) -> int | N
 
 
 def _can_be_read_again(relation: Relation, catalog: Catalog) -> bool:
-    """Return True if past rows are retained, or can be read from the source or computed again."""
+    """Return True if past rows are retained or can be recomputed.
+
+    Rows can be recomputed if the source can be read again.
+    """
     if isinstance(relation, (Stream, DerivedStream)) and relation.retain_us is not None:
         return True
     if isinstance(relation, Stream):
@@ -106,7 +115,10 @@ def _can_be_read_again(relation: Relation, catalog: Catalog) -> bool:
 
 
 def _declared(names: list[str], catalog: Catalog) -> list[str]:
-    """Return the streams whose RETAIN applies: late and bad rows are retained as long as their stream."""
+    """Return the streams whose RETAIN applies to these logs.
+
+    Late and bad rows are retained as long as the rows of their stream.
+    """
     owners = {name: catalog.owner_of(name) for name in names}
     return sorted({name if (owner := owners[name]) is None else owner.name for name in names})
 

@@ -1,4 +1,4 @@
-"""Bind `INSERT INTO t` in the body of an aggregate, where t is a stored table (M40).
+"""Bind `INSERT INTO t` of a stored table t in aggregate bodies (M40).
 
 Inserts into stored tables do not affect what the body returns. So the binder splits the aggregate f:
 
@@ -56,7 +56,7 @@ _PER_TUPLE = frozenset((BodyState.INITIALIZE, BodyState.ITERATE))
 def with_written(
     definition: AggregateDefinition, stored: Mapping[str, Schema], place: exp.Expression
 ) -> AggregateDefinition:
-    """Split an aggregate whose bodies insert into stored tables; return other aggregates unchanged."""
+    """Split an aggregate whose bodies insert into stored tables."""
     if not stored:
         return definition
     if definition.algebraic:
@@ -80,7 +80,7 @@ def with_written(
 
 
 def _returning(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
-    """Return the statements with inserts into `table` (None: into RETURN) as the only results."""
+    """Keep only the inserts into `table` (None: RETURN) as results."""
     found: list[Statement] = []
     for one in statements:
         if isinstance(one, While):
@@ -103,14 +103,14 @@ def refuse_written(base: Version, place: TextSpan) -> None:
 
 
 def with_writers(query: QueryDefinition, node: exp.Expression, context: Context) -> QueryDefinition:
-    """Return a query with the extra queries that write tables for the aggregates it calls."""
+    """Add the queries that write tables for the query's aggregates."""
     if isinstance(query.query, RelationQuery):
         return query
     return replace(query, writers=tuple(_writers(query, query.query, node, context)))
 
 
 def stream_with_writers(stream: DerivedStream, node: exp.Expression, context: Context) -> DerivedStream:
-    """Return a derived stream with the extra queries that write tables for the aggregates it calls."""
+    """Add the queries that write tables for the derived stream's aggregates."""
     return replace(stream, writers=tuple(_writers(stream, stream.query, node, context)))
 
 
@@ -137,7 +137,10 @@ def _writers(
 def _writing(
     part: SelectQuery, call: Call, node: exp.Expression, context: Context
 ) -> tuple[AggregateDefinition, ...]:
-    """Return the writing parts of the aggregate version that a call runs; raise if rows would be lost."""
+    """Return the aggregates that write tables for a call.
+
+    Raise if the window of the call would lose written rows.
+    """
     base, window = context.catalog.declared_versions(call.name)
     if isinstance(call, AggregateCall) or call.window.extent is None or call.window.tumbles or window is None:
         used = base
@@ -158,7 +161,7 @@ def _lost(
     used: AggregateDefinition,
     states: frozenset[BodyState],
 ) -> tuple[str, str] | None:
-    """Return the error and hint for a call whose window would not emit all writes, or None."""
+    """Return error and hint if a call would lose writes, else None."""
     name, tables = used.name, _tables_of(used)
     if isinstance(call, AggregateCall):
         if part.changing or any(given.schema.changelog for given in part.inputs):
@@ -200,7 +203,10 @@ def _tables_of(definition: AggregateDefinition) -> str:
 
 
 def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
-    """Return a SELECT over the same inputs and groups whose results are the rows that one call writes."""
+    """Return a SELECT whose results are the rows that one call writes.
+
+    Inputs and groups are those of the original SELECT.
+    """
     columns = version.returns.columns
     text = version.name
     alone = len(columns) == 1

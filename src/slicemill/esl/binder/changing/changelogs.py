@@ -1,4 +1,4 @@
-"""Bind changelogs: top-N ranks, EMIT, schemas of changing results, and restrictions on their readers."""
+"""Bind changelogs: top-N ranks, EMIT, result schemas, and restrictions on readers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
 
 
 def _check_join(entry: BoundInput, entries: Sequence[BoundInput], node: exp.Select) -> None:
-    """Check a join of a changelog: with one other changelog or stream, without windows or tables."""
+    """Check a join with a changelog.
+
+    A changelog joins one other changelog or stream, without windows.
+    """
     name = entry.input.alias
     finite = next((other for other in entries if other.input.finite), None)
     if finite is not None:
@@ -172,7 +175,10 @@ def ranked_by(
     order: Sequence[tuple[Expr, bool]],
     time_columns: frozenset[str],
 ) -> RankedBy:
-    """Return the order of a rank. Rows of streams arrive in the order of their timestamp column."""
+    """Return the sort order of a rank.
+
+    Rows of streams arrive in the order of their timestamp column.
+    """
     by_time = [isinstance(expr, ColumnRef) and expr.name in time_columns for expr, _ in order]
     oldest = not order or (len(order) == 1 and by_time[0] and not order[0][1])
     return RankedBy(
@@ -185,7 +191,7 @@ def ranked_by(
 
 
 def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | None]:
-    """Split the top-N limit off a condition on the rank column; return the limit and the rest."""
+    """Split the top-N limit off a condition on the rank."""
     limits: list[int] = []
     others: list[Expr] = []
     for part in conjuncts(condition):
@@ -199,7 +205,10 @@ def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | 
 
 
 def _limit(part: Expr, column: str) -> int | None:
-    """Return the highest rank that a condition allows; -1 if it allows all; None for other conditions."""
+    """Return the highest rank that a condition allows.
+
+    The result is -1 if all ranks are allowed, and None for other conditions.
+    """
     if not isinstance(part, Call) or len(part.arguments) != 2:
         return None
     left, right = (_plain(argument) for argument in part.arguments)
@@ -224,7 +233,10 @@ def _plain(expr: Expr) -> Expr:
 
 
 def limited(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
-    """Return a query with a rank, limited to its first rows; unless `shown`, without the rank column."""
+    """Limit a query with a rank to its first rows.
+
+    Unless `shown`, the rank column is removed.
+    """
     assert query.rank is not None
     items = query.items
     if not shown:
@@ -233,7 +245,7 @@ def limited(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
 
 
 def rank_item(query: Continuous | None) -> SelectItem | None:
-    """Return the item of a sub-query that shows a rank without a limit, if any."""
+    """Return the item of an unlimited rank in a sub-query, if any."""
     if not isinstance(query, SelectQuery) or query.rank is None or query.rank.limit is not None:
         return None
     wanted = ColumnRef.to(query.rank.column)
@@ -285,7 +297,10 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
 
 
 def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog) -> SelectQuery:
-    """Bind EMIT EARLY … LATE …: emit windows of one stream before they close, and correct them later."""
+    """Bind EMIT EARLY … LATE …, which corrects results of windows.
+
+    The windows of one stream emit before they close, and again after late tuples.
+    """
     given = query.inputs[0]
     if len(query.inputs) > 1 and not query.aggregates:
         raise Mistake(
@@ -326,7 +341,7 @@ def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog
 
 
 def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> LateTuples:
-    """Return the late tuples of a stream that arrive within the length of a LATE clause."""
+    """Bind the length of a LATE clause of a stream."""
     stream = None if given.relation is None else catalog.relation(given.relation)
     if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
         raise Mistake(
@@ -345,7 +360,10 @@ def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> 
 
 
 def completed(query: SelectQuery) -> SelectQuery:
-    """Return the query with its schema: if its results change, with an operation column and the key."""
+    """Return the query with its result schema.
+
+    If the results change, the schema has an operation column, and a key if one is known.
+    """
     items = tuple(item for item in query.items if item.name != OP)
     columns = tuple(Column(item.name, item.expr.type) for item in items)
     changes, key = _shape(query)
@@ -364,7 +382,7 @@ def completed(query: SelectQuery) -> SelectQuery:
 
 
 def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
-    """Return True if the rows below the select list change, with the key of these rows."""
+    """Return changelog flag and key of the rows below the select list."""
     below = schema_below(query.inputs)
     if query.changing and not query.aggregates and not below.changelog:
         below = Schema(())  # distinct rows of a stream are never retracted
@@ -386,7 +404,7 @@ def _ranks(query: SelectQuery) -> Iterable[tuple[RankedBy, int | None, str | Non
 
 
 def as_changes(query: SelectQuery) -> SelectQuery:
-    """Return an append-only query as a changelog of inserts, for a UNION with a changelog."""
+    """Turn an append-only query into a changelog of inserts, for UNION."""
     if query.schema.changelog:
         return query
     items = (SelectItem(OP, Literal(OPS[0], CHANGE)), *query.items)
@@ -394,7 +412,7 @@ def as_changes(query: SelectQuery) -> SelectQuery:
 
 
 def reads_windows_of_time(query: SelectQuery) -> bool:
-    """Return True for groups of a sliding time window, whose results are emitted together."""
+    """Return True for groups of sliding time windows, which are emitted together."""
     window = next((i.window for i in query.inputs if i.window and i.window.slide is not None), None)
     return window is not None and window.frame is FrameUnit.RANGE and bool(query.aggregates)
 

@@ -1,4 +1,7 @@
-"""Bind QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT, which apply after the groups of a SELECT."""
+"""Bind QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT of a SELECT.
+
+These clauses apply after grouping.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ OverGroups: TypeAlias = Callable[[Expr, exp.Expression], Expr]
 
 @dataclass(frozen=True, slots=True)
 class FirstRows:
-    """Bound QUALIFY, ORDER BY and LIMIT; `places` are the syntax nodes of the sort keys, for messages."""
+    """Bound QUALIFY, ORDER BY and LIMIT.
+
+    `places` are the syntax nodes of the sort keys, for error messages.
+    """
 
     rank: Rank | None
     qualify: Expr | None
@@ -49,7 +55,10 @@ class FirstRows:
     catalog: Catalog
 
     def over_groups(self, read: OverGroups) -> FirstRows:
-        """Return the clauses over the columns of groups. Groups are not ordered by time."""
+        """Return the clauses over the columns of groups.
+
+        Groups are not ordered by time.
+        """
         order = tuple(
             (read(expr, place), falls) for (expr, falls), place in zip(self.order, self.places, strict=True)
         )
@@ -156,7 +165,10 @@ class FirstRows:
 
 
 def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
-    """Reject a rank over a window that no aggregate uses, because a rank covers all rows so far."""
+    """Reject a rank over a window that no aggregate uses.
+
+    A rank covers all rows so far, so the window would have no effect.
+    """
     streams = [given for given in query.inputs if not given.finite]
     if len(streams) > 1 or query.aggregates or query.window_calls or query.session is not None:
         return
@@ -173,7 +185,10 @@ def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
 def bind_first_rows(
     node: exp.Select, env: SelectEnvironment, items: Sequence[tuple[SelectItem, exp.Expression]]
 ) -> FirstRows:
-    """Bind QUALIFY, ORDER BY and LIMIT, which may name columns of the select list."""
+    """Bind QUALIFY, ORDER BY and LIMIT.
+
+    These clauses may name columns of the select list.
+    """
     named = {item.name.lower(): item.expr for item, _ in items}
     qualify_node = child(node, "qualify")
     qualify = None
@@ -204,7 +219,7 @@ def bind_first_rows(
 
 
 def _moments(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
-    """Return the columns below the select list that determine the timestamp of a row."""
+    """Return the columns that determine the timestamp of a row."""
     if query.aggregates:
         window = query.inputs[0].window
         bounds = set() if query.changing or query.running else {"window_end"}
@@ -222,7 +237,7 @@ def _moments(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
 def _with_items(
     node: exp.Expression, written: dict[str, exp.Expression], env: SelectEnvironment
 ) -> exp.Expression:
-    """Replace names of the select list in a condition; columns of the input take precedence."""
+    """Replace select-list names in a condition; input columns take precedence."""
     own = {column.name.lower() for _, schema in env.scope.relations for column in schema}
 
     def change(part: exp.Expression) -> exp.Expression:
@@ -239,7 +254,10 @@ def _check_limit(limit: int, node: exp.Expression) -> None:
 
 
 def _of_limited_input(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
-    """Turn WHERE n <= 3 over a sub-query with rank n into its limit; drop n if it is not read."""
+    """Turn WHERE n <= 3 over a ranking sub-query into its limit.
+
+    If the outer query does not read n, the rank column is dropped.
+    """
     inputs: list[QueryInput] = []
     qualified = len(query.inputs) > 1
     for given, entry in zip(query.inputs, entries, strict=True):

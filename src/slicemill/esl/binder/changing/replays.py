@@ -1,4 +1,4 @@
-"""Bind REPLAY of the bad rows of a declared stream; WHERE selects among the bad rows."""
+"""Bind REPLAY of a stream's bad rows; WHERE selects among them."""
 
 from __future__ import annotations
 

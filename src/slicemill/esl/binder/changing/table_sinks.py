@@ -1,4 +1,4 @@
-"""Bind `sink = 'table:name'`: a continuous query that writes its results into a stored table."""
+"""Bind `sink = 'table:name'`: write continuous results into a stored table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slicemill.esl.types.schema import assignable
 def check_table_sink(
     query: Continuous | RelationQuery, options: Sequence[nodes.Option], context: Context
 ) -> None:
-    """Raise if a query names a table as its sink that cannot take its results."""
+    """Raise if the sink is a table that cannot take the results."""
     sink = next((option for option in options if option.this.name.lower() == "sink"), None)
     value = child(sink, "value") if sink is not None else None
     if not isinstance(value, exp.Literal):
@@ -82,7 +82,10 @@ def _table(name: str, place: TextSpan, context: Context) -> Table:
 
 
 def _check_key(query: Continuous, table: Table, place: TextSpan) -> None:
-    """Check that the key of the table is that of changing results, which are updated by key."""
+    """Check that a table has the key of changing results.
+
+    Changing results are written as updates by key.
+    """
     if not query.schema.changelog:
         return
     if query.schema.key is None:

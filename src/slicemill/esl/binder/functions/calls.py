@@ -1,8 +1,7 @@
-"""Bind calls of user-defined scalar functions by inlining: the body is bound anew with the arguments.
+"""Bind calls of user-defined scalar functions by inlining their bodies.
 
-So a function may be called wherever an expression may stand, and arguments that must be constant are checked
-at
-each call.
+The body is bound anew with the arguments of each call. So a function may be called wherever an expression may
+stand, and arguments that must be constant are checked at each call.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ MAX_TERMS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FunctionEnvironment:
-    """Name resolution in the body of a function: parameter names in lower case, with their values."""
+    """Name resolution in the body of a function.
+
+    `values` are the arguments by parameter name in lower case.
+    """
 
     context: Context
     definition: FunctionDefinition
@@ -87,7 +89,7 @@ def parsed_body(text: str) -> exp.Expression:
 
 
 def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment) -> Expr | None:
-    """Return the inlined call of a user-defined function, or None if there is no such function."""
+    """Inline a call of a user-defined function; None for other functions."""
     name = node.name.lower()
     definition = context.catalog.functions.get(name)
     if definition is None:
@@ -137,7 +139,10 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
 
 
 def written_out(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
-    """Return the body of a function with these arguments, which have the types of its parameters."""
+    """Return the body of a function with these arguments.
+
+    The arguments have the types of the parameters.
+    """
     assert isinstance(definition.returns, Type), "one that returns rows stands in FROM"
     if definition.external is not None:
         # Python does not enforce the length of a VARCHAR, so the call returns any length and is cast.
@@ -161,7 +166,7 @@ def _as(value: Expr, type_: Type) -> Expr:
 
 
 def _terms(expr: Expr, known: dict[int, int]) -> int:
-    """Return the size of an inlined expression, where a shared part counts each time."""
+    """Return the size of an inlined expression, counting shared parts repeatedly."""
     found = known.get(id(expr))
     if found is None:
         found = known[id(expr)] = 1 + sum(_terms(part, known) for part in children(expr))

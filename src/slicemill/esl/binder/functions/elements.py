@@ -1,4 +1,4 @@
-"""Bind `UNNEST(list)` in FROM: one row for each element of a list column of a preceding input."""
+"""Bind `UNNEST(list)` in FROM: one row per element of a list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _UNNAMED = "unnest"
 
 
 def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], context: Context) -> QueryInput:
-    """Return the elements as a finite relation of one column, by default named after the relation."""
+    """Return the elements as a finite relation of one column.
+
+    The column is named after the relation by default.
+    """
     call = entry.this
     if child(entry, "frame") is not None:
         raise Mistake(
@@ -48,7 +51,10 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
 
 
 def joined_elements(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
-    """Return the condition of a JOIN UNNEST, and True for a LEFT JOIN (keep tuples with empty lists)."""
+    """Return the condition of a JOIN UNNEST, and if it is LEFT.
+
+    A LEFT JOIN keeps tuples with empty lists.
+    """
     side = None if join is None else child(join, "side")
     if join is None or side in (None, "CROSS"):
         return None if join is None else child(join, "on"), False

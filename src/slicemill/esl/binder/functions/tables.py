@@ -1,8 +1,7 @@
-"""Bind `TABLE(f(…))` in FROM: the rows of a function, or of an aggregate over one tuple of arguments.
+"""Bind `TABLE(f(…))` in FROM: the rows of a function or aggregate.
 
-The body is bound anew for each call, as for scalar functions. The body reads its parameters and stored
-tables,
-but no names of the calling query.
+An aggregate runs over a single tuple of arguments. The body is bound anew for each call, as for scalar
+functions. The body reads its parameters and stored tables, but no names of the calling query.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def bind_table_call(
     context: Context,
     bind_argument: Callable[[exp.Expression], Expr],
 ) -> RelationInput:
-    """Bind a call and its arguments, which are bound in the scope of the calling query."""
+    """Bind a call; its arguments are bound by the calling query."""
     call = node.this
     found = _called(call, context)
     declared = found.arguments if isinstance(found, AggregateDefinition) else found.parameters
@@ -80,7 +79,7 @@ def bind_table_call(
 
 
 def rows_of_function(definition: FunctionDefinition, context: Context) -> RelationQuery:
-    """Return the query of a function, over its parameters, with the declared columns."""
+    """Return the query of a function with the declared columns."""
     assert definition.body is not None and isinstance(definition.returns, Schema), "it returns rows"
     body = grammar.query(Cursor(tokenize(definition.body), definition.body))
     return bound_body(body, definition.parameters, definition.returns, context)

@@ -1,1 +1,1 @@
-"""Bind joins in FROM: kinds of joins, windows derived from ON, ASOF joins, and sub-queries as joins."""
+"""Bind joins in FROM: kinds, windows, ASOF joins, and sub-queries as joins."""

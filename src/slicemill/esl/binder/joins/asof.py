@@ -1,4 +1,7 @@
-"""Bind ASOF JOIN and FOR SYSTEM_TIME AS OF: each tuple joins the latest row of the other stream."""
+"""Bind ASOF JOIN and FOR SYSTEM_TIME AS OF.
+
+Each tuple joins the latest row of the other stream.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ def is_present(asked: exp.Expression) -> bool:
 def bind_as_of(
     entries: Sequence[BoundInput], inputs: list[QueryInput], env: SelectEnvironment
 ) -> list[QueryInput]:
-    """Return the inputs with their ASOF conditions. An ASOF join of streams needs no window."""
+    """Return the inputs with their ASOF conditions.
+
+    An ASOF join of streams needs no window.
+    """
     for place, entry in enumerate(entries):
         asked = child(entry.node, "as_of")
         if asked is not None:
@@ -112,7 +118,7 @@ def _finished(
 
 
 def _is_key(part: Expr, left: str, right: str) -> bool:
-    """Return True for an equality of one column of each side, with types that compare without a cast."""
+    """Return True for an equality of columns that compare without a cast."""
     if not isinstance(part, Call) or part.function != "=":
         return False
     sides = [side.operand if isinstance(side, Cast) else side for side in part.arguments]

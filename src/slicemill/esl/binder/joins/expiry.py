@@ -1,4 +1,6 @@
-"""Bind expiry columns of join state: `auction [EXPIRES AT expires]`, and conditions that imply an expiry.
+"""Bind expiry columns of join state, explicit or derived from conditions.
+
+The explicit form is `auction [EXPIRES AT expires]`.
 
     b.ts <= a.expires      a row of a expires when the time of b passes a.expires
 
@@ -27,7 +29,7 @@ from slicemill.esl.types.schema import Kind
 def with_expiries(
     entries: Sequence[BoundInput], inputs: Sequence[QueryInput], env: SelectEnvironment, problems: Problems
 ) -> list[QueryInput]:
-    """Return the inputs with the expiry columns of EXPIRES AT in their windows."""
+    """Return the inputs with their EXPIRES AT columns in the windows."""
     finished = list(inputs)
     env.place = "EXPIRES AT"
     for place, entry in enumerate(entries):
@@ -77,7 +79,10 @@ def _check(frame: exp.Expression, node: exp.Expression, inputs: Sequence[QueryIn
 
 
 def refuse_groups(inputs: Sequence[QueryInput], node: exp.Select) -> None:
-    """Reject aggregates over a join with EXPIRES AT or CLOSE WHEN, which are no windows of the aggregate."""
+    """Reject aggregates over joins with EXPIRES AT or CLOSE WHEN.
+
+    These clauses do not define a window for the aggregate.
+    """
     closes = any(entry.closes is not None for entry in inputs)
     if closes or any(entry.window is not None and entry.window.expires is not None for entry in inputs):
         words = "CLOSE WHEN" if closes else "EXPIRES AT"
@@ -89,7 +94,7 @@ def refuse_groups(inputs: Sequence[QueryInput], node: exp.Select) -> None:
 
 
 def expiry_of(expr: Expr, alias: str) -> ExpiryColumn | None:
-    """Return the expiry that an expression describes: a timestamp column, plus or minus an interval."""
+    """Return the expiry of a timestamp column plus or minus an interval."""
     if isinstance(expr, ColumnRef):
         own = expr.origin is not None and expr.origin.input == alias
         return ExpiryColumn(expr.origin.column) if own and expr.origin and _is_time(expr) else None
@@ -116,7 +121,7 @@ _AT_LEAST = {">": 0, ">=": 1}
 def expiry_in(
     condition: Expr | None, alias: str, other_times: Mapping[str, int], other: int
 ) -> ExpiryColumn | None:
-    """Return the expiry that a condition `other.ts <= alias.column` gives to the rows of `alias`, if any."""
+    """Return the expiry that `other.ts <= alias.column` gives to `alias`, if any."""
     for part in conjuncts(condition):
         if not isinstance(part, Call) or len(part.arguments) != 2:
             continue

@@ -30,7 +30,10 @@ _SIGNS = {"+": 1, "-": -1}
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """Bound on a time difference: `later` - `earlier` <= `most_us` microseconds (possibly negative)."""
+    """Bound on a time difference: `later` - `earlier` <= `most_us`.
+
+    `most_us` is in microseconds and may be negative.
+    """
 
     earlier: int
     later: int
@@ -45,12 +48,11 @@ def with_windows(
     *,
     narrow: bool,
 ) -> tuple[list[QueryInput], Expr | None]:
-    """Return the inputs with one window each, and WHERE without the comparisons that windows enforce.
+    """Derive a window for each input, and simplify the condition.
 
-    `times` maps timestamp columns to the index of their input. With `narrow`, written windows are shortened
-    where
-    the conditions allow it. Windows stay as written if aggregates range over them, and in outer joins of
-    three or more streams.
+    Comparisons that the windows enforce are removed from the condition. `times` maps timestamp columns to the
+    index of their input. With `narrow`, written windows are shortened where the conditions allow it. Windows
+    stay as written if aggregates range over them, and in outer joins of three or more streams.
     """
     finished = list(inputs)
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]
@@ -117,7 +119,10 @@ def _is_longer(window: Window, other: Window) -> bool:
 
 
 def _is_said(bounds: Sequence[_Bound], inputs: Sequence[QueryInput]) -> bool:
-    """Return True if the windows alone enforce these bounds, in whichever order the two rows arrive."""
+    """Return True if the windows alone enforce these bounds.
+
+    The two rows may arrive in either order.
+    """
     for bound in bounds:
         window = inputs[bound.earlier].window
         assert window is not None
@@ -128,7 +133,7 @@ def _is_said(bounds: Sequence[_Bound], inputs: Sequence[QueryInput]) -> bool:
 
 
 def _closed(places: Sequence[int], bounds: Sequence[_Bound]) -> dict[tuple[int, int], int]:
-    """Return the least bound on each pair's time difference, also by way of other streams."""
+    """Return the least time-difference bounds, including those through other streams."""
     most: dict[tuple[int, int], int] = {}
     for bound in bounds:
         pair = bound.earlier, bound.later
@@ -143,7 +148,10 @@ def _closed(places: Sequence[int], bounds: Sequence[_Bound]) -> dict[tuple[int, 
 
 
 def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | None:
-    """Return x, y and strictness for any form of `x.ts <= y.ts`; None for other conditions."""
+    """Return x, y and strictness for `x.ts <= y.ts`, else None.
+
+    The comparison may be written in any equivalent form.
+    """
     found = _bounds(part, times)
     if len(found) != 1 or found[0].most_us not in (0, -1):
         return None
@@ -151,7 +159,7 @@ def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | 
 
 
 def _bounds(part: Expr, times: Mapping[str, int]) -> list[_Bound]:
-    """Return the bounds of a comparison of two timestamps, or [] for other conditions."""
+    """Return the bounds that a comparison of two timestamps implies."""
     if not isinstance(part, Call) or part.function not in _REVERSED:
         return []
     left, right = (_linear(argument, times) for argument in part.arguments)
@@ -173,7 +181,7 @@ def _bounds(part: Expr, times: Mapping[str, int]) -> list[_Bound]:
 
 
 def _linear(expr: Expr, times: Mapping[str, int]) -> tuple[dict[int, int], int] | None:
-    """Return an expression as a weighted sum of input timestamps plus a constant, or None."""
+    """Return timestamps and constant of a linear expression, else None."""
     if isinstance(expr, ColumnRef):
         return ({times[expr.name]: 1}, 0) if expr.name in times else None
     if isinstance(expr, Literal):

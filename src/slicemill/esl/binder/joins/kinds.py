@@ -1,4 +1,4 @@
-"""Check the kinds of joins that streams and tables allow, and bind USING."""
+"""Check the kinds of joins, and bind USING."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from slicemill.esl.types.schema import Schema
 
 
 def kind_of_join(join: nodes.JoinInput | None, *, finite: bool) -> JoinKind:
-    """Return the kind of a JOIN of a stream; a table is always a lookup (INNER)."""
+    """Return the kind of a JOIN; a table is always INNER (lookup)."""
     side = None if join is None else child(join, "side")
     as_of = join is not None and (child(join.this, "as_of") is not None or side in ("ASOF", "LEFT ASOF"))
     return JoinKind.INNER if finite or as_of or side in (None, "CROSS") else JoinKind(side)
 
 
 def check_table(join: nodes.JoinInput | None, name: str) -> bool:
-    """Reject joins that would keep rows of a table; return True for a LEFT JOIN."""
+    """Reject joins that would keep a table's rows; return True for LEFT."""
     side = None if join is None else child(join, "side")
     if side in ("RIGHT", "FULL"):
         assert join is not None
@@ -49,13 +49,19 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
 
 
 def joined_in_turn(inputs: Sequence[QueryInput]) -> bool:
-    """Return True for a chain of three or more streams with an outer join, where each ON has its own join."""
+    """Return True for chains of three or more streams with outer joins.
+
+    In such a chain each ON belongs to its own join.
+    """
     streams = [entry for entry in inputs if not entry.finite]
     return len(streams) > 2 and any(entry.kind is not JoinKind.INNER for entry in streams)
 
 
 def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
-    """Return the inputs that ON can name: in a chain of joins, its own and those joined before."""
+    """Return the inputs that ON can name.
+
+    In a chain of joins these are its own input and those joined before.
+    """
     if not joined_in_turn(inputs):
         return inputs
     own = inputs[place]
@@ -64,7 +70,7 @@ def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput
 
 
 def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> None:
-    """Reject an ON that reads an input joined later: a following stream, or a table."""
+    """Reject an ON that reads an input joined later, or a table."""
     if not joined_in_turn(inputs) or inputs[place].finite:
         return
     later = {one.alias.lower(): one for n, one in enumerate(inputs) if n > place or one.finite}
@@ -86,16 +92,18 @@ def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> No
 
 
 def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
-    """Return the inputs whose columns are in the results: all but those of SEMI and ANTI joins."""
+    """Return the inputs whose columns are in the results.
+
+    The columns of SEMI and ANTI joins are not.
+    """
     return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
 
 
 def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collection[str]) -> None:
-    """Check the order of outer joins: FROM begins with a stream, and tables follow RIGHT and FULL joins.
+    """Check the order of tables and streams in outer joins.
 
-    A table that precedes a RIGHT or FULL join must be `optional` (LEFT JOIN). Otherwise the table would drop
-    only
-    rows of the streams before it.
+    FROM begins with a stream, and tables follow RIGHT and FULL joins. A table that precedes a RIGHT or FULL
+    join must be `optional` (LEFT JOIN). Otherwise the table would drop only rows of the streams before it.
     """
     for place, entry in enumerate(inputs):
         if entry.finite or entry.kind is JoinKind.INNER:
@@ -147,9 +155,10 @@ def using_condition(
     before: Sequence[tuple[str, Schema]],
     merged: Mapping[str, MergedColumn] = MappingProxyType({}),
 ) -> exp.Expression:
-    """Return `USING (k)` as `before.k = alias.k`, with the first relation of `before` that has k.
+    """Return `USING (k)` as `before.k = alias.k`.
 
-    A column that an earlier USING has `merged` is compared by its merged value.
+    The left side is the first relation of `before` that has k. A column that an earlier USING has `merged` is
+    compared by its merged value.
     """
     parts: list[exp.Expression] = []
     for name in using:
@@ -177,7 +186,7 @@ def using_condition(
 def merged_columns(
     using: Sequence[tuple[Sequence[exp.Identifier], QueryInput]], before: Sequence[QueryInput]
 ) -> dict[str, MergedColumn]:
-    """Return the columns that USING merges, with the relations that supply their values."""
+    """Return the merged columns of USING with their source relations."""
     found: dict[str, MergedColumn] = {}
     for names, entry in using:
         for name in names:
@@ -191,7 +200,10 @@ def merged_columns(
 
 
 def visible(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
-    """Return the scope of the select list and WHERE, without the inputs of SEMI and ANTI joins."""
+    """Return the scope of the select list and WHERE.
+
+    The inputs of SEMI and ANTI joins are not visible there.
+    """
     relations = tuple((entry.alias, entry.schema.own) for entry in seen(inputs))
     return Scope(relations, qualified=len(inputs) > 1, merged=merged)
 

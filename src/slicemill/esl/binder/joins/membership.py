@@ -1,4 +1,6 @@
-"""Rewrite EXISTS, NOT EXISTS, IN and NOT IN over a stream to SEMI and ANTI joins.
+"""Rewrite [NOT] EXISTS and [NOT] IN over streams to joins.
+
+The joins are SEMI and ANTI joins.
 
     FROM a [RANGE 1 MINUTE]                                FROM a [RANGE 1 MINUTE]
     WHERE EXISTS (SELECT 1 FROM b [RANGE 5 SECONDS]   →    SEMI JOIN b [RANGE 5 SECONDS] ON b.k = a.k
@@ -43,7 +45,7 @@ _PLAIN = (
 
 
 def as_joins(node: exp.Select, context: Context) -> exp.Select:
-    """Return the SELECT with sub-queries over streams in WHERE as joins; unchanged if there are none."""
+    """Rewrite sub-queries over streams in WHERE to joins."""
     where = child(node, "where")
     if where is None or not any(_reads_stream(q, context) for q in where.find_all(exp.Select)):
         return node
@@ -58,7 +60,10 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
 
 
 def join_same_windows(select: exp.Select, context: Context) -> None:
-    """Rewrite sub-queries over the same window to joins, before window functions get their windows."""
+    """Rewrite sub-queries over the same window to joins.
+
+    This rewrite runs before window functions get their windows.
+    """
     where = child(select, "where")
     if where is not None and child(select, "group") is None and any(map(_same_window, _queries_in(where))):
         _join_asked(select, context, same_window=True)
@@ -69,7 +74,10 @@ def _queries_in(node: exp.Expression) -> Iterator[exp.Select]:
 
 
 def _same_window(query: exp.Select) -> bool:
-    """Return True if a sub-query selects rows of a window function by an equal window_start."""
+    """Return True for a sub-query over rows of the same window.
+
+    Such a sub-query compares window_start.
+    """
     where, entries = child(query, "where"), from_entries(query)
     if where is None or child(query, "group") is not None or len(entries) != 1:
         return False
@@ -83,7 +91,10 @@ def _is_start(node: exp.Expression) -> bool:
 
 
 def _join_asked(select: exp.Select, context: Context, *, same_window: bool) -> bool:
-    """Rewrite sub-queries over streams to joins: all of them, or only those over the `same_window`."""
+    """Rewrite sub-queries over streams to joins.
+
+    With `same_window`, only sub-queries over the same window are rewritten.
+    """
     kept: list[exp.Expression] = []
     entries = list(child(select, "entries"))
     before = len(entries)
@@ -151,7 +162,10 @@ def _all(parts: list[exp.Expression]) -> exp.Expression:
 
 
 def _asked(part: exp.Expression, context: Context) -> tuple[exp.Select, bool, exp.Expression | None] | None:
-    """Return the sub-query over a stream in a condition, whether it is negated, and the value of an IN."""
+    """Find the sub-query over a stream in a condition.
+
+    Return it with whether it is negated, and the left side of an IN.
+    """
     inner, negated = part, False
     while isinstance(inner, (exp.Not, exp.Paren)):
         negated ^= isinstance(inner, exp.Not)
@@ -228,7 +242,10 @@ def _join(
 def _of_rows(
     query: exp.Select, taken: set[str], outside: list[tuple[str, Schema]], context: Context
 ) -> exp.Select:
-    """Return the sub-query, wrapped in a window of one slide if it selects groups of a sliding window."""
+    """Prepare a sub-query for a join.
+
+    Groups of a sliding window get a window of one slide, in which they are valid.
+    """
     from slicemill.esl.binder.queries import bind_query  # circular: `bind_query` binds conditions
 
     if not _has_groups(query, context):
@@ -298,7 +315,10 @@ def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
 def _equals(
     part: exp.Expression, query: exp.Select, value: exp.Expression, *, negated: bool
 ) -> exp.Expression:
-    """Return the equality of IN; for NOT IN also true if either side is NULL, as in SQL."""
+    """Return the equality of IN.
+
+    For NOT IN it is also true if either side is NULL, as in SQL.
+    """
     items = query.expressions
     if len(items) != 1 or isinstance(items[0], exp.Star):
         raise Mistake(
@@ -320,14 +340,17 @@ def _equals(
 
 
 def _qualify(where: exp.Expression, alias: str, schema: Schema) -> None:
-    """Qualify columns of the inner WHERE that the inner relation has with its alias."""
+    """Qualify columns of the inner WHERE with the inner alias."""
     for column in where.find_all(exp.Column):
         if not column.table and schema.find(column.name) is not None:
             column.set("table", exp.Identifier(this=alias, quoted=True))
 
 
 def _of_outside(value: exp.Expression, outside: list[tuple[str, Schema]]) -> exp.Expression:
-    """Qualify the value of an IN with its outer relation, because the inner one could hide columns."""
+    """Qualify the value of an IN with its outer relation.
+
+    The inner relation could have a column of the same name.
+    """
     for column in [value, *value.find_all(exp.Column)]:
         if isinstance(column, exp.Column) and not column.table:
             owners = [alias for alias, schema in outside if schema.find(column.name) is not None]

@@ -1,1 +1,1 @@
-"""Bind resource budgets of queries: memory, lag, and load shedding to stay within them."""
+"""Bind resource budgets of queries: memory, lag, and load shedding."""

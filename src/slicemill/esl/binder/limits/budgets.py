@@ -33,7 +33,7 @@ _TEXT = 32
 def with_budget(
     query: Continuous | RelationQuery, memory: str | None, method: str | None, place: exp.Expression
 ) -> Continuous | RelationQuery:
-    """Return a temporal query with its memory budget; other queries are returned unchanged."""
+    """Add the memory budget to a temporal query."""
     if not isinstance(query, SelectQuery) or query.coalesce is None:
         return query
     weights: tuple[float, float] | None = None
@@ -53,7 +53,7 @@ def with_budget(
 
 
 def _weighed(text: str, place: exp.Expression) -> tuple[str, tuple[float, float] | None]:
-    """Split a shedding method from its optional weights, as in 'lookahead(2, 1)' (L17)."""
+    """Split a shedding method and its weights: 'lookahead(2, 1)' (L17)."""
     name, bracket, inside = text.partition("(")
     if not bracket:
         return text, None
@@ -134,7 +134,10 @@ def _budget(
 
 
 def check_size(memory: str, size: int, place: exp.Expression) -> None:
-    """Reject a budget that exceeds 64 bits, which is a typing error and would limit nothing."""
+    """Reject a budget that exceeds 64 bits.
+
+    Such a budget is a typing error and would limit nothing.
+    """
     if size > _MOST_BYTES:
         raise Mistake(
             f"'{memory}' is more memory than there can be",
@@ -144,7 +147,10 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
 
 
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
-    """Return the bytes of a kept tuple; in columnar state a text counts its declared length, at most 32."""
+    """Return the bytes of a kept tuple.
+
+    In columnar state a text counts its declared length, at most 32.
+    """
     shown = {column.name: column for column in coalesce.schema}
     values = sum(_width(shown[name]) for name in coalesce.attributes)
     # Estimate: every eighth kept run stores a value of its own.
@@ -158,7 +164,10 @@ def _width(column: Column) -> int:
 
 
 def least_duration(after: Expr | None) -> int | None:
-    """Return the longest duration, in microseconds, that a condition requires of every run."""
+    """Return the longest duration that a condition requires of every run.
+
+    The result is in microseconds.
+    """
     return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
 
 

@@ -29,7 +29,7 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 def bind_load(
     query: Continuous | RelationQuery, options: QueryOptions, context: Context, place: exp.Expression
 ) -> tuple[LoadBudget | None, Expr | None]:
-    """Return the load-shedding budget of a query and its utility expression, if it has them."""
+    """Return the load-shedding budget and utility of a query, if any."""
     # The memory and shedding of a temporal query are bound in `budgets`.
     temporal = isinstance(query, SelectQuery) and query.coalesce is not None
     memory, shedding = (None, None) if temporal else (options.memory, options.shedding)
@@ -149,7 +149,7 @@ def _is_join(query: Continuous) -> bool:
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:
-    """Bind the utility as a select item of a query over the same stream."""
+    """Bind the utility like a select item over the same stream."""
     entry = query.inputs[0] if isinstance(query, SelectQuery) else None
     if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
         raise Mistake("utility is that of one stream's tuples", span_of(place), "leave utility out")

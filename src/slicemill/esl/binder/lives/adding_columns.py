@@ -1,4 +1,4 @@
-"""Bind ALTER STREAM … ADD COLUMN: new columns of a declared stream, with defaults for old rows."""
+"""Bind ALTER STREAM … ADD COLUMN, with defaults for old rows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
 
 
 def _constant(node: exp.Expression, column: Column, context: Context) -> object:
-    """Return the value of a constant default, converted to the type of the column."""
+    """Return a constant default, converted to the type of the column."""
     if named := node.find(exp.Column):
         raise Mistake("a default is a constant", span_of(named), "strings are written in single quotes")
     value: Expr = bind(node, RelationEnvironment(context, Scope((), qualified=True), place="DEFAULT"))

@@ -1,4 +1,4 @@
-"""Bind ALTER QUERY … SET: options that do not affect what a query computes."""
+"""Bind ALTER QUERY … SET: options that do not affect the computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""OR REPLACE and IF NOT EXISTS: look up the object that a CREATE would find under its name."""
+"""Look up the object that a CREATE would replace or duplicate.
+
+These lookups serve OR REPLACE and IF NOT EXISTS.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream, View
 
 
 def is_there(node: exp.Expression, context: Context) -> bool:
-    """Return True if an object of the same kind exists under the name of a CREATE."""
+    """Return True if CREATE would find an object of its kind."""
     name, catalog = node.this.name.lower(), context.catalog
     if isinstance(node, nodes.CreateQuery):
         return name in catalog.queries
@@ -27,7 +30,10 @@ def is_there(node: exp.Expression, context: Context) -> bool:
 
 
 def without_named(node: exp.Expression, catalog: Catalog) -> Catalog:
-    """Return the catalog without the object of the same kind that a CREATE OR REPLACE replaces."""
+    """Return the catalog without the object that CREATE OR REPLACE replaces.
+
+    Only an object of the same kind is replaced.
+    """
     without, name = catalog.copy(), node.this.name.lower()
     if isinstance(node, nodes.CreateQuery):
         known = without.queries.get(name)

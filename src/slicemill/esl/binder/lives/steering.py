@@ -28,7 +28,7 @@ def bind_life(node: nodes.ChangeLife, context: Context) -> LifeChange:
 
 
 def running(kind: str, identifier: exp.Identifier, context: Context) -> QueryDefinition | Relation:
-    """Return the continuous query or stream of a name; raise Mistake if there is none."""
+    """Return the continuous query or stream of a name, or raise."""
     name, catalog = identifier.name, context.catalog
     known: dict[str, QueryDefinition | Relation] = (
         {**catalog.queries}

@@ -1,6 +1,7 @@
-"""Rewrite aliases of functions, and FILTER to a CASE around the argument, since aggregates skip NULLs.
+"""Rewrite aliases of functions, and FILTER to CASE.
 
-Calls with equal conditions get equal arguments, so that they share their state.
+FILTER becomes a CASE around the argument, because aggregates skip NULLs. Calls with equal conditions get
+equal arguments, so that they share their state.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def plain_calls(select: exp.Select, context: Context) -> None:
 
 
 def is_builtin(call: exp.Anonymous, name: str, context: Context) -> bool:
-    """Return True for a call of a built-in function that no user-defined aggregate replaces."""
+    """Return True for a built-in that no user-defined aggregate replaces."""
     return call.name.lower() == name and not is_aggregate(name, context.catalog)
 
 
@@ -145,7 +146,10 @@ def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context
 
 
 def _lagging(node: nodes.Over) -> exp.Expression:
-    """Rewrite lag(x, n) to first(x) over n + 1 rows, or to the default if there are fewer rows."""
+    """Rewrite lag(x, n) to first(x) over n + 1 rows.
+
+    If there are fewer rows, the result is the default.
+    """
     call, frame = node.this, child(node, "frame")
     count, default = offset_of(call), call.expressions[2] if len(call.expressions) > 2 else None
     if len(call.expressions) > 3:
@@ -178,7 +182,10 @@ def offset_of(call: exp.Anonymous) -> int:
 
 
 def back(over: nodes.Over, call: exp.Anonymous, count: int) -> nodes.Over:
-    """Return a call over the current row and `count` preceding rows, in the partition of `over`."""
+    """Return a call over the current and `count` preceding rows.
+
+    The partition is that of `over`.
+    """
     frame = nodes.FrameClause(kind="ROWS", this=exp.Literal.number(count))
     partition = child(over, "partition_by")
     order = child(over, "order")

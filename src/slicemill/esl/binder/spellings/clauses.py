@@ -10,7 +10,7 @@ from slicemill.esl.syntax.nodes import child, span_of
 
 
 def replaced(select: exp.Select, change: Callable[[exp.Expression], exp.Expression | None]) -> None:
-    """Replace nodes of the select list, WHERE, GROUP BY, HAVING, QUALIFY and ORDER BY.
+    """Replace expressions in all clauses but FROM.
 
     `change` returns None to keep a node. The outermost match is replaced. Windows and sub-queries of FROM are
     not searched.
@@ -43,7 +43,7 @@ def changed(
 
 
 def calls(select: exp.Select, *names: str) -> Iterator[exp.Anonymous]:
-    """Yield calls of these names in the select list, WHERE, GROUP BY and HAVING."""
+    """Yield calls of these names in all clauses before QUALIFY."""
     places = [*select.expressions, child(select, "where"), child(select, "group"), child(select, "having")]
     for place in places:
         for call in place.find_all(exp.Anonymous) if place is not None else ():

@@ -1,7 +1,7 @@
-"""Move ORDER BY, LIMIT and EMIT of a UNION or SELECT DISTINCT to a SELECT around it.
+"""Move ORDER BY, LIMIT and EMIT to a SELECT around them.
 
-a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
-a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)
+This applies to UNION and SELECT DISTINCT. a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION
+ALL b) ORDER BY x LIMIT 2 a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)
 SELECT DISTINCT k FROM s ORDER BY k LIMIT 2    SELECT * FROM (SELECT DISTINCT k FROM s) ORDER BY 1 LIMIT 2
 """
 
@@ -19,9 +19,10 @@ ENDS = ("order", "limit", "emit")
 
 
 def around_union(union: exp.Expression) -> exp.Select | None:
-    """Return the SELECT around a UNION with DISTINCT, ORDER BY, LIMIT or EMIT; None for other queries.
+    """Return the SELECT around a UNION with final clauses, else None.
 
-    EMIT EARLY, LATE and ON WINDOW CLOSE apply to the windows of each branch, and move to the branches.
+    The clauses are DISTINCT, ORDER BY, LIMIT and EMIT. EMIT EARLY, LATE and ON WINDOW CLOSE apply to the
+    windows of each branch, and move to the branches.
     """
     if not isinstance(union, exp.Union) or not any(child(union, key) for key in ("distinct", *ENDS)):
         return None
@@ -43,7 +44,10 @@ def around_union(union: exp.Expression) -> exp.Select | None:
 
 
 def around_distinct(select: exp.Select) -> exp.Select | None:
-    """Return a SELECT around SELECT DISTINCT … LIMIT, so that LIMIT counts distinct rows; None for others."""
+    """Return the SELECT around SELECT DISTINCT … LIMIT, else None.
+
+    LIMIT then counts distinct rows.
+    """
     if child(select, "distinct") is None or child(select, "limit") is None or has_windows(select):
         return None
     ordered = select.copy()
@@ -68,7 +72,7 @@ def branches_of(node: exp.Expression) -> list[exp.Expression]:
 
 
 def has_windows(select: exp.Select) -> bool:
-    """Return True if the SELECT has windows, whose results are ordered and emitted per window."""
+    """Return True if results are ordered and emitted per window."""
     if child(select, "window") is not None:
         return True
     return any(
@@ -78,7 +82,7 @@ def has_windows(select: exp.Select) -> bool:
 
 
 def order_by_items(query: exp.Expression, select: exp.Select) -> None:
-    """Replace sort keys that are also in the select list by their positions."""
+    """Replace sort keys of the select list by their positions."""
     order = child(query, "order")
     written = [_text(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
     for ordered in order.expressions if order is not None else ():
@@ -89,7 +93,10 @@ def order_by_items(query: exp.Expression, select: exp.Select) -> None:
 
 
 def _is_selected(key: exp.Expression, select: exp.Select) -> bool:
-    """Return True for positions and names of the select list; * includes all names."""
+    """Return True for a sort key in the select list.
+
+    The key is a position or consists of selected names.
+    """
     if isinstance(key, exp.Literal):
         return True
     names = {item.alias_or_name.lower() for item in select.expressions}

@@ -1,4 +1,7 @@
-"""Rewrite GROUP BY aliases and positions, and GROUPING SETS, ROLLUP and CUBE to a UNION."""
+"""Rewrite GROUP BY aliases and positions, and grouping sets.
+
+GROUPING SETS, ROLLUP and CUBE become a UNION.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
 
 
 def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
-    """Return the SELECT, or a UNION of one SELECT for each grouping set."""
+    """Return the SELECT, or a UNION with one SELECT per grouping set."""
     group = child(select, "group")
     parts = group.expressions if group is not None else []
     if not any(_several(part) for part in parts):
@@ -146,7 +149,7 @@ def _sets(part: exp.Expression) -> list[list[exp.Expression]]:
 
 
 def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> dict[str, str]:
-    """Return the type of each grouping key by the text of the key."""
+    """Return the type of each grouping key by its text."""
     probe = select.copy()
     aliased = [exp.Alias(this=key.copy(), alias=_name(place)) for place, key in enumerate(keys)]
     probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
@@ -199,7 +202,10 @@ def _branch(
 
 
 def _grouping(node: exp.Anonymous, own: set[str], every: dict[str, exp.Expression]) -> int:
-    """Return the value of GROUPING(): one bit per argument, the last lowest, 1 if it is not in the set."""
+    """Return the value of GROUPING() for a grouping set.
+
+    It has one bit per argument, the last lowest, which is 1 if the key is not in the set.
+    """
     value = 0
     for argument in node.expressions or list(every.values()):
         if _text(argument) not in every:

@@ -1,4 +1,4 @@
-"""Rewrite lead(): delay each row until the row that lead() reads has arrived.
+"""Rewrite lead(): delay rows until the following row has arrived.
 
 `lead(x, k)` is known when the k-th following row arrives. So the query emits a row then, with the timestamp
 of
@@ -29,7 +29,7 @@ _ROWS = "_rows"
 
 
 def followed(select: exp.Select, context: Context) -> exp.Expression | None:
-    """Return the query that delays each row, or None for a SELECT without lead()."""
+    """Return the query that delays rows, or None without lead()."""
     leads = [
         over
         for item in select.expressions

@@ -1,4 +1,4 @@
-"""Parse generated text to syntax nodes with the span of the node that they replace."""
+"""Parse generated text to syntax nodes with a given span."""
 
 from __future__ import annotations
 

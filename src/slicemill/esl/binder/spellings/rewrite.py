@@ -1,4 +1,4 @@
-"""Normalize a SELECT: rewrite the syntax of other systems to plain ESL before binding.
+"""Normalize a SELECT: rewrite syntax of other systems to plain ESL.
 
     TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECONDS)    bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
     GROUP BY window(ts, '10 seconds')                           the same
@@ -31,7 +31,10 @@ from slicemill.esl.syntax.nodes import at, span_of
 
 
 def respelled(written: exp.Select, context: Context) -> exp.Expression:
-    """Return a SELECT in plain ESL, or a UNION of several; `written` is not modified."""
+    """Return a SELECT in plain ESL, or a UNION of several.
+
+    `written` is not modified.
+    """
     select = written.copy()
     select.set("with_", None)  # the caller has bound the WITH definitions
     _keep_names(select, context)
@@ -48,7 +51,10 @@ def respelled(written: exp.Select, context: Context) -> exp.Expression:
 
 
 def _keep_names(select: exp.Select, context: Context) -> None:
-    """Alias rewritten items with their original text, so that columns keep the names that the user sees."""
+    """Alias rewritten items with their original text.
+
+    So columns keep the names that the user wrote.
+    """
     items = []
     for item in select.expressions:
         if _changes(item, context):
@@ -59,7 +65,10 @@ def _keep_names(select: exp.Select, context: Context) -> None:
 
 
 def _changes(item: exp.Expression, context: Context) -> bool:
-    """Return True if a rewrite may change an item. Aggregate calls are left out: they name their columns."""
+    """Return True if a rewrite may change a select item.
+
+    Aggregate calls are excluded, because they name their columns.
+    """
     if isinstance(item, exp.Column):
         return item.name.lower() in ("start", "end", *BOUND_COLUMNS)
     if isinstance(item, (exp.Star, exp.Alias)):

@@ -1,4 +1,7 @@
-"""Find the columns that carry a stream's timestamp, on which windows can be declared."""
+"""Find the columns that carry a stream's timestamp.
+
+Windows can be declared on these columns only.
+"""
 
 from __future__ import annotations
 

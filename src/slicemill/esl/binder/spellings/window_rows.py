@@ -1,4 +1,6 @@
-"""Rewrite window functions whose rows are selected: add the bounds of its windows to each row.
+"""Rewrite window functions whose rows are selected.
+
+Each row gets the bounds of its windows.
 
     TUMBLE    bounds of the one window
     HOP       one row for each window that contains the tuple: a UNION of size / slide SELECTs
@@ -41,7 +43,10 @@ def rows_with_windows(select: exp.Select, context: Context) -> None:
 
 
 def window_function_of(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
-    """Return the window function of an entry, directly or in a plain sub-query, if any."""
+    """Return the window function of an entry, if any.
+
+    It may be in a plain sub-query.
+    """
     this = entry.this
     if isinstance(this, exp.Select) and child(this, "group") is None and len(child(this, "entries")) == 1:
         this = from_entries(this)[0][0].this

@@ -45,7 +45,7 @@ def frames(select: exp.Select, context: Context) -> None:
 
 
 def _from_functions(select: exp.Select, context: Context) -> None:
-    """Turn window functions in FROM into a window of their entry, if GROUP BY names their bounds."""
+    """Turn window functions whose bounds are grouped into FROM windows."""
     group = child(select, "group")
     for entry, _ in from_entries(select):
         function = entry.this
@@ -81,7 +81,7 @@ def _bound_column(node: exp.Expression, alias: str) -> str:
 
 
 def _check_session_keys(function: nodes.WindowFunction, group: exp.Group, entry: nodes.StreamInput) -> None:
-    """Check that the PARTITION BY keys of a session are the keys in GROUP BY."""
+    """Check that a session's PARTITION BY and GROUP BY keys agree."""
     partition = {key.name.lower() for key in child(function, "partition_by") or ()}
     rest = [part for part in group.expressions if not _bound_column(part, _alias(entry))]
     keys = {part.name.lower() if isinstance(part, exp.Column) else to_esl(part) for part in rest}
@@ -197,7 +197,10 @@ def _frame(kind: str, lengths: dict[str, nodes.Duration], span: object) -> nodes
 
 
 def _read_bounds(select: exp.Select, bound_of: object) -> None:
-    """Replace window bounds by calls and remove them from GROUP BY; each window is a group anyway."""
+    """Replace window bounds by calls, and remove them from GROUP BY.
+
+    Each window is a group anyway.
+    """
     assert callable(bound_of)
     group = child(select, "group")
     rest = [part for part in group.expressions if not bound_of(part) and not _bound_call(part)]
@@ -218,7 +221,10 @@ def _bound_call(node: exp.Expression) -> str:
 
 
 def bound_expression(bound: str) -> exp.Expression:
-    """Return the ESL call of a bound; window_time is the last millisecond of the window."""
+    """Return the ESL call of a window bound.
+
+    The window_time is the last millisecond of the window.
+    """
     if bound != _TIME:
         return bare_call(bound)
     part = nodes.DurationPart(this=exp.Literal.number(1), unit=exp.Var(this="MILLISECOND"))

@@ -1,4 +1,4 @@
-"""ESL's grammar: a recursive-descent parser, with one module per part of the language.
+"""ESL's grammar: a recursive-descent parser, one module per language part.
 
 Functions parse expressions, queries, statements and aggregate bodies from a Cursor to sqlglot nodes. They
 replace sqlglot's own parser, which accepts every SQL dialect and tolerates many errors. This parser reports

@@ -1,4 +1,4 @@
-"""Parse CREATE AGGREGATE: declarations, state tables and the statements of each state (M29-M38)."""
+"""Parse CREATE AGGREGATE: declarations, state tables and bodies (M29-M38)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
 
 
 def _returns(c: Cursor) -> list[exp.Expression]:
-    """Parse the return type, or a list of named columns for an aggregate that returns rows."""
+    """Parse the return type, or a list of named columns.
+
+    An aggregate with several columns returns rows.
+    """
     if c.accept("("):
         columns: list[exp.Expression] = list(c.listing(lambda: declaration(c, "a column", typed=True)))
         c.expect(")")

@@ -23,7 +23,7 @@ _REPLACEABLE = ("QUERY", "STREAM", "VIEW", "AGGREGATE", "WINDOW", "ALGEBRAIC", "
 
 
 def read_command(source: SourceText) -> Command:
-    """Parse the only command of a text; raise EslError for any other text."""
+    """Parse the only command of a text, or raise EslError."""
     try:
         c = Cursor(tokenize(source.text), source.text)
         found = _command(c)

@@ -92,7 +92,10 @@ def _and(c: Cursor) -> exp.Expression:
 
 
 def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
-    """Return a balanced tree of all operands, so that a thousand operands need no deep recursion."""
+    """Return a balanced tree of all operands.
+
+    A thousand operands then need no deep recursion.
+    """
     if len(operands) == 1:
         return operands[0]
     middle = (len(operands) + 1) // 2
@@ -112,7 +115,10 @@ def _not(c: Cursor) -> exp.Expression:
 
 
 def _predicate(c: Cursor) -> exp.Expression:
-    """Parse an operand or a single comparison. Comparisons do not chain: `1 < x < 5` is an error."""
+    """Parse an operand or a single comparison.
+
+    Comparisons do not chain: `1 < x < 5` is an error.
+    """
     left = _operators(c)
     if c.looking_at("NOT", "NULL"):
         c.fail("write IS NOT NULL")
@@ -231,7 +237,7 @@ def _membership(c: Cursor, left: exp.Expression) -> exp.Expression:
 
 
 def _operators(c: Cursor, weakest: int = 1) -> exp.Expression:
-    """Parse operands joined by operators that bind at least as tightly as `weakest`."""
+    """Parse operators that bind at least as tightly as `weakest`."""
     left, operands = _unary(c), 1
     while c.word() in _OPERATORS:
         _reject_foreign_operator(c)

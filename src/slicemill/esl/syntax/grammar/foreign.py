@@ -1,4 +1,4 @@
-"""Error messages and hints for keywords of other systems that ESL does not have."""
+"""Error messages and hints for keywords of other systems."""
 
 from __future__ import annotations
 

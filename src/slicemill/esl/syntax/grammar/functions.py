@@ -15,7 +15,10 @@ from slicemill.esl.syntax.nodes import at
 
 
 def declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
-    """Parse a parameter or column with its type, which is optional unless `typed`."""
+    """Parse a parameter or column.
+
+    The type is optional unless `typed` is set.
+    """
     start = c.span()
     name = c.name(what)
     kind = expressions.type_name(c) if typed or c.at_name() or c.looking_at("INTERVAL") else None

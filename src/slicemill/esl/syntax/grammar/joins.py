@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def kind(c: Cursor) -> str | None:
-    """Parse the kind of a join, such as LEFT, SEMI or LEFT ASOF, and JOIN; None for an inner join."""
+    """Parse the kind of a join and JOIN; None for INNER."""
     if c.looking_at("NATURAL"):
         raise Mistake(
             "a NATURAL JOIN changes its meaning when a column is added",

@@ -1,4 +1,7 @@
-"""Parse PAUSE, RESUME and RESTART, and OR REPLACE and IF NOT EXISTS of CREATE."""
+"""Parse PAUSE, RESUME and RESTART, and OR REPLACE of CREATE.
+
+IF NOT EXISTS is parsed here too.
+"""
 
 from __future__ import annotations
 

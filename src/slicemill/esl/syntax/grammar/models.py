@@ -16,7 +16,7 @@ from slicemill.esl.syntax.nodes import at
 
 
 def create_model(c: Cursor, name: exp.Identifier) -> nodes.CreateModel:
-    """Parse the parameters, constants and results of a model, up to its options."""
+    """Parse the parameters, constants and results of a model."""
     c.expect("(")
     arguments = [] if c.word() in (")", ";") else c.listing(lambda: declaration(c, "a parameter"))
     constants = c.listing(lambda: declaration(c, "a constant")) if c.accept(";") else None
@@ -61,7 +61,10 @@ def expressions(c: Cursor, ends: Sequence[str], several: bool) -> list[exp.Var]:
 
 
 def expression(c: Cursor, ends: Sequence[str], several: bool) -> exp.Var:
-    """Read text up to a semicolon or the start of a statement. Models have their own parser."""
+    """Read text up to a semicolon or the next statement.
+
+    Models have their own parser.
+    """
     start = c.span()
     short, written, depth, brackets = "", "", 0, 0
     while not c.done and c.word() not in ends and not (c.word() == ";" and brackets <= 0):

@@ -1,4 +1,4 @@
-"""Parse OVER: the window of a call, written in place or named in a WINDOW clause.
+"""Parse OVER: the window of a call, in place or named.
 
     sum(price) OVER (PARTITION BY item ROWS 9 PRECEDING)
     sum(price) OVER w, min(price) OVER (w ROWS 9 PRECEDING) … WINDOW w AS (PARTITION BY item ORDER BY ts)
@@ -66,7 +66,7 @@ def put_windows(select: exp.Select, named: list[nodes.NamedWindow]) -> None:
 
 
 def _whole(window: nodes.NamedWindow, known: dict[str, nodes.NamedWindow]) -> nodes.NamedWindow:
-    """Return a window merged with the named window that it is based on."""
+    """Return a window merged with the window it names."""
     base = child(window, "base")
     if base is None:
         return window
@@ -115,7 +115,10 @@ def _window(c: Cursor) -> nodes.NamedWindow:
 
 
 def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
-    """Return a call over a window. Ranks may have any ORDER BY; other windows are ordered by time."""
+    """Return a call over a window.
+
+    Ranks may have any ORDER BY; other windows are ordered by time.
+    """
     if child(window, "base") is not None:
         return nodes.Over(this=call, named=window)
     node = nodes.Over(this=call)

@@ -71,14 +71,20 @@ def _ends(c: Cursor, node: exp.Expression) -> None:
 
 
 def _move_ends(last: exp.Select, union: exp.Union) -> None:
-    """Move ORDER BY, LIMIT and EMIT of the last SELECT of a UNION to the UNION, as in SQL."""
+    """Move final clauses of the last SELECT to the UNION.
+
+    The clauses are ORDER BY, LIMIT and EMIT, as in SQL.
+    """
     for key in _ENDS:
         union.set(key, child(last, key))
         last.set(key, None)
 
 
 def _warn_of_ends(c: Cursor, node: exp.Expression) -> None:
-    """Warn of ORDER BY, LIMIT or EMIT before UNION: such a SELECT needs parentheses in SQL."""
+    """Warn of ORDER BY, LIMIT or EMIT before UNION.
+
+    In SQL such a SELECT needs parentheses.
+    """
     for key, words in _ENDS.items():
         clause = child(node, key)
         if clause is not None:

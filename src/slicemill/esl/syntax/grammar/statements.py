@@ -57,7 +57,7 @@ _WIDENED = (
 
 
 def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
-    """Parse all statements of a text; return them with the errors and warnings."""
+    """Parse all statements of a text; also return the diagnostics."""
     tokens, diagnostics = _readable(source.text)
     c = Cursor(tokens, source.text)
     statements: list[exp.Expression] = []
@@ -78,7 +78,7 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
 
 
 def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
-    """Return the tokens of `text` without the statements that contain an unclosed quote or comment."""
+    """Tokenize `text`, skipping statements with unclosed quotes or comments."""
     diagnostics: list[Diagnostic] = []
     while True:
         try:
@@ -103,7 +103,10 @@ def _limited_statement(c: Cursor) -> exp.Expression:
 
 
 def _end(c: Cursor) -> None:
-    """Parse the semicolon after a statement, which is optional after a closing brace."""
+    """Parse the semicolon after a statement.
+
+    It is optional after a closing brace.
+    """
     if c.done or c.accept(";") or word_of(c.tokens[c.index - 1]) == "}":
         return
     if c.word() in (*_STARTS, *tables.ROW_CHANGES):
@@ -318,7 +321,10 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
 
 
 def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
-    """Parse CREATE QUERY, whose FROM, RETAIN and WITH precede AS; after the SELECT they would be aliases."""
+    """Parse CREATE QUERY.
+
+    FROM, RETAIN and WITH precede AS, because after the SELECT they would be read as aliases.
+    """
     node = nodes.CreateQuery(this=name)
     if c.take("FROM"):
         node.set("begins", _beginning(c))
@@ -367,12 +373,15 @@ def _beginning(c: Cursor) -> exp.Expression:
 
 
 def _retention(c: Cursor) -> nodes.Duration | None:
-    """Parse `RETAIN 7 DAYS`: the time for which a log keeps rows that all readers have consumed."""
+    """Parse `RETAIN 7 DAYS`, the retention of consumed rows."""
     return windows.duration(c) if c.take("RETAIN") else None
 
 
 def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
-    """Parse `ORDER BY column SLACK d` after a derived stream's query; the clause belongs to the stream."""
+    """Parse `ORDER BY column SLACK d` of a derived stream.
+
+    The clause follows the query but belongs to the stream.
+    """
     if not c.looking_at("SLACK"):
         return node
     query = node.args["query"]
@@ -411,7 +420,10 @@ def _table_source(c: Cursor) -> nodes.SourceClause | None:
 
 
 def _columns(c: Cursor, stream: nodes.CreateStream) -> list[nodes.ColumnDeclaration]:
-    """Parse `(name type, …)`. A WATERMARK among the columns sets the stream's order and slack."""
+    """Parse `(name type, …)`.
+
+    A WATERMARK among the columns sets the stream's order and slack.
+    """
     c.expect("(")
     columns = [column for column in c.listing(lambda: _column_or_watermark(c, stream)) if column is not None]
     c.expect(")")

@@ -26,7 +26,7 @@ def create_table(
     column: Callable[[], nodes.ColumnDeclaration],
     source: Callable[[], nodes.SourceClause | None],
 ) -> nodes.CreateTable:
-    """Parse the columns, key, source and refresh interval after the name of a table."""
+    """Parse the columns and clauses after the name of a table."""
     node = nodes.CreateTable(this=name)
     c.expect("(")
     declared = c.listing(

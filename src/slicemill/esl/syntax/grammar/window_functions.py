@@ -1,4 +1,4 @@
-"""Parse windows of other systems: table functions in FROM (TVFs), ksqlDB's WINDOW, and Flink's WATERMARK.
+"""Parse window syntax of other systems: TVFs, ksqlDB's WINDOW, Flink's WATERMARK.
 
 TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 HOP(bid, ts, INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)
@@ -153,7 +153,10 @@ def _partition(c: Cursor) -> list[exp.Expression] | None:
 
 
 def _at_another_key(c: Cursor) -> bool:
-    """Return True if the name after this comma is a key: another argument follows before the length."""
+    """Return True if the name after this comma is a key.
+
+    Another argument then follows before the length.
+    """
     if not c.at_name(1) or c.word(1) == "DESCRIPTOR" or c.word(2) != ",":
         return False
     return c.at_name(3) and c.word(3) != "INTERVAL"

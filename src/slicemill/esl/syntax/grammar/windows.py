@@ -94,7 +94,10 @@ def now(span: TextSpan) -> nodes.FrameClause:
 
 
 def trailing(c: Cursor) -> nodes.FrameClause:
-    """Parse `WINDOW 60 MINUTES` or `WINDOW 100 ROWS` after WHERE: the window of streams without their own."""
+    """Parse `WINDOW 60 MINUTES` or `WINDOW 100 ROWS` after WHERE.
+
+    This is the window of all streams without their own.
+    """
     start = c.span()
     c.expect("WINDOW")
     if c.word() in ("ROWS", "RANGE"):
@@ -119,7 +122,10 @@ def temporal(c: Cursor) -> nodes.FrameClause:
 
 
 def lateness(c: Cursor) -> exp.Expression | None:
-    """Parse `LATE 5 MINUTES` of a temporal query: the maximum lateness of tuples that correct runs (L5)."""
+    """Parse `LATE 5 MINUTES`: the maximum lateness in a temporal query (L5).
+
+    Tuples up to this lateness correct runs.
+    """
     if not c.accept("LATE"):
         return None
     within = _extent(c)
@@ -188,7 +194,7 @@ def _slide(c: Cursor, kind: str) -> exp.Expression | None:
 
 
 def _length(c: Cursor, kind: str) -> exp.Expression:
-    """Parse the extent of a window: a count for ROWS, a duration for RANGE."""
+    """Parse a window's extent: a count (ROWS) or duration (RANGE)."""
     extent = _extent(c)
     written = c.text[nodes.span_of(extent).start : nodes.span_of(extent).end]
     if kind == "RANGE" and isinstance(extent, exp.Literal):
