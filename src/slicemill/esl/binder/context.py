@@ -33,10 +33,8 @@ class Context:
 
     `local` holds WITH definitions. `broken` holds names whose declaration has an error that is already
     reported. `kept` returns the objects that a home has stored and this text has not declared again.
-    `in_body`
-    is set inside the body of an aggregate, which must be deterministic. Unless `imports` is set, modules that
-    a
-    text names are not imported, because importing them runs their code.
+    `in_body` is set inside the body of an aggregate, which must be deterministic. Unless `imports` is set,
+    modules that a text names are not imported, because importing them runs their code.
 
     `functions_called` collects user-defined functions, which the bound statement does not name any more.
     `warnings` collects constructs that are probably not meant as written, `stars` the columns of each *.

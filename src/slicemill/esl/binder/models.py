@@ -248,8 +248,7 @@ def _guess(said: str, text: str) -> int | None:
     for name, column, within in places:
         if word is not None and name == word[1] and (anywhere or within == inside):
             return column
-    # The message is about sums, because a statistic such as a variance is already expanded. Point to its
-    # call.
+    # Statistics such as a variance are already expanded to sums. Point to their call.
     inner = [column for name, column, within in places if within and name in _AGGREGATES]
     return inner[0] if inside and inner else None
 

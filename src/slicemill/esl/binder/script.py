@@ -129,8 +129,7 @@ def bind_script(
                 bound.append((statement, span_of(node)))
             continue
         if declared:
-            # Statements that use this name cannot be checked. The error of its declaration is already
-            # reported.
+            # Statements that use this name cannot be checked; the error of its declaration is reported.
             context = replace(context, broken=context.broken | {declared})
     in_order = sorted(warnings, key=lambda warning: warning.span.start)
     found = tuple(diagnostics), tuple(in_order), tuple(changes), frozenset(replacing)

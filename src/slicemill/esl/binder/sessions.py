@@ -1,7 +1,7 @@
 """Bind sessions: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`.
 
-`[CLOSE WHEN last]` on a stream that is not joined is a punctuation window: a session without a gap, closed
-by a tuple that fulfils the condition.
+`[CLOSE WHEN last]` on a stream that is not joined is a punctuation window: a session without a gap, closed by
+a tuple that fulfils the condition.
 """
 
 from __future__ import annotations

@@ -84,10 +84,8 @@ class FrameClause(exp.Expression):
 
     With `from_start` the window grows from a multiple of the extent to its full length (CUMULATE). In a
     `SESSION`, `this` is the gap, or the column `until` is the time up to which a tuple keeps the session
-    open.
-    The condition `close` marks the last tuple of a session or punctuation window. `expires` is the latest
-    time at
-    which a tuple leaves the window of a join.
+    open. The condition `close` marks the last tuple of a session or punctuation window. `expires` is the
+    latest time at which a tuple leaves the window of a join.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {

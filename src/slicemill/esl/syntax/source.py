@@ -15,7 +15,7 @@ class TextSpan:
     end: int
 
     def __deepcopy__(self, memo: object) -> TextSpan:
-        # Spans are immutable and in every node, so copying them with a tree would be a waste.
+        # Spans are immutable, so the copy of a syntax tree shares them.
         return self
 
     def to(self, other: TextSpan) -> TextSpan:

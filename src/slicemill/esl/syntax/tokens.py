@@ -93,8 +93,7 @@ def unclosed(text: str) -> tuple[str, int]:
     """Return the mark and offset of an unclosed quote or comment.
 
     A missing quote inverts all later ones. So if a quote is open at the end, the first quoted text that
-    crosses
-    a line end is reported.
+    crosses a line end is reported.
 
     >>> unclosed("SELECT 'it''s' -- don't")
     ('', 23)

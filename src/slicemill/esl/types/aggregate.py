@@ -88,12 +88,9 @@ class AggregateDefinition:
     """One CREATE AGGREGATE: the base or window version of a name.
 
     Instead of `bodies`, `external` names a Python class `module:class`, or `models` are formulas, one for
-    each
-    returned column. `read_again` names cores of the models that are cheaper to compute from the tuples anew
-    (C18).
-    For each stored table that the bodies insert into, `written` has an aggregate that returns only these
-    rows;
-    its `into` names the table.
+    each returned column. `read_again` names cores of the models that are cheaper to compute from the tuples
+    anew (C18). For each stored table that the bodies insert into, `written` has an aggregate that returns
+    only these rows; its `into` names the table.
     """
 
     name: str

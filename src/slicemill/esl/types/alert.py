@@ -52,8 +52,7 @@ class Alert:
     """`CREATE ALERT name ON target [WHEN condition] WEBHOOK 'url'`.
 
     Without a `target` the alert watches every query, or every stream. Without a `condition` the rows of the
-    query
-    are sent. `text` is the condition as written.
+    query are sent. `text` is the condition as written.
     """
 
     name: str

@@ -30,9 +30,8 @@ class Budget:
     """Capacity of a temporal query's state, and its shedding method.
 
     `threshold` is the least duration that the query requires, in microseconds, if the method uses it.
-    `by_rows`
-    is set if the window counts tuples. `weights` are the costs of a false result and of lost time (L17); None
-    means the method's defaults.
+    `by_rows` is set if the window counts tuples. `weights` are the costs of a false result and of lost time
+    (L17); None means the method's defaults.
     """
 
     capacity: int

@@ -31,7 +31,7 @@ LATE = "_late"
 ERRORS = "_errors"
 HELD = "_held"  # rows that wait to be put in order; queries cannot read this log
 INTO = " into "  # writes of aggregate bodies: aggregate `f into t`, and query `q into t`
-JOINING = " (joining)"  # query in backfill until it joins the shared plan; its rows are not delivered yet
+JOINING = " (joining)"  # copy of a backfilled query in the shared plan, muted until the switch
 AGAIN = " (again for "  # stream whose source is read a second time, for a query that was created later
 TABLE_SINK = "table:"
 HIDDEN, SHOWN = "hide", "show"  # treatment of rows of windows that began before their query
@@ -233,13 +233,9 @@ class QueryDefinition:
     """Continuous query, or an ad hoc query if it reads only tables.
 
     `load` is the load-shedding budget, and `utility` ranks tuples for shedding. `begins_us` is the time of
-    the
-    first tuples that the query reads: BEGINNING for all, END for those that arrive from now on, and None for
-    the
-    default of its streams.
-    `writers` are the queries that write what bodies of its aggregates insert into tables. They are created
-    and
-    dropped with this query, and their `writes_for` is its name.
+    the first tuples that the query reads: BEGINNING for all, END for those that arrive from now on, and None
+    for the default of its streams. `writers` are the queries that write what bodies of its aggregates insert
+    into tables. They are created and dropped with this query, and their `writes_for` is its name.
     """
 
     name: str
@@ -598,8 +594,7 @@ class Catalog:
         """Return all direct and indirect users of an object, in breadth-first order.
 
         `callers` returns further users, which are found only by searching the bodies of aggregates. Unless
-        `of_tables`
-        is set, users of tables made from the object are not followed.
+        `of_tables` is set, users of tables made from the object are not followed.
         """
         found: list[Statement] = []
         waiting = [statement]

@@ -22,11 +22,9 @@ class ClassifierOptions:
     """Options of a classifier; `capacity` is values observed per time unit.
 
     `window` is the number of transitions that are kept; None keeps those of the training data. `lags` adds
-    the
-    features of so many earlier time units. `observe` names a Python function that computes a number from a
-    stream's
-    value, for observed values only. With `lag_us` the capacity decreases under load, so that decisions are
-    not late.
+    the features of so many earlier time units. `observe` names a Python function that computes a number from
+    a stream's value, for observed values only. With `lag_us` the capacity decreases under load, so that
+    decisions are not late.
     """
 
     capacity: int
@@ -45,8 +43,7 @@ class Classifier:
     """`CREATE CLASSIFIER`: a stream of decisions, one per task and time unit.
 
     Each value of the column `key`, which all streams and the table have, is a task; without a key there is
-    one
-    task. The rows of the table `training` are examples: features, and the class in the column `label`.
+    one task. The rows of the table `training` are examples: features, and the class in the column `label`.
     """
 
     name: str

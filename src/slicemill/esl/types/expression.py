@@ -2,8 +2,7 @@
 
 There are few kinds of nodes. Operators and functions are all Calls, named as in Spark SQL, so that an engine
 is a table from names to implementations. Columns are referenced by name and not by index, so that an
-expression
-does not change when a rewrite moves it to another operator.
+expression does not change when a rewrite moves it to another operator.
 """
 
 from __future__ import annotations

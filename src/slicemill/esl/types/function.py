@@ -12,8 +12,7 @@ class FunctionDefinition:
     """One CREATE FUNCTION: ESL (`body`) or `module:function` (`external`).
 
     If `returns` is a schema, the function returns rows and its body is a query. The binder inlines the body
-    at
-    each call, so a bound statement does not refer to functions.
+    at each call, so a bound statement does not refer to functions.
     """
 
     name: str

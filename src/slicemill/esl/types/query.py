@@ -38,13 +38,13 @@ class ExpiryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window that ends now.
+    """Window of tuples or of time that ends at the current tuple.
 
-    It is `extent` tuples or microseconds long, or unbounded if `extent` is None. For OVER, `extent` is as
-    written: ROWS 9 PRECEDING holds ten rows, and RANGE is inclusive (SQL:2003). For FROM, a window of w holds
-    the tuples of age 0 <= age < w, and ROWS n the last n. A window that `grows` begins at the last multiple
-    of its extent (CUMULATE). In a join, a tuple with `expires` only joins tuples with an earlier timestamp
-    than that.
+    The window is `extent` tuples or microseconds long, or unbounded if `extent` is None. For OVER, `extent`
+    is as written: ROWS 9 PRECEDING holds ten rows, and RANGE is inclusive (SQL:2003). For FROM, a window of w
+    holds the tuples of age 0 <= age < w, and ROWS n the last n. A window that `grows` begins at the last
+    multiple of its extent (CUMULATE). In a join, a tuple with `expires` only joins tuples with an earlier
+    timestamp than that.
     """
 
     frame: FrameUnit
@@ -138,15 +138,13 @@ class QueryInput:
 
     `relation` names a stream, table or view of the catalog; otherwise `query` is a sub-query, or `call` is
     `TABLE(f(…))`. Tables, views and calls are `finite`: the tuples of the streams look their rows up, and
-    they
-    have no window. `left_on` makes a finite input optional: without a match its columns are NULL.
+    finite inputs have no window. `left_on` makes a finite input optional: without a match its columns are
+    NULL.
 
     `kind` is the kind of the join with the streams before. `on` is the condition of an outer join, or of any
-    join
-    in a chain of three or more streams; other conditions are in WHERE. An `as_of` join has equalities in
-    `on`, and
-    conditions on its own columns. A tuple that fulfils `closes` ends the window of its key in a join (CLOSE
-    WHEN).
+    join in a chain of three or more streams; other conditions are in WHERE. An ASOF join has `as_of`,
+    equalities in `on`, and conditions on its own columns. A tuple that fulfils `closes` ends the window of
+    its key (CLOSE WHEN).
     """
 
     alias: str
@@ -290,9 +288,9 @@ class TemporalQuery:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """SELECT over streams.
+    """Continuous SELECT.
 
-    It joins the inputs on `where`, then aggregates or calls windows, then computes `items`. Blocking
+    The inputs are joined on `where`. Then aggregates or window calls are computed, and then `items`. Blocking
     aggregates range over the windows of the inputs. Aggregates that answer at each tuple (`running`) cover
     all history. With `changing`, groups cover all history and emit a changelog. Then `rank` and `qualify`
     select the first rows, or `order` and `limit` those of each window. `distinct` and `emit` apply last.

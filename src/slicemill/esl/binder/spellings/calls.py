@@ -127,8 +127,7 @@ def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context
     own = any(context.catalog.aggregates(node.name)) or name in context.catalog.models
     arguments = list(node.expressions)
     if name == "first" and not own and len(arguments) == 1:
-        # min_by a constant returns the oldest tuple. Unlike other aggregates, `first` may return a NULL
-        # value.
+        # min_by a constant returns the oldest tuple. `first` may return a NULL, unlike other aggregates.
         return bare_call("min_by", arguments[0], _where(condition, exp.Literal.number(1)))
     if own or name not in _SKIPS or len(arguments) <= _SKIPS[name]:
         raise Mistake(

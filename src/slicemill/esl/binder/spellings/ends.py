@@ -1,7 +1,9 @@
-"""Move ORDER BY, LIMIT and EMIT to a SELECT around them.
+"""Move ORDER BY, LIMIT and EMIT of a UNION or SELECT DISTINCT outwards.
 
-This applies to UNION and SELECT DISTINCT. a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION
-ALL b) ORDER BY x LIMIT 2 a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)
+These clauses become those of a SELECT around the query.
+
+a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
+a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)
 SELECT DISTINCT k FROM s ORDER BY k LIMIT 2    SELECT * FROM (SELECT DISTINCT k FROM s) ORDER BY 1 LIMIT 2
 """
 

@@ -1,9 +1,8 @@
 """Rewrite lead(): delay rows until the following row has arrived.
 
 `lead(x, k)` is known when the k-th following row arrives. So the query emits a row then, with the timestamp
-of
-that following row. A row without a following row is never emitted. In plain ESL, all other columns are read
-k rows back:
+of that following row. A row without a following row is never emitted. In plain ESL, all other columns are
+read k rows back:
 
     rows of a partition     1    2    3    4
     SELECT x, lead(x) …          1,2  2,3  3,4

@@ -198,8 +198,8 @@ def _skip_statement(c: Cursor, first: int) -> None:
     """Skip to the end of the broken statement that began at `first`.
 
     The end is its `;` outside braces, or the CREATE or DROP of the next statement. If the braces do not
-    balance,
-    the statement ends at the next `;` before a SELECT, so that a missing brace does not hide the rest.
+    balance, the statement ends at the next `;` before a SELECT, so that a missing brace does not hide the
+    rest.
     """
     depth = 0
     before_select = None
