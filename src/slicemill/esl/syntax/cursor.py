@@ -214,7 +214,7 @@ class Cursor:
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {found_text(found)} here"
-        # A long list of expected words does not help. Show only closing brackets; the hint has a similar word.
+        # A long list of expected words does not help. Show only closing brackets; the hint has a near word.
         shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
         if len(shown) > 6:
             shown = [word for word in shown if word in (")", "]", "}")]

@@ -158,8 +158,8 @@ class EmitPart(exp.Expression):
 class StreamInput(exp.Expression):
     """Entry of FROM: a relation or sub-query with alias and window.
 
-    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]
-    [LATE …]`. In a temporal query the window follows the alias and may have its own PARTITION BY.
+    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES] [LATE
+    …]`. In a temporal query the window follows the alias and may have its own PARTITION BY.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {

@@ -21,10 +21,10 @@ class Features:
 class ClassifierOptions:
     """Options of a classifier; `capacity` is values observed per time unit.
 
-    `window` is the number of transitions that are kept; None keeps those of the training data. `lags` adds
-    the features of so many earlier time units. `observe` names a Python function that computes a number from
-    a stream's value, for observed values only. With `lag_us` the capacity decreases under load, so that
-    decisions are not late.
+    `window` is the number of latest transitions per feature that the Markov chains count; None counts those
+    of the training data only. `lags` adds the features of so many earlier time units. `observe` names a
+    Python function that computes a number from a stream's value, for observed values only. With `lag_us` the
+    capacity decreases under load, so that decisions are not late.
     """
 
     capacity: int

@@ -6,8 +6,8 @@ Inserts into stored tables do not affect what the body returns. So the binder sp
     INSERT INTO t VALUES (k, n)      "f into t"         keeps the same state, and returns the rows for t
     INSERT INTO RETURN …
 
-A query q that calls f gets an extra query "q into t" for each such table: the same SELECT with the call of
-`f into t` alone, and the sink `table:t`. Rows are then written to t in the order of tuples and exactly once,
+A query q that calls f gets an extra query "q into t" for each such table: the same SELECT with the call of `f
+into t` alone, and the sink `table:t`. Rows are then written to t in the order of tuples and exactly once,
 like the results of any query with a table sink. Each row is one that the same INSERT into RETURN would emit.
 If the window of the call would not emit such rows, the call is rejected.
 """
