@@ -35,7 +35,7 @@ def check_positions(
 ) -> None:
     """Check that a positional model has windows of fixed length (C6).
 
-    Positions need windows with a fixed number of rows.
+    A time window, or a group in a window, has no fixed number of rows.
     """
     if not model.uses_position:
         return

@@ -42,10 +42,7 @@ class ScalarEnvironment(Protocol):
     def over(self, node: nodes.Over) -> Expr: ...
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
-        """Bind a sub-query.
-
-        The value is that of the row if `scalar`, that of IN if `member` is given, else that of EXISTS.
-        """
+        """Bind a sub-query: a value if `scalar`, IN if `member` is given, else EXISTS."""
         ...
 
     def call_names(self) -> list[str]:

@@ -189,7 +189,7 @@ def _sub_queries(node: exp.Select) -> list[exp.Expression]:
 
 
 def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None:
-    """Reject sub-queries over changelogs and windows that count rows."""
+    """Reject sub-queries if FROM has changelogs or windows that count rows."""
     place = span_of(asked)
     changing = next((given for given in inputs if given.schema.changelog), None)
     if changing is not None:

@@ -207,7 +207,7 @@ def _not(call: Call, dialect: Dialect) -> _Text:
 def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | None:
     """Render comparisons, memberships and patterns; None for other calls.
 
-    A call without a negated form is also None if `negated` is set.
+    With `negated`, the result is also None if the call has no negated form.
     """
     name = call.function
     if not call.arguments:

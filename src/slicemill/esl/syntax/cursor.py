@@ -154,7 +154,7 @@ class Cursor:
         return at(exp.Identifier(this=token.text, quoted=quoted), span)
 
     def plain_word(self, what: str) -> str:
-        """Consume a keyword and return it in upper case."""
+        """Consume an unquoted word, and return it in upper case."""
         token = self.token()
         if token is None or token.token_type is TokenType.IDENTIFIER or not self.at_name():
             self.note(what)

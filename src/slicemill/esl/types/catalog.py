@@ -546,7 +546,7 @@ class Catalog:
         return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
 
     def alerts_on(self, name: str) -> list[str]:
-        """Return the alerts on a query or stream.
+        """Return the names of the alerts on a query or stream.
 
         Alerts on the queries that write tables for it are included.
         """
@@ -559,10 +559,10 @@ class Catalog:
         return [user.name for user in self.users(kind, name)]
 
     def users(self, kind: str, name: str) -> list[Statement]:
-        """Return the objects that read a relation or call a function.
+        """Return the objects that use a relation, aggregate or function.
 
-        The kind may also be that of an aggregate or model. For a function, the users include aggregates and
-        other functions. For a table, they include the queries and aggregates that write it.
+        For a function, the users include aggregates and other functions. For a table, they include the
+        queries and aggregates that write it.
         """
         wanted = name.lower()
         if kind == "FUNCTION":

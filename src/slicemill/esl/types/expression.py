@@ -87,7 +87,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuery:
-    """Value of a query with at most one row, else NULL."""
+    """Value of a query with at most one row; NULL without a row."""
 
     query: RelationQuery
     type: Type

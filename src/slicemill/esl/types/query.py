@@ -175,9 +175,10 @@ class WindowCall:
 
 @dataclass(frozen=True, slots=True)
 class RankedBy:
-    """`function() OVER (PARTITION BY … ORDER BY …)`; each sort key is an expression and if it is descending.
+    """`function() OVER (PARTITION BY … ORDER BY …)`.
 
-    Rows with equal keys keep their order of arrival, or with `latest_first` the reverse.
+    `order_by` has pairs of a sort key and its descending flag. Rows with equal keys keep their order of
+    arrival, or with `latest_first` the reverse.
     """
 
     function: str  # row_number, rank or dense_rank

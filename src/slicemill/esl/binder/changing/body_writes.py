@@ -80,7 +80,7 @@ def with_written(
 
 
 def _returning(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
-    """Keep only the inserts into `table` (None: RETURN) as results."""
+    """Keep the inserts into `table` (None: RETURN) as the only results."""
     found: list[Statement] = []
     for one in statements:
         if isinstance(one, While):

@@ -118,10 +118,10 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
 
 
 def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
-    """Reject aggregates over a changelog that cannot retract a row.
+    """Reject aggregates over changelogs if they cannot retract a row.
 
-    Blocking base versions of user-defined aggregates are allowed: they are recomputed from the remaining
-    rows.
+    Blocking base versions of user-defined aggregates are allowed, because they are recomputed from the
+    remaining rows.
     """
     changing = next((i.alias for i in inputs if i.schema.changelog), None)
     if changing is None:
@@ -341,7 +341,7 @@ def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog
 
 
 def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> LateTuples:
-    """Bind the length of a LATE clause of a stream."""
+    """Return the late tuples that a LATE clause accepts."""
     stream = None if given.relation is None else catalog.relation(given.relation)
     if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
         raise Mistake(

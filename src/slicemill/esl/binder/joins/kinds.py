@@ -102,8 +102,9 @@ def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
 def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collection[str]) -> None:
     """Check the order of tables and streams in outer joins.
 
-    FROM begins with a stream, and tables follow RIGHT and FULL joins. A table that precedes a RIGHT or FULL
-    join must be `optional` (LEFT JOIN). Otherwise the table would drop only rows of the streams before it.
+    FROM begins with a stream. In SQL, a table before a RIGHT or FULL join drops only rows of the streams
+    before it. The engine looks tables up after the joins of streams, so such a table must be `optional` (LEFT
+    JOIN).
     """
     for place, entry in enumerate(inputs):
         if entry.finite or entry.kind is JoinKind.INNER:

@@ -43,7 +43,7 @@ def changed(
 
 
 def calls(select: exp.Select, *names: str) -> Iterator[exp.Anonymous]:
-    """Yield calls of these names in all clauses before QUALIFY."""
+    """Yield calls by name in select list, WHERE, GROUP BY and HAVING."""
     places = [*select.expressions, child(select, "where"), child(select, "group"), child(select, "having")]
     for place in places:
         for call in place.find_all(exp.Anonymous) if place is not None else ():
