@@ -126,10 +126,7 @@ def _knowing(itself: AggregateDefinition, context: Context) -> Context:
 def _check_versions(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, context: Context
 ) -> None:
-    """Check that results can be combined (M35) and both versions agree.
-
-    Both versions of a name must return the same types.
-    """
+    """Check that results can be combined (M35) and both versions agree."""
     combines = len(arguments) == len(returns) and all(
         assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
     )

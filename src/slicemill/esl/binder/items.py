@@ -145,10 +145,7 @@ def schema_of_items(items: Sequence[SelectItem]) -> Schema:
 def read_groups(
     expr: Expr, node: exp.Expression, groups: Sequence[SelectItem], provided: frozenset[str], what: str
 ) -> Expr:
-    """Replace grouped expressions by their columns.
-
-    Any other column of the input is an error.
-    """
+    """Replace grouped expressions by their columns; reject all other columns."""
 
     def replace_group(part: Expr) -> Expr | None:
         for group in groups:

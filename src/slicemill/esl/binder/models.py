@@ -85,10 +85,7 @@ def _results(
     constants: Sequence[str],
     nulls: Nulls,
 ) -> Iterator[ModelResult]:
-    """Yield the result columns of one expression.
-
-    The expression is checked with trial values of its constants.
-    """
+    """Yield the result columns of one expression, checked with trial values."""
     identifier = None if result is None else child(result, "index")
     index = None if identifier is None else identifier.name.lower()
     taken = index in RESERVED or index in constants or (index and parameters.find(index) is not None)

@@ -271,10 +271,7 @@ def bind_select(
 
 
 def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool, exp.Expression]]) -> bool:
-    """Return True if ORDER BY sorts the input of running aggregates.
-
-    These aggregates answer at each row.
-    """
+    """Return True if ORDER BY sorts the input of running aggregates."""
     returned = {column.name for resolved in env.resolved.values() for column in resolved.columns}
     by_answers = any(isinstance(p, ColumnRef) and p.name in returned for e, _, _ in orders for p in walk(e))
     return bool(env.resolved) and not by_answers and not any(r.blocking for r in env.resolved.values())

@@ -88,10 +88,7 @@ def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
 def bind_columns(
     declarations: list[ColumnDeclaration], untyped: Type = t.ANY, *, lists: bool = False
 ) -> Schema:
-    """Return the schema of declared columns.
-
-    A column without a type gets `untyped`.
-    """
+    """Return the schema of declared columns; `untyped` is the default type."""
     problems = Problems()
     columns: list[Column] = []
     seen: set[str] = set()

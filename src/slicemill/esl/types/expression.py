@@ -68,10 +68,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Argument of the arriving or expiring tuple, or of a function.
-
-    Arguments are read in the bodies of aggregates and functions.
-    """
+    """Argument in the body of an aggregate or function."""
 
     name: str
     type: Type

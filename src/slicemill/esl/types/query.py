@@ -232,10 +232,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class EmitClause:
-    """EMIT EVERY: emit changes periodically, or once for EMIT FINAL.
-
-    `every` is in microseconds; None means EMIT FINAL.
-    """
+    """EMIT EVERY in microseconds; None means EMIT FINAL."""
 
     every: int | None
 

@@ -203,10 +203,7 @@ def _tables_of(definition: AggregateDefinition) -> str:
 
 
 def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
-    """Return a SELECT whose results are the rows that one call writes.
-
-    Inputs and groups are those of the original SELECT.
-    """
+    """Return a SELECT whose results are the rows that one call writes."""
     columns = version.returns.columns
     text = version.name
     alone = len(columns) == 1

@@ -21,10 +21,7 @@ _UNNAMED = "unnest"
 
 
 def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], context: Context) -> QueryInput:
-    """Return the elements as a finite relation of one column.
-
-    The column is named after the relation by default.
-    """
+    """Return the elements as a finite relation of one column."""
     call = entry.this
     if child(entry, "frame") is not None:
         raise Mistake(

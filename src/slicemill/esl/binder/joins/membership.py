@@ -1,6 +1,4 @@
-"""Rewrite [NOT] EXISTS and [NOT] IN over streams to joins.
-
-The joins are SEMI and ANTI joins.
+"""Rewrite [NOT] EXISTS and [NOT] IN over streams to SEMI and ANTI joins.
 
     FROM a [RANGE 1 MINUTE]                                FROM a [RANGE 1 MINUTE]
     WHERE EXISTS (SELECT 1 FROM b [RANGE 5 SECONDS]   →    SEMI JOIN b [RANGE 5 SECONDS] ON b.k = a.k

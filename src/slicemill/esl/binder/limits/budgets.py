@@ -164,10 +164,7 @@ def _width(column: Column) -> int:
 
 
 def least_duration(after: Expr | None) -> int | None:
-    """Return the longest duration that a condition requires of every run.
-
-    The result is in microseconds.
-    """
+    """Return the longest duration, in microseconds, that every run must have."""
     return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
 
 
