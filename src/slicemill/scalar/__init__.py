@@ -1,6 +1,7 @@
-"""Scalar expressions: one table of functions, evaluated row by row, column by column, or as compiled source.
+"""Scalar expressions: typing, evaluation by row, by column, or as generated source.
 
-`signatures` says how a function may be called, `functions` has by topic what it means for one row and how it
-is computed for whole columns, `table` finds it by its name. `rows` compiles typed expressions to closures,
-`columns` to steps over Arrow tables; what a column gives is by definition what the closure gives row by row.
+`signatures` declares the parameters and the result type of each function. The modules in `functions`
+implement the functions, by topic, for single rows and for whole columns; `table` finds a function by name.
+`rows` compiles typed expressions to closures and `columns` compiles them to steps over Arrow tables. The
+closures define the semantics: a column must have the values that the closure returns row by row.
 """

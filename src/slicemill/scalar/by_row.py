@@ -1,7 +1,7 @@
-"""Calls that have no kernel: they run by the row form, once for each distinct value of their arguments.
+"""Calls without a kernel, which run by row, and replacement hints.
 
-`slicemill check` says so, and what to write instead. It looks at names and types alone, so that a script can
-be checked without NumPy and Arrow. A test compares the answers with the steps that `scalar.columns` makes.
+`slicemill check` reports such calls. This module uses only names and types, so that a script can be checked
+without NumPy and Arrow. A test compares it with the steps of `scalar.columns`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from slicemill.esl.types.schema import Kind
 
 _NUMBERS = (Kind.DECIMAL, Kind.DOUBLE)
 _HASHED_BY_ROW = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
-_NO_E = 6  # places up to which a decimal is written without an exponent
+_NO_E = 6  # number of decimal places up to which a decimal is written without an exponent
 
-# Functions that run row by row, each with an expression that runs by column if there is one.
+# Functions that run row by row, with an expression that runs by column if there is one.
 _FUNCTIONS: dict[str, str] = {
     "array": "",
     "ascii": "",
@@ -56,7 +56,7 @@ _FUNCTIONS: dict[str, str] = {
 
 
 def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
-    """Return the calls by row in a bound statement, or in a part of one, and what to write instead."""
+    """Yield the calls by row in a bound statement, with hints."""
     if isinstance(value, Call | Cast) and (hint := hint_by_row(value)) is not None:
         yield value, hint
     if is_dataclass(value) and not isinstance(value, type):
@@ -68,7 +68,12 @@ def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
 
 
 def hint_by_row(expr: Expr) -> str | None:
-    """Return what to write instead of a call by row, which may be nothing; None for calls with a kernel."""
+    """Return what to write instead of a call by row.
+
+    None for calls with a kernel.
+
+    The hint may be empty.
+    """
     if isinstance(expr, Cast):
         return _of_cast(expr)
     if not isinstance(expr, Call) or all(isinstance(argument, Literal) for argument in expr.arguments):

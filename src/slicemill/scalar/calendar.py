@@ -1,8 +1,8 @@
-"""The proleptic Gregorian calendar, and the strings of dates and timestamps.
+"""Proleptic Gregorian calendar; parsing and formatting of dates and timestamps.
 
 Python's datetime ends at the years 1 and 9999; a 64-bit timestamp does not. Algorithms: Howard Hinnant,
-chrono-compatible low-level date algorithms. All times are UTC. The calendar's formulas are those of rows and
-of columns: they take ints, and NumPy's arrays of 64 bits, for all days that 32 bits hold.
+chrono-compatible low-level date algorithms. All times are UTC. The formulas serve rows and columns: they
+accept ints and NumPy arrays of 64 bits, for all days of 32 bits.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SECOND_US, MINUTE_US, HOUR_US, DAY_US = (UNITS_US[unit] for unit in ("SECOND", "
 _DAYS_BEFORE_1970 = 719_468  # counted from 0000-03-01
 _DAYS_IN_400_YEARS = 146_097
 
-# What Spark strips from a text before it reads a value from it.
+# Characters that Spark strips from a text before it parses a value.
 BLANKS = "".join(map(chr, range(33))) + "\x7f"
 
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _TIME = re.compile(
     r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*([^\d\s].*)?)?)?", re.ASCII
-)  # a zone stands behind seconds only
+)  # a zone may follow seconds only
 _OFFSET = re.compile(
     r"(?:UTC|GMT|UT)?([+-])(?:(\d\d)(\d\d)(\d\d)?|(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)", re.ASCII
 )
@@ -42,7 +42,10 @@ def is_leap(year: Any) -> Any:
 
 
 def days_in_month(year: Any, month: Any) -> Any:
-    """The number of days of a month from 1 to 12; some number for others."""
+    """Return the number of days of a month from 1 to 12.
+
+    Arbitrary for other months.
+    """
     return 30 + ((month + (month >> 3)) & 1) - (month == 2) * (2 - is_leap(year))
 
 
@@ -51,7 +54,7 @@ def days_of(year: int, month: int, day: int) -> int: ...
 @overload
 def days_of(year: Any, month: Any, day: Any) -> Any: ...
 def days_of(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970-01-01.
+    """Return the days since 1970-01-01.
 
     >>> days_of(1970, 1, 1), days_of(2000, 2, 29), days_of(-1, 1, 1)
     (0, 11016, -719893)
@@ -64,7 +67,7 @@ def days_of(year: Any, month: Any, day: Any) -> Any:
 
 
 def civil_of(days: Any) -> Civil:
-    """Year, month and day: the inverse of `days_of`."""
+    """Return year, month and day, the inverse of `days_of`."""
     era, day_of_era = divmod(days + _DAYS_BEFORE_1970, _DAYS_IN_400_YEARS)
     leaps = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096
     year_of_era = (day_of_era - leaps) // 365
@@ -80,7 +83,10 @@ def is_date(year: Any, month: Any, day: Any) -> Any:
 
 
 def plus_months(days: Any, months: Any) -> Any:
-    """The same day so many months later, or the last one of a shorter month."""
+    """Add months to a day.
+
+    Clip to the last day of the month.
+    """
     year, month, day = civil_of(days)
     years, index = divmod(month - 1 + months, 12)
     year, month = year + years, index + 1
@@ -89,7 +95,7 @@ def plus_months(days: Any, months: Any) -> Any:
 
 
 def weekday(days: Any) -> Any:
-    """0 is Monday: 1970-01-01 was a Thursday."""
+    """Return the weekday, 0 for Monday (1970-01-01 was a Thursday)."""
     return (days + 3) % 7
 
 
@@ -98,12 +104,15 @@ def day_of_year(days: Any) -> Any:
 
 
 def week_of_year(days: Any) -> Any:
-    """ISO 8601: the week belongs to the year of its Thursday."""
+    """Return the ISO 8601 week.
+
+    The week belongs to the year of its Thursday.
+    """
     return (day_of_year(days - weekday(days) + 3) - 1) // 7 + 1
 
 
 def last_day(days: Any) -> Any:
-    """The last day of the month."""
+    """Return the last day of the month."""
     year, month, _ = civil_of(days)
     return days_of(year, month, days_in_month(year, month))
 
@@ -112,7 +121,10 @@ def last_day(days: Any) -> Any:
 
 
 def parse_date(text: str) -> int:
-    """Days of `yyyy`, `yyyy-m` or `yyyy-m-d`; a time behind a blank or T is ignored, as in Spark."""
+    """Parse `yyyy`, `yyyy-m` or `yyyy-m-d` to days.
+
+    A time after a blank or T is ignored, as in Spark.
+    """
     stripped = text.strip(BLANKS)
     match = _DATE.match(stripped)
     rest = stripped[match.end() :] if match else ""
@@ -124,7 +136,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_timestamp(text: str) -> int:
-    """Microseconds of a date, or of a date and a time with an optional offset from UTC."""
+    """Parse a date with optional time and UTC offset to microseconds."""
     stripped = text.strip(BLANKS)
     match = _DATE.match(stripped)
     rest = stripped[match.end() :] if match else ""
@@ -163,7 +175,10 @@ def _offset_us(zone: str, text: str) -> int:
 
 
 def year_text(year: int) -> str:
-    """Four digits; more carry a plus, as in ISO 8601."""
+    """Return a year with four digits.
+
+    Longer ones have a plus (ISO 8601).
+    """
     if year < 0:
         return f"-{-year:04d}"
     return f"+{year}" if year > 9999 else f"{year:04d}"

@@ -1,13 +1,13 @@
-"""Expressions column by column: over whole Arrow tables, with the meaning of the row form.
+"""Vectorised expression evaluation over Arrow tables, equivalent to the row form.
 
     price_in_cents = compile_vector(expr, schema)
     column = price_in_cents(table)
 
-Columns of the table are named as in the schema and may stand among others. `compile_many` evaluates what
-several expressions have in common once; `fallbacks` says which parts have no fast form.
+The table finds columns by their names in the schema, and may have further columns. `compile_many` evaluates
+common sub-expressions once. `fallbacks` returns the sub-expressions that have no kernel.
 
-A table is evaluated block by block: what one step writes is still in the cache when the next one reads it.
-Rows that are fallbacks at the end go to the row form: it knows the value, or the error with its message.
+A table is evaluated in blocks that fit into the CPU cache. Rows that are still fallbacks after the last step
+are evaluated by the row form, which returns the value or raises the error with its message.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from slicemill.scalar.vectors import (
 BLOCK_ROWS = 131_072
 
 Arrived: TypeAlias = pa.Table | pa.RecordBatch
-# An expression that fails stops its query, not those it is evaluated with.
+# A failing expression stops its own query, not the queries whose expressions are evaluated with it.
 Outcome: TypeAlias = pa.ChunkedArray | ExpressionError
 R = TypeVar("R")
 
 
 def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[Outcome]]:
-    """The column of each expression over a table, or its error; equal sub-expressions are evaluated once.
+    """Compile expressions; the result returns each one's column, or its error.
 
-    What is a column of the table already stays where it lies.
+    Equal sub-expressions are evaluated once. Columns of the table are not copied.
     """
     computed = [expr for expr in exprs if not isinstance(expr, ColumnRef)]
     program = ColumnProgram(computed, schema)
@@ -75,7 +75,7 @@ def _stored(table: Arrived, expr: ColumnRef) -> pa.ChunkedArray:
 
 
 def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[pa.ChunkedArray]]:
-    """The column of each expression over a table; NULL on rows where it fails."""
+    """Compile expressions to columns that are NULL on failing rows."""
     program = ColumnProgram(exprs, schema)
     types = [arrow_type(expr.type) for expr in exprs]
 
@@ -87,7 +87,7 @@ def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived]
 
 
 def compile_vector(expr: Expr, schema: Schema) -> Callable[[Arrived], pa.ChunkedArray]:
-    """The column of an expression over a table; an ExpressionError where a row has no value."""
+    """Compile one expression to a column; raises ExpressionError if a row fails."""
     many = compile_many([expr], schema)
 
     def evaluate(table: Arrived) -> pa.ChunkedArray:
@@ -100,7 +100,7 @@ def compile_vector(expr: Expr, schema: Schema) -> Callable[[Arrived], pa.Chunked
 
 
 def fallbacks(expr: Expr, schema: Schema) -> tuple[Expr, ...]:
-    """The sub-expressions that run by the row form, once per distinct row of their arguments."""
+    """Return the sub-expressions without a kernel, which run by row."""
     return tuple(step.expr for step in ColumnProgram([expr], schema).steps if not step.vectorised)
 
 
@@ -112,12 +112,12 @@ def vectorised(expr: Expr, schema: Schema) -> bool:
 
 
 def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
-    """The rows of a table in pieces of one chunk each."""
+    """Yield a table in single-chunk blocks of at most BLOCK_ROWS rows."""
     if isinstance(table, pa.RecordBatch):
         for start in range(0, table.num_rows, BLOCK_ROWS):
             yield table.slice(start, BLOCK_ROWS)
         return
-    # Many small chunks would cost more in calls than their copy does.
+    # Copying many small chunks costs less than evaluating each of them.
     chunks = max((column.num_chunks for column in table.columns), default=0)
     if chunks > 1 and table.num_rows < chunks * BLOCK_ROWS // 8:
         table = table.combine_chunks()
@@ -125,7 +125,7 @@ def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
 
 
 class Root:
-    """One of the expressions asked for: the index of its vector, and its row form for fallbacks."""
+    """Root expression: the index of its vector, and its row form."""
 
     def __init__(self, expr: Expr, index: int, schema: Schema) -> None:
         self.expr = expr
@@ -138,7 +138,10 @@ class Root:
         return compile_expression(self.expr, self._read)
 
     def settled(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
-        """The vector without fallbacks; the first error of the row form is raised, or all are NULL."""
+        """Return the vector with its fallback rows evaluated by the row form.
+
+        A failing row raises its error, or becomes NULL with `or_null`.
+        """
         rows = batch.num_rows
         if isinstance(vector.data, pa.StringScalar):
             self._check_texts(rows * len(vector.data.as_py() or ""))
@@ -153,7 +156,7 @@ class Root:
             zip(*columns, strict=True) if columns else iter([()] * len(indices))
         )
         values: list[object] = []
-        # What the other rows have counts as well.
+        # The text of the rows that are not fallbacks counts towards the limit too.
         length = vector.data.nbytes if isinstance(vector.data, pa.StringArray) else 0
         for row in given:
             value = self._value(row, vector, or_null=or_null)
@@ -179,7 +182,7 @@ class Root:
 
 
 class ColumnProgram:
-    """Expressions over one schema, with their common parts computed once."""
+    """Expressions over one schema, with common sub-expressions computed once."""
 
     def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
         steps = ColumnSteps(schema)
@@ -189,9 +192,9 @@ class ColumnProgram:
     def run(
         self, table: Arrived, use: Callable[[Vector, int], R], *, or_null: bool = False
     ) -> list[list[R] | ExpressionError]:
-        """For each expression what `use` makes of its vector, block by block, or its first error.
+        """Return `use(vector, rows)` per expression and block, or its first error.
 
-        With `or_null` there are no errors: a row on which an expression fails has NULL.
+        With `or_null` a failing row is NULL instead of an error.
         """
         found: list[list[R] | ExpressionError] = [[] for _ in self.roots]
         for batch in blocks(table):
@@ -213,6 +216,6 @@ class ColumnProgram:
         with np.errstate(all="ignore"):
             for step in self.steps:
                 vector = step.run(batch, [vectors[index] for index in step.inputs])
-                # Only constants are constant for a kernel, whatever happens to be the same on all rows.
+                # For a kernel only literals are constant, not columns whose rows are equal by chance.
                 vectors.append(full_length(vector, batch.num_rows) if step.inputs else vector)
         return vectors

@@ -1,7 +1,6 @@
-"""Dates and times by patterns: the common letters of Spark's datetime patterns, in UTC and English.
+"""Date and time patterns of Spark (`date_format`, `to_timestamp`), in UTC and English.
 
-A letter or width that is not here is an error, so that no text comes out, or is read, in another way than
-Spark's.
+An unsupported letter or width is an error. So every text that is written or read agrees with Spark.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Moment(NamedTuple):
 
 
 def formatted(us: int, pattern: str) -> str:
-    """A timestamp as text.
+    """Format a timestamp.
 
     >>> formatted(0, "EEE d MMM yyyy, HH:mm")
     'Thu 1 Jan 1970, 00:00'
@@ -64,12 +63,14 @@ _FINEST = {"s": SECOND_US, "m": MINUTE_US, **dict.fromkeys("Hha", HOUR_US)}
 
 
 def finest_us(pattern: str) -> int:
-    """Times within one of these microseconds, counted from 1970, look the same by a pattern.
+    """Return the largest unit in microseconds that a pattern cannot distinguish.
+
+    Two times in the same unit, counted from 1970, have the same text.
 
     >>> finest_us("HH:mm")
     60000000
     """
-    writers(pattern)  # an error if the pattern is none
+    writers(pattern)  # raises if the pattern is invalid
     sizes = [
         10 ** (6 - len(text)) if letter == "S" else _FINEST.get(letter, DAY_US)
         for letter, text in _tokens(pattern)
@@ -78,7 +79,7 @@ def finest_us(pattern: str) -> int:
 
 
 def _tokens(pattern: str) -> list[tuple[str, str]]:
-    """The letters of fields with their text, and plain text under ''."""
+    """Return (letter, text) of each field, and ("", text) for plain text."""
     found = []
     for match in _TOKEN.finditer(pattern):
         letter, quoted, other = match.groups()
@@ -102,7 +103,7 @@ def _unsupported(field: str, pattern: str) -> ExpressionError:
 
 @lru_cache(maxsize=256)
 def writers(pattern: str) -> list[Callable[[Moment], str]]:
-    """What a pattern writes of a time, part by part."""
+    """Return functions that write the parts of a pattern."""
     return [_writer(letter, text, pattern) for letter, text in _tokens(pattern)]
 
 
@@ -150,7 +151,7 @@ _SHORT_MONTHS = [month[:3].lower() for month in _MONTHS]
 
 
 def parsed(text: str, pattern: str) -> int:
-    """The timestamp a text stands for; what the pattern leaves out is that of 1970-01-01 00:00:00."""
+    """Parse a timestamp. Fields that the pattern omits default to 1970-01-01 00:00:00."""
     match = reader(pattern).fullmatch(text)
     if match is None:
         raise ExpressionError(f"'{text}' does not have the form {pattern}")
@@ -180,7 +181,7 @@ def _half_day_hour(hour: int, half: str | None, text: str) -> int:
 
 @lru_cache(maxsize=256)
 def reader(pattern: str) -> re.Pattern[str]:
-    """The texts that a pattern reads as times."""
+    """Return the regular expression that reads times in a pattern."""
     parts = []
     for letter, text in _tokens(pattern):
         if not letter:

@@ -1,4 +1,4 @@
-"""Columns of decimals: Arrow's 128 bits, seen as integers where 64 bits hold them."""
+"""Decimal kernels: 128-bit Arrow columns as integers, where 64 bits suffice."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from slicemill.machine_code.kernel import kernel
 from slicemill.scalar.kernel import Fallback, Out
 from slicemill.scalar.vectors import Mask, arrow_type
 
-NARROW = 18  # digits that always fit into 64 bits
+NARROW = 18  # decimals of this precision always fit into 64 bits
 
 
 def unscaled(array: pa.Array) -> tuple[NDArray[np.int64], Mask]:
-    """The digits of each decimal as an integer, and where 64 bits do not hold them."""
+    """Return the unscaled 64-bit integer of each decimal, and an overflow mask."""
     rows = len(array)
     buffer = array.buffers()[1]
     if buffer is None:
@@ -35,7 +35,10 @@ def from_unscaled(digits: NDArray[np.int64], type_: Type) -> pa.Array:
 
 
 def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | None:
-    """Arrow's operation on decimals where its result has our type, so that nothing is rounded."""
+    """Return an Arrow operation on decimals that never rounds.
+
+    The kernel falls back to the row form if Arrow's result type is not `result`, or if Arrow overflows.
+    """
     wanted = arrow_type(result)
 
     def compute(*operands: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
@@ -50,11 +53,11 @@ def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | No
     return compute
 
 
-# -- arithmetic on digits of 64 bits. Rows with more digits are left to the row form. ------------------------
+# -- arithmetic on unscaled 64-bit integers. Rows with more digits are left to the row form. ----------------
 
 
 def rounded_column(source: Type, result: Type, places: int) -> Callable[..., Out] | None:
-    """Return a kernel that rounds decimals to so many places, halves away from zero."""
+    """Return a kernel that rounds decimals to `places`, halves away from zero."""
     dropped = (source.scale or 0) - places
     if not 0 <= dropped <= NARROW or places != result.scale:
         return None
@@ -72,7 +75,7 @@ def rounded_column(source: Type, result: Type, places: int) -> Callable[..., Out
 
 
 def whole_column(source: Type, result: Type, up: bool) -> Callable[..., Out] | None:
-    """Return a kernel that rounds decimals to whole numbers, up or down."""
+    """Return a kernel for CEIL (`up`) or FLOOR of decimals."""
     if (source.scale or 0) > NARROW or result.scale:
         return None
     power, limit = 10 ** (source.scale or 0), 10 ** min(result.precision or 0, NARROW)
@@ -86,7 +89,10 @@ def whole_column(source: Type, result: Type, up: bool) -> Callable[..., Out] | N
 
 
 def _aligned(left: Type, right: Type) -> Callable[[pa.Array, pa.Array], tuple[Any, Any, Mask]] | None:
-    """Return a function that gives two columns the same scale, and where that fails."""
+    """Return a function that aligns the scales of two columns.
+
+    The function also returns a mask of rows that overflow, or whose divisor is 0.
+    """
     scale = max(left.scale or 0, right.scale or 0)
     more = [scale - (type_.scale or 0) for type_ in (left, right)]
     if max(more) > NARROW:
@@ -112,7 +118,7 @@ def _digits(value: pa.Array | pa.Scalar) -> tuple[NDArray[np.int64], Mask]:
 
 
 def remainder_column(types: tuple[Type, ...], result: Type, positive: bool) -> Callable[..., Out] | None:
-    """Return a kernel for remainders of decimals: with the sign of the dividend, or never below zero."""
+    """Return a kernel for MOD of decimals, or PMOD (`positive`)."""
     align = _aligned(*types)
     if align is None or result.scale != max(type_.scale or 0 for type_ in types):
         return None
@@ -131,7 +137,7 @@ def remainder_column(types: tuple[Type, ...], result: Type, positive: bool) -> C
 
 
 def div_column(types: tuple[Type, ...]) -> Callable[..., Out] | None:
-    """Return a kernel for whole quotients of decimals, towards zero."""
+    """Return a kernel for DIV of decimals, which rounds towards zero."""
     align = _aligned(*types)
     if align is None:
         return None
@@ -148,9 +154,12 @@ def div_column(types: tuple[Type, ...]) -> Callable[..., Out] | None:
 def _quotients(
     left: NDArray[np.int64], right: NDArray[np.int64], places: int, limit: float, largest: float
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """Return left * 10**places / right as 128 bits, halves away from zero, and where the row form is needed.
+    """Divide.
 
-    Divisors are less than `largest`, quotients less than `limit`.
+    Left * 10**places / right in 128 bits, halves away from zero.
+
+    Return the quotients, and a mask of rows for the row form. Divisors must be less than `largest`, quotients
+    less than `limit`.
     """
     rows = len(left)
     found, bad = np.zeros((rows, 2), np.uint64), np.zeros(rows, np.bool_)
@@ -179,7 +188,7 @@ def _quotients(
             by = np.uint64(factor)
             part = rest * factor // divisor
             rest = rest * factor - part * divisor
-            # The quotient so far times the factor, and the next digits.
+            # The quotient so far times the factor, plus the next digits.
             bottom = (low & mask) * by + np.uint64(part)
             top = (low >> shift) * by + (bottom >> shift)
             low = (bottom & mask) | (top << shift)
@@ -200,8 +209,8 @@ def _quotients(
 def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Out] | None:
     """Return a kernel for quotients of decimals.
 
-    The row form rounds twice, first to 39 places. That makes no difference where the divisor has so few
-    digits that no quotient is as near to the middle of two results.
+    The row form rounds twice, first to 39 places. The kernel rounds once. The results are equal if the
+    divisor has few digits, because then no quotient is close enough to the middle between two results.
     """
     scale = result.scale or 0
     places = scale - (types[0].scale or 0) + (types[1].scale or 0)
@@ -227,7 +236,10 @@ def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Out]
 
 
 def texts_column(source: Type) -> Callable[[pa.Array], pa.Array] | None:
-    """Return a kernel that writes decimals as texts. Arrow writes small ones of many places with an E."""
+    """Return a kernel that formats decimals, if Arrow writes no exponent.
+
+    Arrow writes small decimals of many places with an E.
+    """
     if source.kind is not Kind.DECIMAL or (source.scale or 0) > _PLAIN_PLACES:
         return None
     return lambda value: value.cast(pa.string())

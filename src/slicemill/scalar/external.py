@@ -1,8 +1,8 @@
-"""Functions that users write in Python, over whole columns: a call's name is `module:function` then.
+"""Python UDFs over whole columns; the name in a call is `module:function`.
 
-Such a function gets an Arrow array for each argument, NULLs included, and gives back as many values: an Arrow
-array, or anything that Arrow makes one of. Where it fails for a column, each row is asked for alone, so that
-the error is that of the row, and rows that nobody asks for do no harm.
+The UDF receives an Arrow array per argument, with NULLs, and returns as many values: an Arrow array, or
+anything that `pa.array` accepts. If the call fails for a column, the UDF is called for each needed row
+alone. So only rows whose value is needed can fail, and the error is that of the row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def is_external(name: str) -> bool:
 
 @cache
 def external_function(name: str) -> ScalarFunction:
-    """The entry of a function in Python; its module is imported with the first call."""
+    """Return the table entry of a UDF.
+
+    Its module is imported on the first call.
+    """
 
     def row(types: Types, result: Type) -> RowFunction:
         def value(*values: object) -> object:
@@ -53,7 +56,7 @@ def external_function(name: str) -> ScalarFunction:
             if rows is None:
                 raise Fallback
             fallback = reduce(either, (vector.fallback for vector in vectors))
-            if fallback is not None:  # what stands there is no argument that anybody gave
+            if fallback is not None:  # fallback rows have arbitrary data
                 vectors = tuple(replace(v, valid=both(v.valid, ~fallback), fallback=None) for v in vectors)
             try:
                 answer = _called(name, [to_arrow(vector, rows) for vector in vectors], rows, call.result)
@@ -72,7 +75,7 @@ def _called(name: str, columns: Sequence[pa.Array], rows: int, result: Type) -> 
     try:
         given = _imported(name)(*columns)
         array = _as_array(given, arrow_type(result))
-    except Exception as problem:  # a user's function may fail in any way
+    except Exception as problem:  # a UDF may raise anything
         said = str(problem).partition("\n")[0]
         raise ExpressionError(f"{name} failed: {type(problem).__name__}: {said}") from None
     if len(array) != rows:
@@ -90,7 +93,7 @@ def _imported(name: str) -> Callable[..., Any]:
 
 
 def _as_array(given: Any, wanted: pa.DataType) -> pa.Array:
-    """What a function returned as an array of the declared type; an error where a value is not of it."""
+    """Return a UDF's result as an array of the declared type."""
     if isinstance(given, pa.Scalar):
         given = pa.array([given.as_py()], given.type)
     if isinstance(given, pa.ChunkedArray):

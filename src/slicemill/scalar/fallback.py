@@ -1,4 +1,4 @@
-"""Fallback: calls without a kernel run by their row form, once per distinct combination of arguments."""
+"""Fallback evaluation: run the row form once per distinct combination of arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONG = 10_000
 
 
 def row_form_of(expr: Call | Cast) -> RowForm:
-    """The row form of one call alone, as a function of the values of `inputs_of` it."""
+    """Return the row form of one call; its inputs are `inputs_of`."""
     columns = [ColumnRef(str(index), argument.type) for index, argument in enumerate(inputs_of(expr))]
     given: Iterator[Expr] = iter(columns)
     schema = Schema(tuple(Column(column.name, column.type) for column in columns))
@@ -47,14 +47,17 @@ def row_form_of(expr: Call | Cast) -> RowForm:
 
 
 def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
-    """The arguments that are no literals."""
+    """Return the arguments that are not literals."""
     if isinstance(expr, Cast):
         return (expr.operand,)
     return tuple(argument for argument in expr.arguments if not isinstance(argument, Literal))
 
 
 def _reluctant(form: RowForm) -> RowForm:
-    """Leaves long strings to whoever asks for that very row: a guard such as CASE may have excluded it."""
+    """Make a row form fail for long strings.
+
+    A guard such as CASE may exclude the row. If not, `Root` evaluates the complete expression on that row.
+    """
 
     def unless_long(row: tuple[Any, ...]) -> object:
         if any(isinstance(value, int) and value > _LONG for value in row):
@@ -67,7 +70,12 @@ def _reluctant(form: RowForm) -> RowForm:
 def answers(
     form: RowForm, result: Type, vectors: Sequence[Vector], rows: int
 ) -> tuple[list[Any], list[bool]]:
-    """The row form's value of each row, None where it fails, and whether it does."""
+    """Evaluate the row form on each row.
+
+    Return values, and flags of failed rows.
+
+    A failed row has the value None.
+    """
     columns = [to_values(vector, rows) for vector in vectors]
     values: list[Any] = []
     failed: list[bool] = []
@@ -85,18 +93,18 @@ def answers(
 
 
 def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows: int) -> Vector:
-    """A call over columns; rows on which it fails are fallbacks."""
+    """Evaluate a call over columns; rows on which it fails become fallbacks."""
     fallback: Mask | None = None
     for vector in vectors:
         fallback = either(fallback, vector.fallback)
     if fallback is not None:
-        # What stands there is no argument anybody gave: NULL costs least.
+        # Fallback rows have arbitrary data. NULL is the cheapest argument for them.
         vectors = [replace(vector, valid=both(vector.valid, ~fallback), fallback=None) for vector in vectors]
     codes, first = distinct(vectors, rows)
     values, failed = answers(form, result, [take(vector, first) for vector in vectors], len(first))
     if result.kind is Kind.VARCHAR and len(first) < rows:
         lengths = np.array([len(value or "") for value in values], np.int64)
-        if int(lengths[codes].sum()) > MOST_TEXT:  # equal rows have the same text many times
+        if int(lengths[codes].sum()) > MOST_TEXT:  # a text that many rows share counts once per row
             values, failed = [None] * len(values), [True] * len(values)
     found = take(from_values(values, result), codes)
     own = some(np.array(failed, np.bool_)[codes]) if any(failed) else None
@@ -104,7 +112,7 @@ def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows
 
 
 def patch(vector: Vector, own: Mask, form: RowForm, arguments: Sequence[Vector], rows: int) -> Vector:
-    """The vector with the row form's values on the rows that a kernel left to it."""
+    """Evaluate a kernel's fallback rows, and merge the values."""
     indices = np.flatnonzero(np.broadcast_to(own, (rows,)))
     parts = [take(argument, indices) for argument in arguments]
     answer = by_distinct_row(form, vector.type, parts, len(indices))
@@ -117,13 +125,13 @@ def patch(vector: Vector, own: Mask, form: RowForm, arguments: Sequence[Vector],
 
 
 def distinct(vectors: Sequence[Vector], rows: int) -> tuple[Codes, Codes]:
-    """A number per row, equal for equal rows, and for each number the first row that has it."""
+    """Return a code per distinct row, and each code's first row."""
     codes: Codes = np.zeros(rows, np.int64)
     count = min(rows, 1)
     for vector in vectors:
         for part in _parts(vector):
             own, size = _encoded(part)
-            # Two numbers below the count of rows: their combination stays within 64 bits.
+            # Both factors are at most the number of rows, so that the product fits into 64 bits.
             codes, count = _encoded(pa.array(codes * size + own)) if count > 1 else (own, size)
     first: Codes = np.zeros(count, np.int64)
     first[codes[::-1]] = np.arange(rows - 1, -1, -1)
@@ -137,7 +145,7 @@ def _encoded(array: pa.Array) -> tuple[Codes, int]:
 
 
 def _parts(vector: Vector) -> list[pa.Array]:
-    """Arrays that are equal where the vector is, with NULL as one more value."""
+    """Return arrays equal where the vector is; NULL equals NULL."""
     data = vector.data
     if is_constant(vector):
         columns = []
@@ -146,7 +154,7 @@ def _parts(vector: Vector) -> list[pa.Array]:
     elif vector.type.kind is Kind.LIST:
         columns = [pa.array(map(repr, to_values(vector, len(data))))]
     elif vector.type.kind is Kind.DOUBLE:
-        columns = [data.view(np.int64)]  # by bits: 0 and -0 are different arguments
+        columns = [data.view(np.int64)]  # by bits: 0 and -0 are distinct arguments
     else:
         columns = [data]
     if vector.valid is not None and vector.valid.ndim:

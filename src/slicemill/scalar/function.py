@@ -1,4 +1,4 @@
-"""What the table has for each function: its meaning by row, its kernel by column, its source and its SQL."""
+"""Function table entries: row form, kernel, source form and DuckDB SQL."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from slicemill.scalar.kernel import KernelMaker
 from slicemill.scalar.source import SourceMaker
 
 Types: TypeAlias = tuple[Type, ...]
-# Values are checked by the binder, once: implementations take them as they come.
+# The binder has checked the arguments; implementations do not check them again.
 RowFunction: TypeAlias = Callable[..., Any]
 RowMaker: TypeAlias = Callable[[Types, Type], RowFunction]
 Conversion: TypeAlias = Callable[[Types, Type], Types]
-# Templates, one for each number of arguments ({0} is the first, {type} the result's type); or chosen by call.
+# One template per number of arguments ({0} is the first, {type} the result's type), or a function of the
+# call.
 Sql: TypeAlias = str | tuple[str, ...] | Callable[[Call], str | None]
 
 SAME: Final = "as in Spark"  # in place of a template
@@ -25,16 +26,18 @@ SAME: Final = "as in Spark"  # in place of a template
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A function or operator, in all of its forms. How it may be called is in `signatures`, under its name.
+    """Function or operator, in all of its forms.
 
-    `row` makes, for the types of a call, the function of one row's values: this is what the call means.
-    `takes` gives the types that the arguments are converted to, in every form.
-    A `strict` function is not called with NULLs: its result is NULL then. Its arguments are evaluated from
-    left to right up to the first NULL, or `right_first`: an error behind a NULL is none, as in Spark.
-    A `lazy` one is made of getters of its arguments, and asks them as far as it needs.
-    `column` makes the kernel of a call; None, also as its answer, where a call runs by the row form.
-    `source` makes the text that compiled aggregates have for a call; None where they have none.
-    `duckdb` is what DuckDB calls it; None where DuckDB has nothing that means the same. Its name is Spark's.
+    Its signatures are in `signatures`, under its name.
+
+    `row` makes, for the types of a call, the function that evaluates one row. It defines the semantics.
+    `takes` returns the types that the arguments are converted to, in every form. A `strict` function returns
+    NULL if an argument is NULL, without being called. Its arguments are evaluated from left to right (with
+    `right_first`, from right to left) up to the first NULL; as in Spark, arguments after that NULL are not
+    evaluated and cannot fail. A `lazy` function receives getters of its arguments and calls only the getters
+    it needs. `column` makes the kernel of a call. The row form runs if `column` is None or returns None.
+    `source` makes the text of a call in compiled aggregates; None if there is no source form. `duckdb` is the
+    DuckDB equivalent; None if DuckDB has no function with the same meaning. The name is Spark's.
     """
 
     row: RowMaker
@@ -49,14 +52,14 @@ class ScalarFunction:
 
 @dataclass(frozen=True, slots=True)
 class Abbreviation:
-    """A function that is short for another expression, in every form."""
+    """Function that is an abbreviation of another expression, in every form."""
 
     expand: Callable[[Call], Expr]
     duckdb: Sql | None = None
 
 
 def plain(function: RowFunction) -> RowMaker:
-    """A meaning by row that is the same for all types."""
+    """Return a row form that is the same for all types."""
     return lambda _types, _result: function
 
 
@@ -69,7 +72,10 @@ def as_result(types: Types, result: Type) -> Types:
 
 
 def as_common(types: Types, _result: Type) -> Types:
-    """All to the type they have in common; as they are where they have none."""
+    """Return the common type for every argument.
+
+    The types unchanged if there is none.
+    """
     merged: Type | None = types[0]
     for type_ in types[1:]:
         merged = t.common(merged, type_) if merged is not None else None
@@ -77,17 +83,17 @@ def as_common(types: Types, _result: Type) -> Types:
 
 
 def as_dates(types: Types, _result: Type) -> Types:
-    """Points in time to dates, everything else as it is."""
+    """Convert TIMESTAMP to DATE; leave other types unchanged."""
     return tuple(t.DATE if type_.kind is Kind.TIMESTAMP else type_ for type_ in types)
 
 
 def as_timestamps(types: Types, _result: Type) -> Types:
-    """Points in time to timestamps, everything else as it is."""
+    """Convert DATE to TIMESTAMP; leave other types unchanged."""
     return tuple(t.TIMESTAMP if type_.kind is Kind.DATE else type_ for type_ in types)
 
 
 def template(sql: Sql | None, call: Call) -> str | None:
-    """The template for a call: SAME, a text with places for its arguments, or None."""
+    """Return a call's DuckDB template: SAME, a text with placeholders, or None."""
     if callable(sql):
         return sql(call)
     if sql is None or sql == SAME:

@@ -1,4 +1,4 @@
-"""Paths into JSON as in Spark's `get_json_object`: `$`, `$.name`, `$['name']` and `$[0]`."""
+"""JSON paths of Spark's `get_json_object`: `$`, `$.name`, `$['name']` and `$[0]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STEP = re.compile(r"\.(?P<name>[^.\[*']+)|\['(?P<quoted>[^']*)'\]|\[(?P<index>\
 
 @lru_cache(maxsize=256)
 def json_path(text: str) -> tuple[str | int, ...]:
-    """Return the steps of a path: names of fields and indexes into arrays."""
+    """Return the steps of a path: field names and array indexes."""
     if not text.startswith("$"):
         raise ExpressionError("a path starts with $, as in '$.a.b[0]'")
     steps: list[str | int] = []

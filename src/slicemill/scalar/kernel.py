@@ -1,4 +1,4 @@
-"""What a kernel is: a function of whole columns, made for the types and constants of one call."""
+"""Kernels: column functions made for one call's types and constants."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from slicemill.esl.types.schema import Type
 from slicemill.scalar.vectors import Data, Mask, Vector, both, either, some
 
-VARIES: Final = object()  # in place of the value of an argument that is no constant
+VARIES: Final = object()  # stands for the value of an argument that is not a constant
 
 
 class Fallback(Exception):
-    """The columns at hand have no fast form, such as strings that are not ASCII: the row form runs."""
+    """Raised if a kernel has no fast form for its columns.
+
+    The row form runs instead. An example is a string function that is fast for ASCII only.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A call as the maker of its kernel sees it, its arguments converted to the types the function takes."""
+    """Call that a kernel is made for. Its arguments are already converted."""
 
     function: str
     types: tuple[Type, ...]
@@ -27,30 +30,37 @@ class KernelCall:
     values: tuple[object, ...]
 
     def constant(self, index: int, default: object = VARIES) -> Any:
-        """The value of a constant argument, VARIES for another, `default` for one that is left out."""
+        """Return the value of a constant argument.
+
+        Return VARIES for an argument that is not constant, and `default` for an omitted argument.
+        """
         return self.values[index] if index < len(self.values) else default
 
 
 class Out(NamedTuple):
-    """A result with more to say than its data: rows that become NULL, and rows left to the row form."""
+    """Kernel result with rows that become NULL or need the row form."""
 
     data: Data
     null: Mask | None = None
     fallback: Mask | None = None
 
     def except_for(self, more: Mask) -> Out:
-        """The same, with more rows left to the row form."""
+        """Return the result with more rows left to the row form."""
         return self._replace(fallback=either(self.fallback, more))
 
 
-# Strict: columns of values in, values out; NULLs are seen to. Free: vectors in, a vector out.
+# A strict kernel receives and returns column data; `apply` handles NULLs. A free one handles whole vectors.
 Strict: TypeAlias = Callable[..., Any]
 Free: TypeAlias = Callable[..., Vector]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """`patches`: fallbacks are common enough to be run where they arise, by distinct arguments."""
+    """Column form of a call.
+
+    With `patches`, the row form evaluates its fallback rows at once, by distinct arguments. That pays off
+    if fallbacks are frequent.
+    """
 
     function: Strict | Free
     strict: bool = True
@@ -61,17 +71,20 @@ KernelMaker: TypeAlias = Callable[[KernelCall], "Kernel | Strict | None"]
 
 
 def kernel(function: Strict) -> KernelMaker:
-    """One kernel for all types and constants."""
+    """Return a maker of the same kernel for all types and constants."""
     return lambda _call: Kernel(function)
 
 
 def free_kernel(function: Free) -> KernelMaker:
-    """The same, of a function that sees NULLs and fallbacks itself."""
+    """Like `kernel`, for a function that handles NULLs and fallbacks itself."""
     return lambda _call: Kernel(function, strict=False)
 
 
 def apply(kernel: Kernel, result: Type, vectors: list[Vector]) -> tuple[Vector, Mask | None]:
-    """The kernel's vector, and the rows that the kernel itself, not an argument, leaves to the row form."""
+    """Return a kernel's vector, and rows that need the row form.
+
+    These rows do not include the fallback rows of the arguments.
+    """
     if not kernel.strict:
         return kernel.function(*vectors), None
     valid = reduce(both, (vector.valid for vector in vectors))

@@ -1,9 +1,9 @@
 """Regular expressions in RE2's syntax, which RE2 matches in time linear in the text.
 
-The syntax tree that Python's parser makes is written again, node by node. Look-around, back references,
+The syntax tree of Python's parser is written as RE2 syntax, node by node. Look-around, back references,
 possessive and atomic groups have no linear form. The end of a text (`$` in Java, which also matches before a
-last line end) is a look-ahead in Python. Where nothing can follow it, RE2 may read the line end instead. An
-empty group in front of the line end marks where the match ends:
+last line end) is a look-ahead in Python. If nothing follows the look-ahead, RE2 may consume the line end
+instead. An empty group before the line end then marks the end of the match:
 
     \\d+$     →     [0-9]+(?P<end1>)(?:\\x{d}\\x{a}|[\\x{a}\\x{d}…])?\\z
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 GROUP, END = "group", "end"
-# RE2 refuses larger counts.
+# RE2 rejects larger counts.
 _MOST_REPEATS = 1000
 _RANGES = {
     "CATEGORY_DIGIT": r"0-9",
@@ -38,16 +38,18 @@ _REPEATS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 
 
 class NotLinearError(Exception):
-    """RE2 has no form of the pattern that means the same."""
+    """Raised if RE2 has no equivalent of the pattern."""
 
 
 def linear_form(pattern: str, at_end: str) -> str:
-    """Return a pattern of Python in RE2's syntax; raise NotLinearError if it has none.
+    """Return a Python pattern in RE2's syntax.
 
-    The pattern is one that Python compiles with re.ASCII.
+    Raise NotLinearError if it has none.
 
-    `at_end` is the look-ahead that stands for the end of a text. Group n is named `group<n>`, the ends of
-    matches `end<n>`.
+    Python must compile the pattern with re.ASCII.
+
+    `at_end` is the look-ahead for the end of a text. Group n is named `group<n>`; the groups that mark the
+    ends of matches are named `end<n>`.
 
     >>> linear_form("(a|b)+c", "(?=x)")
     '(?:(?P<group1>[\\\\x{61}\\\\x{62}]))+\\\\x{63}'
@@ -66,7 +68,10 @@ class _Writer:
     ends: int = 0
 
     def sequence(self, nodes: Any, ignore_case: bool, *, last: bool) -> str:
-        """Return the nodes of a sequence, behind which the pattern ends if it is the last one."""
+        """Return a sequence of nodes.
+
+        `last` if the pattern ends after the sequence.
+        """
         count = len(nodes)
         return "".join(
             self.node(node, ignore_case, last=last and place == count - 1) for place, node in enumerate(nodes)
@@ -104,9 +109,9 @@ class _Writer:
         if max(least, bounded or 0) > _MOST_REPEATS:
             raise NotLinearError
         if (bounded is None or bounded > 1) and inside.getwidth()[0] == 0 and _has_choices(inside):
-            # Which repetition is the empty one differs between engines, and so do the groups and the ends.
+            # Engines differ in which repetition is the empty one, and so in the groups and ends of the match.
             raise NotLinearError
-        # `(?:…)` around one that repeats already: `a+*` is no pattern.
+        # The operand may already be a repetition: `a+*` is not a valid pattern.
         text = f"(?:{self.sequence(inside, ignore_case, last=False)})"
         bounds = f"{{{least},{'' if bounded is None else bounded}}}"
         return text + _REPEATS.get((least, bounded), bounds)
@@ -119,7 +124,7 @@ class _Writer:
                 continue
             first, last = (value, value) if kind is c.LITERAL else value
             if first <= 0xDFFF and last >= 0xD800 and (first >= 0xD800 or last <= 0xDFFF):
-                raise NotLinearError  # half a character, which no text has
+                raise NotLinearError  # half a surrogate pair, which no text contains
             written.append(_range(first, last))
             if ignore_case:
                 written += [_range(*other) for other in _other_case(first, last)]
@@ -130,7 +135,10 @@ class _Writer:
 
 
 def _has_choices(inside: Any) -> bool:
-    """Return True unless it is one repeated part without a group, such as `(?:a*)`."""
+    """Return True unless `inside` is one repeated part without a group.
+
+    An example of such a part is `(?:a*)`.
+    """
     return not (
         len(inside) == 1
         and inside[0][0] in (c.MAX_REPEAT, c.SUBPATTERN)
@@ -145,7 +153,7 @@ def _range(first: int, last: int) -> str:
 
 
 def _other_case(first: int, last: int) -> list[tuple[int, int]]:
-    """Return the ranges of the same letters of ASCII in the other case."""
+    """Return the same ASCII letters in the other case, as ranges."""
     found = []
     for least, most, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):
         begin, end = max(first, least), min(last, most)

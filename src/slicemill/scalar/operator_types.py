@@ -1,6 +1,8 @@
-"""Types of arithmetic: numbers as in Spark, timestamps and intervals as in SQL.
+"""Result types of arithmetic operators.
 
-Division of integers is fractional, as in Spark and DuckDB; DIV is the whole one, of exact numbers only.
+Numbers have the types of Spark, times and intervals those of standard SQL.
+
+`/` of integers is fractional, as in Spark and DuckDB. DIV is integer division and rejects DOUBLE.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ _TIME = (Kind.TIMESTAMP, Kind.DATE)
 
 
 def arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:
-    """The type of `left operator right`, or None where it means nothing."""
+    """Return the type of `left operator right`.
+
+    None if the operands are invalid.
+    """
     if Kind.ANY in (left.kind, right.kind):
         return t.ANY
     if t.is_numeric(left) and t.is_numeric(right):
@@ -40,7 +45,7 @@ def _number_type(operator: str, left: Type, right: Type) -> Type | None:
     if operator == "%":
         return remainder_type(left, right)
     if Kind.DECIMAL in kinds:
-        # A bare NULL is taken for a number of the other side's type.
+        # A bare NULL has the type of the other operand.
         a = right if left.kind is Kind.NULL else left
         b = left if right.kind is Kind.NULL else right
         return _decimal_type(operator, t.as_decimal(a), t.as_decimal(b))
@@ -60,7 +65,10 @@ def _decimal_type(operator: str, a: Type, b: Type) -> Type:
 
 
 def adjusted(precision: int, scale: int) -> Type:
-    """Fit into 38 digits: keep the whole part, give up digits behind the point down to six."""
+    """Limit a decimal type to 38 digits.
+
+    Drop fractional digits first, down to six.
+    """
     if precision <= MAX_DECIMAL_PRECISION:
         return t.decimal(precision, scale)
     whole = precision - scale
@@ -91,7 +99,10 @@ def _time_type(operator: str, left: Type, right: Type) -> Type | None:
 
 
 def castable(source: Type, target: Type) -> bool:
-    """May CAST be asked for? Whether a given value converts shows at run time."""
+    """Return True if CAST is allowed between the types.
+
+    A value may still fail at run time.
+    """
     if Kind.NULL in (source.kind,) or Kind.ANY in (source.kind, target.kind) or source.kind is target.kind:
         return Kind.LIST not in (source.kind, target.kind) or source == target
     if target.kind is Kind.VARCHAR:

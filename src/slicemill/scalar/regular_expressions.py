@@ -1,8 +1,9 @@
-"""Patterns of SQL: LIKE, and regular expressions of Java's dialect.
+"""SQL patterns: LIKE, and regular expressions in Java's dialect.
 
-Java's spelling is translated into Python's, and what Python cannot do is refused. Letters, digits and word
-borders are those of ASCII, as in Java. RE2 then matches what has a linear form (`linear_patterns`), so that
-no pattern can take exponential time. The others are matched by `regex`, which has time limits.
+Java's syntax is translated to Python's; constructs that Python does not support are rejected. Letters, digits
+and word boundaries are ASCII, as in Java. RE2 matches every pattern that has a linear form
+(`linear_patterns`), which excludes exponential time. `regex`, which has time limits, matches all other
+patterns.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any, NamedTuple
 from slicemill.scalar.linear_patterns import END, GROUP, NotLinearError, linear_form
 from slicemill.scalar.values import ExpressionError
 
-# Limit of processor time for matching one text with a pattern that has no linear-time form.
+# Limit of processor time in seconds for one text, if the pattern has no linear form.
 MATCH_S = 1.0
-# The limit also holds for a linear-time form whose instructions, times the length of the text, are more.
+# The limit also holds for a linear form if its instructions times the text length exceed this number.
 MOST_STEPS = 3_000_000_000
 
 _LINE_ENDS = "\n\r\u0085\u2028\u2029"
 _AT_END = rf"(?=(?:\r\n|[{_LINE_ENDS}])?\Z)"
-# Java's escapes that Python spells otherwise. POSIX classes are those of ASCII in Java.
+# Java escapes that Python spells differently. Java's POSIX classes are ASCII.
 _ESCAPES = {
     "z": r"\Z",
     "Z": _AT_END,
@@ -46,9 +47,10 @@ _KNOWN_ESCAPES = frozenset("dDwWsSbBAtnrfa0123456789xu")
 
 @dataclass(frozen=True, slots=True)
 class LikePattern:
-    """A LIKE pattern, cut at its `%`: the texts that match have these parts, one behind the other.
+    """LIKE pattern, split at its `%` into parts that match in order.
 
-    Each part has a fixed length, so that its first place is the best one and nothing is tried twice.
+    Each part has a fixed length, so the first occurrence is always the best one and the search never
+    backtracks.
     """
 
     parts: tuple[re.Pattern[str], ...]
@@ -99,7 +101,12 @@ def like_pattern(pattern: str, escape: str, ignore_case: bool) -> LikePattern:
 
 
 class PatternMatch(NamedTuple):
-    """Where a pattern matches: the span of the whole, then those of its groups; (-1, -1) of one without."""
+    """Match of a pattern.
+
+    The span of the match, then those of its groups.
+
+    A group without a match has the span (-1, -1).
+    """
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -110,7 +117,7 @@ class PatternMatch(NamedTuple):
 
 
 class JavaPattern:
-    """A regular expression of Java's dialect, matched by RE2 where it can be, else within a time limit."""
+    """Java regular expression, matched by RE2 or with a time limit."""
 
     def __init__(self, pattern: str, translated: str) -> None:
         checked = re.compile(translated, re.ASCII)
@@ -124,7 +131,7 @@ class JavaPattern:
 
     @property
     def is_linear(self) -> bool:
-        """Return True if the time that a match takes grows with the length of the text only."""
+        """Return True if matching takes linear time."""
         return self._linear is not None
 
     def found_in(self, text: str) -> bool:
@@ -134,7 +141,10 @@ class JavaPattern:
         return self._searched(text, 0) is not None
 
     def matches(self, text: str) -> Iterator[PatternMatch]:
-        """Yield the matches from left to right, as Java's `find` does; one may be empty behind another."""
+        """Yield the matches from left to right, like Java's `find`.
+
+        An empty match may directly follow another match.
+        """
         if self._linear is not None and self._linear.takes(text):
             yield from self._linear.matches(text)
             return
@@ -154,7 +164,7 @@ class JavaPattern:
         try:
             return self._limited.search(text, place, timeout=MATCH_S)
         except TimeoutError:
-            # Rows to come would take as long: the pattern is given up in this process.
+            # Later rows would take as long, so this process stops using the pattern.
             self._too_slow = (
                 f"'{self.pattern}' took more than {MATCH_S:g} s on one text of {len(text)} characters; "
                 "rewrite it without look-around, back references and repetitions inside repetitions"
@@ -163,7 +173,10 @@ class JavaPattern:
 
 
 class _LinearPattern:
-    """A pattern that RE2 matches; it works on UTF-8, and spans are put into characters."""
+    """Pattern matched by RE2.
+
+    Byte spans of UTF-8 are converted to character spans.
+    """
 
     def __init__(self, compiled: Any, groups: int) -> None:
         self._compiled = compiled
@@ -173,7 +186,7 @@ class _LinearPattern:
         self._ends = [place for name, place in index.items() if name.startswith(END)]
 
     def takes(self, text: str) -> bool:
-        """Return True if RE2 surely matches a text within seconds."""
+        """Return True if RE2 matches a text of this length within seconds."""
         return self._size * len(text) <= MOST_STEPS
 
     def found_in(self, text: str) -> bool:
@@ -200,14 +213,14 @@ class _LinearPattern:
                     tuple((_places(encoded, start, characters, span)) for span in spans),
                 )
             place = last
-            if start == last:  # past the next character
+            if start == last:  # continue after the next character
                 place += 1
                 while place < len(encoded) and encoded[place] & 0xC0 == 0x80:
                     place += 1
 
 
 def _places(encoded: bytes, start: int, characters: int, span: tuple[int, int]) -> tuple[int, int]:
-    """Return a span in characters; `characters` of them precede the byte `start`."""
+    """Return a byte span in characters; `characters` characters precede the byte `start`."""
     if span[0] < 0:
         return span
     first = characters + len(encoded[start : span[0]].decode())
@@ -222,7 +235,7 @@ def _linear(translated: str) -> _LinearPattern | None:
     try:
         form = linear_form(translated, _AT_END)
         compiled = re2.compile(form, options)
-    except (NotLinearError, re2.error):  # RE2 refuses patterns that take much memory
+    except (NotLinearError, re2.error):  # RE2 rejects patterns that need much memory
         return None
     return _LinearPattern(compiled, re.compile(translated, re.ASCII).groups)
 
@@ -254,7 +267,7 @@ def _translated(pattern: str) -> str:
                 raise ExpressionError(f"'{pattern}' combines character classes, which is not supported")
             in_class = letter != "]" or out[-1] in ("[", "[^")
             if letter in "&|~":
-                letter = f"\\{letter}"  # Python warns that it may give pairs of them a meaning
+                letter = f"\\{letter}"  # Python warns about `&&`, `||` and `~~` in a class
         elif letter == "[":
             in_class = True
             letter = "[^" if pattern.startswith("[^", place) else "["
@@ -283,7 +296,7 @@ def _group(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _escape(pattern: str, place: int, in_class: bool) -> tuple[str, int]:
-    """The translation of the escape whose letter is at `place`, and where to go on."""
+    """Translate the escape at `place`; return the text and the next position."""
     letter = pattern[place : place + 1]
     if letter == "Q":
         end = pattern.find("\\E", place)

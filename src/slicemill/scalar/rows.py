@@ -1,8 +1,8 @@
-"""Expressions row by row: closures that are compiled once, with the meaning of Spark SQL in ANSI mode.
+"""Row-by-row evaluation: compiled closures with the semantics of Spark's ANSI mode.
 
-`compile_expression` reads columns of a row. `compile_with` leaves it to the caller what columns, arguments
-and sub-queries mean, for whoever evaluates over something else than rows. An argument declared without a type
-(ANY) is typed by the value at hand.
+`compile_expression` reads the columns of a row. `compile_with` takes a function that resolves columns,
+arguments and sub-queries; it serves environments other than rows. An argument of type ANY is typed by its
+value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Resolve: TypeAlias = Callable[[Leaf], Callable[[E], object]]
 
 
 def compile_expression(expr: Expr, schema: Schema) -> Callable[[tuple[object, ...]], object]:
-    """The value of an expression for a row in the order of `schema`."""
+    """Compile an expression over rows in the order of `schema`."""
 
     def column(leaf: Leaf) -> Callable[[tuple[object, ...]], object]:
         if not isinstance(leaf, ColumnRef):
@@ -50,13 +50,16 @@ def compile_expression(expr: Expr, schema: Schema) -> Callable[[tuple[object, ..
 
 
 def compile_condition(expr: Expr, schema: Schema) -> Callable[[tuple[object, ...]], bool]:
-    """Whether a condition is true for a row: neither false nor unknown."""
+    """Compile a predicate; NULL counts as false."""
     value = compile_expression(expr, schema)
     return lambda row: value(row) is True
 
 
 def compile_with(expr: Expr, resolve: Resolve[E]) -> Callable[[E], object]:
-    """The value of an expression in an environment; `resolve` gives the getter of a leaf."""
+    """Compile an expression over an environment.
+
+    `resolve` returns the getter of a leaf.
+    """
     if isinstance(expr, Literal):
         return _constant(converter(expr.type, expr.type)(expr.value))
     if isinstance(expr, Cast):
@@ -73,7 +76,7 @@ def compile_with(expr: Expr, resolve: Resolve[E]) -> Callable[[E], object]:
 
 
 def _converted(expr: Expr, target: Type, resolve: Resolve[E]) -> Getter[E]:
-    """A getter whose value has the target's type."""
+    """Return a getter whose value has the target type."""
     getter = compile_with(expr, resolve)
     if expr.type == target or target.kind is Kind.ANY:
         return getter
@@ -93,7 +96,7 @@ def _cast(expr: Cast, operand: Getter[E]) -> Getter[E]:
         return strict
 
     def safely(env: E) -> object:
-        value = operand(env)  # TRY_CAST forgives its own conversion, not an error below it
+        value = operand(env)  # TRY_CAST ignores errors of its own conversion only, not of its operand
         try:
             return None if value is None else convert(value)
         except ExpressionError:
@@ -127,7 +130,10 @@ def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
 
 
 def _strict(getters: Sequence[Getter[E]], function: RowFunction, right_first: bool = False) -> Getter[E]:
-    """A call whose result is NULL as soon as an argument is: those behind it are not evaluated."""
+    """Return a call that is NULL if an argument is NULL.
+
+    Arguments after the first NULL are not evaluated.
+    """
     if len(getters) == 1:
         (only,) = getters
 

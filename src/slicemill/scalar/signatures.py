@@ -1,21 +1,20 @@
-"""The scalar library: Spark SQL's functions, with the types they take and give.
+"""Signatures of Spark SQL's scalar functions: parameter and result types.
 
-One line a function, under the topic that has its entry in the table (`functions`): apart from it, so that a
-script can be checked without NumPy and Arrow. Names, meanings and types are Spark's (a test asks Spark
-itself). Only functions whose value depends on nothing but their arguments are here: a replay after a crash
-must give the same rows.
+Each function has one line, under the topic whose module in `functions` implements it. The signatures are
+separate from the implementations so that a script can be checked without NumPy and Arrow. Names, meanings and
+types are Spark's; a test compares them with Spark. A function is listed only if its value depends on nothing
+but its arguments, because a replay after a crash must produce the same rows.
 
-`number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE,
-`moment` is one of these or a text; `any` and
-`value` are anything but a list, `plain` is anything but that and a PERIOD; `[x]` may be left out; `x...` may
-be repeated.
-Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
-`first` (the first argument's, if they have a type in common), `whole` (the integer of a rounding), `rounded`
-or `remainder`.
+Parameters: `number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or
+DATE; `moment` is a `time` or a text; `any` and `value` are every type except a list; `plain` is every type
+except a list and a PERIOD. `[x]` is optional; `x...` may be repeated. Results: a type, `same` (the first
+argument's type), `common` (the common type of all arguments that are `any` or `plain`), `first` (the first
+argument's type, if there is a common type), `whole` (the integer type of a rounding), `rounded` or
+`remainder`.
 
-Braces hold what an argument may be (`argument_range`), `any` if it may be anything of its type; integers and
-patterns always have them. A constant out of its range is refused when a script is checked. For a value that
-turns out to be, the function does what Spark's does: an error, which stops that query alone, or NULL.
+Braces contain the allowed values of an argument (`argument_range`), or `any` for all values of its type;
+every integer and pattern parameter has braces. The checker rejects a constant out of its range. A computed
+value out of range gives the result of Spark: an error, which stops only that query, or NULL.
 """
 
 from __future__ import annotations
@@ -190,7 +189,7 @@ unhex(string) -> binary
 xxhash64(plain, plain...) -> bigint
 """
 
-# Functions people reach for whose value differs from run to run, and what to use instead.
+# Functions whose value differs from run to run, and what to use instead.
 UNREPEATABLE = dict.fromkeys(
     ("now", "current_timestamp", "current_date", "localtimestamp", "curdate", "unix_timestamp"),
     "use the stream's timestamp column, so that a replay gives the same rows; for what came lately, give the "
@@ -199,7 +198,7 @@ UNREPEATABLE = dict.fromkeys(
     ("rand", "random", "randn", "uuid"), "use hash(column), so that a replay gives the same rows"
 )
 
-# Functions and columns that other systems have, and what to write instead.
+# Functions and columns of other systems, and what to write instead.
 _CLOCK = "for the clock's time, declare the stream (…, current_time timestamp) ORDER BY current_time"
 _RANKED = "ranks of all rows change with each one; ask for percentile(x, 0.9) OVER (ROWS 99 PRECEDING)"
 _COLUMNS_OF_JSON = (
@@ -261,7 +260,10 @@ _FITS = {
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How a function may be called. The last parameter may repeat; `optional` of them may be left out."""
+    """Signature of a function.
+
+    The last parameter may repeat; the last `optional` ones may be omitted.
+    """
 
     name: str
     parameters: tuple[str, ...]
@@ -299,7 +301,7 @@ def _signature(line: str) -> Signature:
 
 
 def _pattern(words: str, compiled: Callable[[str], object]) -> ArgumentRange:
-    """Whatever compiles; where it does not, the reason is the hint."""
+    """Accept constants that compile; the compiler's error message is the hint."""
 
     def problem(pattern: Any) -> str:
         try:
@@ -313,7 +315,7 @@ def _pattern(words: str, compiled: Callable[[str], object]) -> ArgumentRange:
 
 _REGULAR = _pattern("a regular expression", java_pattern)
 _LIKE = _pattern("a pattern", lambda pattern: like_pattern(pattern, "\\", False))
-# Of the operators.
+# Ranges of the pattern operands of operators.
 PATTERN_RANGES = {"like": _LIKE, "ilike": _LIKE, "rlike": _REGULAR}
 _LONG_UNITS = "year|yyyy|yy|quarter|month|mm|mon|week"
 _SHORT_UNITS = "day|dd|hour|minute|second|millisecond|microsecond"
@@ -342,7 +344,10 @@ def fits(parameter: str, type_: Type) -> bool:
 
 
 def result_type(signature: Signature, arguments: Sequence[Expr]) -> Type | None:
-    """The type of a call whose arguments fit; None where the arguments have no common type."""
+    """Return a call's result type.
+
+    None if its arguments have no common type.
+    """
     rule = signature.result
     first = arguments[0].type
     if rule in _NAMED_TYPES:

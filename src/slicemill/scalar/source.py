@@ -1,4 +1,4 @@
-"""The source form of a call: the text of its value in code that is generated for aggregates."""
+"""Source form of scalar calls, for the code generated for aggregates."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from slicemill.esl.types.schema import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """The text of a result. `bad`: when it is an error, asked `before` the value is made, or of RESULT.
+    """Source text of a call's result.
 
-    `twice`: the text repeats an argument.
+    `bad` is a condition, as source text, that is true when the call is an error. The condition is evaluated
+    `before` the value is computed, or afterwards, where it contains RESULT in place of the value.
+    `twice` is set if the text repeats an argument.
     """
 
     value: str
@@ -22,10 +24,10 @@ class Snippet:
     twice: bool = False
 
 
-# From the texts of a call's arguments to that of its value. `ops` are the helpers of generated code.
+# Makes the text of a call's value from the texts of its arguments. `ops` are the helpers of generated code.
 SnippetMaker: TypeAlias = Callable[..., Snippet]
-# For the types of a call, its result's type, and whether machine code is made (where strings are codes, and
-# integers wrap round): None for types that have no source.
+# Receives the argument types, the result type, and whether machine code is generated (there strings are
+# integer codes, and integers wrap round). Returns None for types that have no source form.
 SourceMaker: TypeAlias = Callable[[tuple[Type, ...], Type, bool], SnippetMaker | None]
 
 
@@ -34,7 +36,7 @@ def kinds_of(types: tuple[Type, ...]) -> set[Kind]:
 
 
 def source_of_double(text: str, bad: str | None = None) -> SourceMaker:
-    """The source of a function of a double that is an error for some arguments."""
+    """Return the source form of a DOUBLE function that may fail."""
 
     def make(types: tuple[Type, ...], _result: Type, _machine: bool) -> SnippetMaker | None:
         if types[0].kind is not Kind.DOUBLE:

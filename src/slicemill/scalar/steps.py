@@ -1,8 +1,8 @@
-"""From expressions to steps over columns, each distinct sub-expression once.
+"""Compile expressions into column steps, one per distinct sub-expression.
 
-Every step is evaluated for all rows, also under CASE, AND and OR, so that a sub-expression may serve several
-queries: a row on which a step fails is only marked (`Vector.fallback`), and CASE above it drops the mark
-where it does not ask for that value.
+Each step is evaluated for all rows, even under CASE, AND and OR, so that queries can share sub-expressions. A
+row on which a step fails is only marked (`Vector.fallback`). A CASE above the step drops the mark of rows for
+which it does not use the value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ Run = Callable[[pa.RecordBatch, list[Vector]], Vector]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
-    """How to compute one sub-expression from earlier ones; if not `vectorised`, by the row form."""
+    """Computation of one sub-expression from the results of earlier steps.
+
+    A step that is not `vectorised` runs by the row form.
+    """
 
     expr: Expr
     inputs: tuple[int, ...]
@@ -48,7 +51,7 @@ class ColumnStep:
 
 
 class ColumnSteps:
-    """A list in which each step comes after its inputs."""
+    """List of column steps; inputs precede the steps that use them."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -57,7 +60,7 @@ class ColumnSteps:
         self._constants: dict[int, Vector] = {}
 
     def add(self, expr: Expr) -> int:
-        """The index of the step for an expression; steps that are not there yet are added."""
+        """Return the index of an expression's step; add missing steps."""
         if isinstance(expr, ColumnRef):
             return self._once(("column", expr.name), lambda: _column(expr, self.schema))
         if not isinstance(expr, Literal | Call | Cast | Case):
@@ -78,16 +81,16 @@ class ColumnSteps:
         return self._known[key]
 
     def _constant(self, expr: Expr) -> int:
-        """Return the step of a constant, which is computed now unless that may take long.
+        """Return a constant's step, evaluated now unless that may take long.
 
-        If it has no value, the row form raises the error for the rows that need the value.
+        If the evaluation fails, the row form raises the error for the rows that need the value.
         """
         if any(isinstance(node, Call) and may_take_long(node) for node in walk(expr)):
-            # While the step runs it has limits.
+            # Time limits hold only while the step runs.
             late = ColumnStep(expr, (), _computed_once(expr, self.schema))
             return self._once(("late constant", repr(expr)), lambda: late)
         vector = _value_of(expr, self.schema)
-        # By text: 0.0 and -0.0 are equal, but not the same.
+        # Compare by text: 0.0 and -0.0 are equal but distinct.
         text = "fails" if vector.fallback is not None else repr(to_values(vector, 1))
         step = ColumnStep(expr, (), lambda _batch, _inputs: vector)
         index = self._once(("constant", text, expr.type), lambda: step)
@@ -149,7 +152,7 @@ class ColumnSteps:
 
 
 def _value_of(expr: Expr, schema: Schema) -> Vector:
-    """Return the value of a constant expression."""
+    """Evaluate a constant expression; a failure is a fallback vector."""
     try:
         value = representable(compile_expression(expr, schema)(()), expr.type)
         return constant(value, expr.type)
@@ -158,13 +161,13 @@ def _value_of(expr: Expr, schema: Schema) -> Vector:
 
 
 def _computed_once(expr: Expr, schema: Schema) -> Run:
-    """Compute a constant expression when its value is needed first."""
+    """Return a step that evaluates a constant expression on first use."""
     known: list[Vector] = []
 
     def run(batch: pa.RecordBatch, _inputs: list[Vector]) -> Vector:
         if not known:
             known.append(_value_of(expr, schema))
-        # Kernels were chosen for a column whose value varies.
+        # The kernels were chosen for a column, not for a constant.
         return full_length(known[0], batch.num_rows)
 
     return run
@@ -176,7 +179,7 @@ def _column(expr: ColumnRef, schema: Schema) -> ColumnStep:
 
 
 def converted(expr: Expr, target: Type) -> Expr:
-    """The conversion that nobody writes."""
+    """Return the expression with the implicit conversion to a type."""
     return expr if expr.type == target or target.kind in (Kind.ANY, Kind.NULL) else Cast(expr, target)
 
 
@@ -199,7 +202,10 @@ def _always_null(type_: Type) -> Kernel:
 
 
 def _kernel(kernel: Kernel, count: int, expr: Call | Cast, by_row: Run) -> Run:
-    """A kernel on the first inputs; the row form on the others, for rows that the kernel leaves to it."""
+    """Return a step that runs a kernel on the first `count` inputs.
+
+    The row form runs on the remaining inputs, for rows that the kernel leaves to it.
+    """
     form = row_form_of(expr)
 
     def run(batch: pa.RecordBatch, inputs: list[Vector]) -> Vector:

@@ -1,4 +1,4 @@
-"""The one table of functions and operators: the topics put together, each call found by name and types."""
+"""Table of scalar functions and operators, by name and types."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ ABBREVIATIONS = {**ARITHMETIC_ABBREVIATIONS, **LOGIC_ABBREVIATIONS, **TIME_ABBRE
 
 
 def function_of(name: str, types: Types) -> ScalarFunction:
-    """What a call means. CONTAINS is a relation of periods and a function of strings; `a:b` is Python's."""
+    """Return the function of a call.
+
+    CONTAINS has two meanings: a relation of periods and a function of strings. `a:b` is a Python function.
+    """
     if is_external(name):
         return external_function(name)
     of_periods = name in RELATIONS and any(type_.kind is Kind.PERIOD for type_ in types)
@@ -57,17 +60,20 @@ def function_of(name: str, types: Types) -> ScalarFunction:
     return function
 
 
-# Their time grows faster than the length of their texts, or with no bound that is known.
+# Functions whose time grows faster than their input, or has no known bound.
 _LONG = {"levenshtein", "regexp_extract", "regexp_like", "regexp_replace", "rlike", "split"}
 
 
 def may_take_long(call: Call) -> bool:
-    """Return True if one call may take seconds: it is computed where there is a limit."""
+    """Return True if one call may take seconds.
+
+    Such calls run under a time limit.
+    """
     return call.function in _LONG or is_external(call.function)
 
 
 def expanded(call: Call) -> Expr:
-    """The expression that a call is short for, or the call itself."""
+    """Return the expansion of an abbreviation, or the call itself."""
     abbreviation = ABBREVIATIONS.get(call.function)
     return call if abbreviation is None else abbreviation.expand(call)
 
@@ -75,7 +81,7 @@ def expanded(call: Call) -> Expr:
 def row_form(
     name: str, types: Types, result: Type
 ) -> tuple[list[Callable[[object], object] | None], RowFunction, bool]:
-    """How to convert each argument (None: leave it), the function of one row, and whether it is strict."""
+    """Return the argument conversions (None: unchanged), the row function, and its strictness."""
     function = function_of(name, types)
     wanted = function.takes(types, result)
     conversions = [
@@ -86,14 +92,20 @@ def row_form(
 
 
 def kernel_of(call: KernelCall) -> Kernel | None:
-    """The column form of a call; None where it runs by the row form."""
+    """Return the kernel of a call.
+
+    None if the call runs by the row form.
+    """
     column = function_of(call.function, call.types).column
     made = None if column is None else column(call)
     return made if made is None or isinstance(made, Kernel) else Kernel(made)
 
 
 def in_duckdb(call: Call) -> str | None:
-    """DuckDB's template for a call; SAME: it is written as in Spark, None: DuckDB has nothing like it."""
+    """Return DuckDB's template for a call.
+
+    SAME means that the call is written as in Spark, and None that DuckDB has no equivalent.
+    """
     if is_external(call.function):
         return None
     entry = ABBREVIATIONS.get(call.function) or FUNCTIONS.get(call.function)

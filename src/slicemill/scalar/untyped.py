@@ -1,6 +1,6 @@
-"""Calls on arguments declared without a type (ANY): the values at hand decide what the call means.
+"""Calls on arguments of type ANY, typed at run time by value.
 
-Each combination of types is worked out once, by the binder's own rules.
+The function for each combination of types is resolved once, by the rules of the binder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _UNARY = ("negative", "~")
 
 
 def untyped_call(name: str, arguments: Sequence[Expr]) -> RowFunction:
-    """The call as a function of all its values; those of type ANY are typed when they are there."""
+    """Return a call as a function of its values.
+
+    Values of ANY arguments are typed at run time.
+    """
     known: dict[Types, RowFunction] = {}
 
     def call(*values: object) -> object:
@@ -60,7 +63,10 @@ def _function(name: str, arguments: Sequence[Expr]) -> RowFunction:
 
 
 def result_of_call(name: str, arguments: Sequence[Expr], types: Types) -> Type | None:
-    """The type of a call whose arguments have these types; None if there is no such call."""
+    """Return the type of a call.
+
+    None if there is no such call.
+    """
     if name in _ARITHMETIC:
         return arithmetic_type(name, *types)
     if name in _UNARY:

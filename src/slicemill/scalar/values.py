@@ -1,7 +1,8 @@
-"""Values of scalar expressions: the error where there is none, the ranges of types, and strings of numbers.
+"""Values of scalar expressions: range checks, evaluation errors, and texts of numbers.
 
-Values are Spark's: INT and BIGINT are ints checked to 32 and 64 bits, DECIMAL is an exact Decimal with the
-scale of its type, TIMESTAMP and INTERVAL are microseconds, DATE is days, PERIOD is a tuple (begin, end, …).
+Values follow Spark: INT and BIGINT are Python ints checked to 32 and 64 bits, DECIMAL is an exact Decimal
+with the scale of its type, TIMESTAMP and INTERVAL are microseconds, DATE is days, PERIOD is a tuple (begin,
+end, …).
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
 EXACT = Context(prec=160, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999)
 
 
-# Characters at either end of a message.
+# Number of characters kept at either end of a long message.
 _SHOWN = 400
 
 
 class ExpressionError(SlicemillError):
-    """A value for which an expression has no result: overflow, division by zero, a text that is no number.
+    """Evaluation error, such as an overflow or a division by zero.
 
-    The message is kept in the home and shown, so that it has the ends only of a long value.
+    A long message keeps only its beginning and its end, because the state directory stores the message.
     """
 
     def __init__(self, message: str) -> None:
@@ -40,12 +41,12 @@ class ExpressionError(SlicemillError):
         super().__init__(message)
 
 
-# A text may have so many characters, and so may the texts of a column together in a block of rows.
+# Limits, in characters: for one text, and for all texts of a column in one block of rows.
 LONGEST_TEXT, MOST_TEXT = 100_000_000, 1 << 30
 
 
 def check_length(name: str, length: int) -> None:
-    """Raise if a function would make a text that is too long."""
+    """Raise if a function would return too long a text."""
     if length > LONGEST_TEXT:
         raise ExpressionError(f"{name} would make a text of {length} characters; {LONGEST_TEXT} are allowed")
 
@@ -63,12 +64,18 @@ def bigint_checked(value: int) -> int:
 
 
 def integer_check(type_: Type) -> Callable[[int], int]:
-    """INT and MONTHS have 32 bits; all other integers, also times and intervals, have 64."""
+    """Return the range check of an integer type.
+
+    32 bits for INT and MONTHS, 64 for all others.
+    """
     return int_checked if type_.kind in (Kind.INT, Kind.MONTHS) else bigint_checked
 
 
 def representable(value: object, type_: Type) -> object:
-    """The value, or an error if a column of this type cannot hold it."""
+    """Return the value.
+
+    Raise if a column of this type cannot store it.
+    """
     if isinstance(value, int):
         if type_.kind in INTS_32 and not INT_MIN <= value <= INT_MAX:
             raise ExpressionError(f"{value} is out of the range of {type_}")
@@ -78,13 +85,16 @@ def representable(value: object, type_: Type) -> object:
 
 
 def wrapped(value: int, bits: int) -> int:
-    """An integer as two's complement of so many bits keeps it."""
+    """Wrap an integer to two's complement of `bits` bits."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
 
 
 def decimal_fit(type_: Type) -> Callable[[Decimal], Decimal]:
-    """Rounds to the scale of a decimal type; an error where the precision does not suffice."""
+    """Return a function that rounds to a decimal type's scale.
+
+    The function raises if the precision is exceeded.
+    """
     assert type_.precision is not None and type_.scale is not None
     unit = Decimal(1).scaleb(-type_.scale)
     limit = Decimal(10) ** (type_.precision - type_.scale)
@@ -102,12 +112,12 @@ def decimal_fit(type_: Type) -> Callable[[Decimal], Decimal]:
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """The digits of a decimal of this scale, as an integer."""
+    """Return the digits of a decimal of this scale as an integer."""
     return int(value.scaleb(scale, context=EXACT))
 
 
 def double_text(value: float) -> str:
-    """A double as Java prints it.
+    """Return a double's text in the format of Java.
 
     >>> double_text(100.0), double_text(1e7), double_text(-0.00025), double_text(float("nan"))
     ('100.0', '1.0E7', '-2.5E-4', 'NaN')
@@ -116,7 +126,7 @@ def double_text(value: float) -> str:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
     _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
-    if len(digits) == 1:  # Java shows two digits at least, also of the smallest numbers, and the nearest ones
+    if len(digits) == 1:  # Java prints at least two digits, also for the smallest numbers
         _, digits, exponent = Decimal(f"{abs(value):.1e}").normalize().as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))

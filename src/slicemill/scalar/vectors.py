@@ -1,8 +1,10 @@
-"""Columns while they are computed with: NumPy for numbers and times, Arrow for strings and decimals.
+"""Column vectors: NumPy arrays and Arrow arrays with NULL and fallback masks.
 
-A Vector says of each row its value, whether it is known (not NULL), and whether it is a *fallback*: a row on
-which a kernel met something it does not answer itself, such as an overflow. The row form gives the value or
-the error of such rows, so a kernel needs no error messages and may flag too many rows, never too few.
+Numbers and times are NumPy arrays, strings and decimals are Arrow arrays.
+
+A Vector has for each row a value, whether it is valid (not NULL), and whether the row is a *fallback*: a row
+that a kernel cannot evaluate, such as an overflow. The row form then returns the value or raises the error of
+that row. So a kernel needs no error messages; it may flag too many rows, but never too few.
 A constant is a vector without a length (0-dimensional, or an Arrow scalar): NumPy and Arrow broadcast it.
 """
 
@@ -22,7 +24,7 @@ from slicemill.esl.types.schema import Kind, Type
 Mask: TypeAlias = NDArray[np.bool_]
 # NumPy arrays of numbers; their arithmetic has no useful types.
 Numbers: TypeAlias = Any
-# Numbers, or for strings and decimals a pyarrow Array or Scalar; periods are (n, 2) begins and ends.
+# Numbers, or a pyarrow Array or Scalar for strings and decimals; periods are (n, 2) arrays of begin and end.
 Data: TypeAlias = Any
 
 _DTYPES: dict[Kind, type[np.generic]] = {
@@ -58,7 +60,10 @@ _ARROW: dict[Kind, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """`valid` None: no NULLs; `fallback` None: no fallbacks. Data of NULLs and of fallbacks is arbitrary."""
+    """Column of values. `valid` None: no NULLs; `fallback` None: no fallbacks.
+
+    The data of NULLs and of fallbacks is arbitrary.
+    """
 
     type: Type
     data: Data
@@ -88,21 +93,21 @@ def dtype_of(type_: Type) -> type[np.generic]:
 
 
 def both(left: Mask | None, right: Mask | None) -> Mask | None:
-    """Of two masks of which None means all rows."""
+    """Return the AND of two masks; None means all rows."""
     if left is None or right is None:
         return right if left is None else left
     return left & right
 
 
 def either(left: Mask | None, right: Mask | None) -> Mask | None:
-    """Of two masks of which None means no row."""
+    """Return the OR of two masks; None means no row."""
     if left is None or right is None:
         return right if left is None else left
     return left | right
 
 
 def some(mask: Mask | None) -> Mask | None:
-    """The mask, or None if it holds for no row."""
+    """Return the mask, or None if no row is set."""
     return mask if mask is not None and mask.any() else None
 
 
@@ -110,14 +115,17 @@ def some(mask: Mask | None) -> Mask | None:
 
 
 def bits(buffer: pa.Buffer, offset: int, rows: int) -> Mask:
-    """The rows of an Arrow bitmap."""
+    """Return an Arrow bitmap as a mask."""
     first = offset // 8
     raw = np.frombuffer(buffer, np.uint8, (offset + rows + 7) // 8 - first, first)
     return np.unpackbits(raw, bitorder="little")[offset - 8 * first :][:rows].view(np.bool_)
 
 
 def numbers(array: pa.Array) -> Numbers:
-    """The values of a fixed-width or boolean array without a copy; those of NULLs are arbitrary."""
+    """Return a fixed-width or boolean array's values without a copy.
+
+    The values of NULLs are arbitrary.
+    """
     rows, values = len(array), array.buffers()[1]
     if pa.types.is_boolean(array.type):
         return np.zeros(rows, np.bool_) if values is None else bits(values, array.offset, rows)
@@ -128,7 +136,10 @@ def numbers(array: pa.Array) -> Numbers:
 
 
 def on_arrow(function: Callable[..., pa.Array | pa.Scalar], *arguments: Data) -> Mask:
-    """A test of Arrow's as a mask; that of a NULL is arbitrary."""
+    """Return the result of an Arrow predicate as a mask.
+
+    NULLs are arbitrary.
+    """
     found = function(*arguments)
     return np.asarray(bool(found.as_py())) if isinstance(found, pa.Scalar) else numbers(found)
 
@@ -149,7 +160,7 @@ def boolean_array(mask: Mask) -> pa.Array:
 
 
 def fixed_width(values: Numbers, valid: Mask | None, type_: pa.DataType) -> pa.Array:
-    """An Arrow array over a NumPy array's memory."""
+    """Return an Arrow array that shares a NumPy array's memory."""
     nulls = 0 if valid is None else -1
     contiguous = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(type_, len(values), [bitmap_of(valid), contiguous], nulls)
@@ -171,7 +182,7 @@ def from_arrow(array: pa.Array, type_: Type) -> Vector:
 
 
 def to_arrow(vector: Vector, rows: int) -> pa.Array:
-    """The column of a vector without fallbacks, constants repeated."""
+    """Return a vector without fallbacks as an Arrow array; constants are repeated."""
     type_, data = vector.type, vector.data
     valid = None if vector.valid is None else np.broadcast_to(vector.valid, (rows,))
     target = arrow_type(type_)
@@ -191,7 +202,7 @@ def to_arrow(vector: Vector, rows: int) -> pa.Array:
 
 
 def chosen(mask: Mask, then: Data, otherwise: Data, type_: Type) -> Data:
-    """One column's data on some rows, the other's on the rest."""
+    """Return `then` where the mask is set, and `otherwise` elsewhere."""
     if held_by_arrow(type_):
         if np.ndim(mask) == 0:
             return then if mask else otherwise
@@ -201,7 +212,7 @@ def chosen(mask: Mask, then: Data, otherwise: Data, type_: Type) -> Data:
     return np.where(mask, then, otherwise)
 
 
-# -- Python values, as the row form has them ----------------------------------------------------------------
+# -- Python values, in the representation of the row form --------------------------------------------------
 
 
 def from_values(values: Sequence[Any], type_: Type) -> Vector:
@@ -217,7 +228,7 @@ def from_values(values: Sequence[Any], type_: Type) -> Vector:
 
 
 def to_values(vector: Vector, rows: int) -> list[Any]:
-    """What the row form sees of each row."""
+    """Return each row's value in the representation of the row form."""
     if vector.type.kind is Kind.LIST:
         return list_values(to_arrow(vector, rows))
     if held_by_arrow(vector.type):
@@ -233,7 +244,7 @@ def to_values(vector: Vector, rows: int) -> list[Any]:
 
 
 def list_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Lists as the row form has them: tuples, in which times are microseconds and dates days."""
+    """Return lists as tuples, with times in microseconds and dates in days."""
     element = array.type.value_type
     if pa.types.is_timestamp(element) or pa.types.is_duration(element):
         array = array.cast(pa.list_(pa.int64()))
@@ -248,7 +259,7 @@ def constant(value: object, type_: Type) -> Vector:
 
 
 def nothing(type_: Type) -> Vector:
-    """NULL, of a type."""
+    """Return a constant NULL of a type."""
     never = np.asarray(False)
     if held_by_arrow(type_):
         return Vector(type_, pa.scalar(None, arrow_type(type_)), never)
@@ -257,14 +268,17 @@ def nothing(type_: Type) -> Vector:
 
 
 def is_constant(vector: Vector) -> bool:
-    """Whether the data is; NULLs and fallbacks may still differ from row to row."""
+    """Return True if the data is constant.
+
+    NULLs and fallbacks may still vary by row.
+    """
     if isinstance(vector.data, pa.Scalar):
         return True
     return not isinstance(vector.data, pa.Array) and np.ndim(vector.data) == (vector.type.kind is Kind.PERIOD)
 
 
 def full_length(vector: Vector, rows: int) -> Vector:
-    """A vector whose data has a value for each row, also where all are the same."""
+    """Return the vector with constant data repeated for each row."""
     if not is_constant(vector):
         return vector
     if held_by_arrow(vector.type):
@@ -277,7 +291,7 @@ def full_length(vector: Vector, rows: int) -> Vector:
 
 
 def take(vector: Vector, indices: NDArray[np.int64]) -> Vector:
-    """The rows at these indices, as they are."""
+    """Return the rows at these indices."""
     valid, fallback = (
         mask if mask is None or mask.ndim == 0 else mask[indices] for mask in (vector.valid, vector.fallback)
     )
@@ -288,7 +302,7 @@ def take(vector: Vector, indices: NDArray[np.int64]) -> Vector:
 
 
 def patched(vector: Vector, rows: int, indices: NDArray[np.int64], values: Sequence[Any]) -> Vector:
-    """The vector with other values at these indices; fallbacks stay as they are."""
+    """Replace the values at these indices; fallbacks are unchanged."""
     fresh = from_values(values, vector.type)
     valid = np.ones(rows, np.bool_) if vector.valid is None else np.broadcast_to(vector.valid, (rows,)).copy()
     valid[indices] = True if fresh.valid is None else fresh.valid

@@ -1,1 +1,1 @@
-"""The scalar functions and operators, one topic a module."""
+"""Implementations of the scalar functions and operators, one module per topic."""

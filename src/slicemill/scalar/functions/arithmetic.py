@@ -1,7 +1,7 @@
-"""Arithmetic: operators on numbers, times and intervals. Overflow is an error.
+"""Arithmetic on numbers, times and intervals. Overflow is an error.
 
-By column, integers wrap in NumPy; each kernel finds the rows that did, or might have, and leaves them to the
-row form.
+Integer columns wrap in NumPy. Each kernel detects the rows that wrapped, or might have, and leaves these rows
+to the row form.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _BEYOND_INT = "not ops.MIN_INT <= RESULT <= ops.MAX_INT"
 
 
 def _operands(types: Types, result: Type) -> Types:
-    """What the operands of + - * / % become: the result's type for plain numbers, exact beside a DECIMAL."""
+    """Return the operand types of + - * / %.
+
+    For plain numbers this is the result's type; next to a DECIMAL, an exact decimal type.
+    """
     if result.kind in (Kind.INT, Kind.BIGINT, Kind.DOUBLE):
         return (result,) * len(types)
     if result.kind is Kind.DECIMAL:
@@ -56,19 +59,19 @@ def _operands(types: Types, result: Type) -> Types:
 
 
 def _div_operands(types: Types, _result: Type) -> Types:
-    """Return the types of both sides of DIV: decimals if one of them is."""
+    """Return the operand types of DIV; both are decimals if one is."""
     if Kind.DECIMAL in kinds_of(types) and Kind.NULL not in kinds_of(types):
         return tuple(t.as_decimal(type_) for type_ in types)
     return types
 
 
 def _never(*_values: object) -> None:
-    """A call that always has a NULL argument is never made."""
+    """Row form of a call that always has a NULL argument."""
 
 
-# -- columns of integers that may not fit -----------------------------------------------------------------
+# -- integer columns that may overflow ----------------------------------------------------------------------
 
-# Below 2**63 by more than a product of two rounded doubles can be off.
+# Less than 2**63 by more than the error of a product of two rounded doubles.
 _SAFE_PRODUCT = 9.22e18
 _EXACT_INTEGER: dict[Any, Callable[[int, int], int]] = {
     np.add: operator.add,
@@ -78,7 +81,7 @@ _EXACT_INTEGER: dict[Any, Callable[[int, int], int]] = {
 
 
 def narrowed(wide: Numbers, fallback: Mask | None = None) -> Out:
-    """64 bits to 32."""
+    """Convert 64-bit integers to 32 bits; overflowing rows become fallbacks."""
     narrow = wide.astype(np.int32)
     beyond = narrow != wide
     return Out(narrow, fallback=beyond if fallback is None else beyond | fallback)
@@ -101,12 +104,15 @@ def minus(a: Numbers, b: Numbers) -> Out:
 def times(a: Numbers, b: Numbers) -> Out:
     if _within(np.multiply, a, b, np.int64):
         return Out(a * b)
-    # An estimate in doubles: some products that just fit are left to the row form, too.
+    # The estimate in doubles also leaves some products that just fit to the row form.
     return Out(a * b, fallback=np.abs(a.astype(np.float64) * b) >= _SAFE_PRODUCT)
 
 
 def _within(operation: Callable[..., Any], a: Numbers, b: Numbers, dtype: type[np.generic]) -> bool:
-    """Whether no result can leave the type, by the least and largest operands: cheaper than tests."""
+    """Return True if no result overflows, judged by minima and maxima.
+
+    This is cheaper than a test of each row.
+    """
     if not np.size(a) or not np.size(b):
         return True
     ends = [[int(np.min(side)), int(np.max(side))] for side in (a, b)]
@@ -116,7 +122,10 @@ def _within(operation: Callable[..., Any], a: Numbers, b: Numbers, dtype: type[n
 
 
 def _integers(kind: Kind, operation: Callable[..., Any], checked: Callable[..., Out]) -> Strict | None:
-    """Sums, differences and products: without a test where the operands are small, else with one."""
+    """Return a kernel for sums, differences and products of integers.
+
+    If the operands are small, the kernel skips the overflow tests.
+    """
     if kind not in INTS_32 + INTS_64:
         return None
     dtype = np.int32 if kind in INTS_32 else np.int64
@@ -136,7 +145,7 @@ def _integers(kind: Kind, operation: Callable[..., Any], checked: Callable[..., 
 def _sum_row(sign: int) -> RowMaker:
     on_doubles, on_decimals = (
         (operator.add, EXACT.add) if sign > 0 else (operator.sub, EXACT.subtract)
-    )  # not a + sign * b: NaN and zero keep their sign bits this way
+    )  # not a + sign * b, which would change the sign bits of NaN and zero
 
     def make(types: Types, result: Type) -> RowFunction:
         if result.kind is Kind.NULL:
@@ -190,7 +199,7 @@ _LARGEST_DAY = (2**63 - 1) // DAY_US - 1000
 
 
 def too_many(count: Numbers) -> Mask:
-    """Counts of days or months that a BIGINT holds and the calendar's arithmetic might not."""
+    """Return a mask of day or month counts too large for `calendar`."""
     return np.asarray((count > _MANY) | (count < -_MANY))
 
 
@@ -216,7 +225,7 @@ def _sum_source(sign: str) -> SourceMaker:
             return lambda a, b: Snippet(f"{a} {sign} {b}", _BEYOND_INT)
         other = "({b} ^ RESULT)" if sign == "+" else "({a} ^ {b})"
         overflow = f"(({{a}} ^ RESULT) & {other}) < 0"
-        if not machine:  # integers of Python's own do not wrap round
+        if not machine:  # Python integers do not wrap round
             overflow += " or not ops.MIN_BIGINT <= RESULT <= ops.MAX_BIGINT"
         return lambda a, b: Snippet(f"{a} {sign} {b}", overflow.format(a=a, b=b), twice=True)
 
@@ -285,7 +294,7 @@ def _divide_row(_types: Types, result: Type) -> RowFunction:
     return _nonzero(lambda a, b: fit(_quotient(a, b)))
 
 
-# Spark divides decimals to so many places, half down, before it rounds to the scale of the result.
+# Spark divides decimals with 39 decimal places, rounded half down, before it rounds to the result's scale.
 _QUOTIENT = Decimal(1).scaleb(-39)
 
 
@@ -294,7 +303,7 @@ def _quotient(a: Decimal, b: Decimal) -> Decimal:
 
 
 def _interval_scaled(on_doubles: RowFunction, on_decimals: RowFunction) -> RowFunction:
-    """An interval by a number, to the nearest microsecond, halves away from zero."""
+    """Scale an interval by a number, rounded half up to a microsecond."""
 
     def scaled(us: int, factor: int | float | Decimal) -> int:
         if isinstance(factor, float):
@@ -336,14 +345,14 @@ def _divide_column(call: KernelCall) -> Strict | None:
 
 
 def _nearest_integer(number: Numbers) -> Out:
-    """Doubles to 64 bits, halves away from zero."""
+    """Round doubles to 64-bit integers, halves away from zero."""
     whole = np.trunc(number)
     whole = whole + np.where(np.abs(number - whole) >= 0.5, np.sign(number), 0.0)
     return Out(whole.astype(np.int64), fallback=~(np.abs(whole) < 2.0**63))
 
 
 def _interval_by_integer(us: Numbers, divisor: Numbers) -> Out:
-    """To the nearest microsecond, halves away from zero."""
+    """Divide to the nearest microsecond, halves away from zero."""
     by = in_64_bits(divisor)
     size, parts = np.abs(us), np.abs(by)
     quotient, rest = np.divmod(size, parts)
@@ -387,7 +396,7 @@ def _div_column(call: KernelCall) -> Strict | None:
         a, b = in_64_bits(a), in_64_bits(b)
         fallback = (b == 0) | ((a == BIGINT_MIN) & (b == -1))
         floor = np.floor_divide(a, b)
-        # Towards zero: one more where the floor is below a quotient that is no integer.
+        # Round towards zero: add one to a negative floor of a fractional quotient.
         return Out(floor + ((floor < 0) & (floor * b != a)), fallback=fallback)
 
     return divide
@@ -470,13 +479,13 @@ def _pmod_column(call: KernelCall) -> Strict | None:
 
 
 def _sign_row(function: RowFunction, on_decimals: RowFunction) -> RowMaker:
-    """For - and abs: the result must fit into the operand's type."""
+    """Return the row form of - or abs, which may overflow."""
 
     def make(_types: Types, result: Type) -> RowFunction:
         if result.kind is Kind.DOUBLE:
             return function
         if result.kind is Kind.DECIMAL:
-            return on_decimals  # Python's own operators round to 28 digits
+            return on_decimals  # operators of Decimal round to 28 digits
         checked = integer_check(result)
         return lambda value: checked(function(value))
 
@@ -484,7 +493,7 @@ def _sign_row(function: RowFunction, on_decimals: RowFunction) -> RowMaker:
 
 
 def _sign_column(on_numbers: Strict, on_decimals: Callable[..., Any]) -> KernelMaker:
-    """The least integer has no counterpart."""
+    """Return the kernel of - or abs. The least integer overflows."""
 
     def make(call: KernelCall) -> Strict | None:
         kind = call.result.kind

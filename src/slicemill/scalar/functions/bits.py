@@ -1,4 +1,4 @@
-"""Integers as bits."""
+"""Bit operations on integers."""
 
 from __future__ import annotations
 

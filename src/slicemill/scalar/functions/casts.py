@@ -1,7 +1,7 @@
-"""CAST and the conversions nobody writes: INT to DOUBLE, DATE to TIMESTAMP and their like, as in ANSI Spark.
+"""CAST and implicit conversions, as in Spark's ANSI mode.
 
-A value that does not fit is an error, never a wrong value. A CAST to VARCHAR(n) cuts, as SQL asks. By column,
-a text or number in an uncommon form is left to the row form.
+A value that does not fit is an error, except that a CAST to VARCHAR(n) truncates, as in standard SQL. The
+kernels leave texts and numbers in uncommon formats to the row form.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ from slicemill.scalar.values import (
 from slicemill.scalar.vectors import Mask, Numbers, arrow_type, dtype_of, numbers
 
 _MOST_DIGITS = 40
-_EXACT_DOUBLE = 2**53  # up to here integers and doubles are the same
+_EXACT_DOUBLE = 2**53  # integers up to this size are exact as doubles
 
 
 def converter(source: Type, target: Type) -> Callable[[object], object]:
-    """Takes a value of `source` to `target`. NULL stays NULL, also where no other value converts."""
+    """Return the conversion of a value from `source` to `target`.
+
+    NULL stays NULL, even if no other value can be converted.
+    """
     function = _converter(source, target)
     return lambda value: None if value is None else function(value)
 
@@ -58,7 +61,7 @@ def _converter(source: Type, target: Type) -> RowFunction:
         return lambda value: _converter(type_of_value(value), target)(value)
     if target.kind is Kind.DECIMAL:
         fit, as_exact = decimal_fit(target), _TO_DECIMAL.get(source.kind)
-        if source.kind is Kind.DOUBLE:  # NULL for NaN and infinities, as in Spark
+        if source.kind is Kind.DOUBLE:  # NaN and infinities become NULL, as in Spark
             return lambda value: fit(_double_to_exact(value)) if math.isfinite(value) else None
         if as_exact is not None:
             return lambda value: fit(as_exact(value))
@@ -74,7 +77,10 @@ def _converter(source: Type, target: Type) -> RowFunction:
 
 
 def cast_kernel(source: Type, target: Type) -> Kernel | None:
-    """The conversion of columns; None where only the row form converts."""
+    """Return the kernel of a conversion.
+
+    None if only the row form exists.
+    """
     function = _column(source, target)
     return None if function is None else Kernel(function, patches=True)
 
@@ -95,7 +101,10 @@ def _column(source: Type, target: Type) -> Strict | None:
 
 
 def cast_source(source: Type, target: Type) -> SnippetMaker | None:
-    """The text of a conversion in generated code; None where only the row form converts."""
+    """Return the source form of a conversion.
+
+    None if only the row form exists.
+    """
     integers = (Kind.INT, Kind.BIGINT)
     if source.kind is target.kind and source.kind not in (Kind.DECIMAL, Kind.VARCHAR):
         return Snippet
@@ -119,7 +128,8 @@ def cast_source(source: Type, target: Type) -> SnippetMaker | None:
     return None
 
 
-# A double as an integer, and when it is none. 2.0**63 becomes the largest BIGINT, as by row.
+# Source text of a double as an integer, and its error condition. 2.0**63 becomes the largest BIGINT, as by
+# row.
 _TRUNCATED = {
     Kind.INT: ("int({0})", "not -2147483649.0 < {0} < 2147483648.0"),
     Kind.BIGINT: (
@@ -130,7 +140,7 @@ _TRUNCATED = {
 
 
 def type_of_value(value: object) -> Type:
-    """The type of a value whose argument was declared without one."""
+    """Return the type of a value, for arguments without declared type."""
     if isinstance(value, Decimal):
         exponent = value.as_tuple().exponent
         scale = max(0, -exponent) if isinstance(exponent, int) else 0
@@ -179,7 +189,7 @@ def _text_to_integer(kind: Kind) -> RowFunction:
         if not _INTEGER.fullmatch(stripped):
             raise _unreadable(text, kind)
         digits = stripped.lstrip("+-0")
-        # Python refuses to read thousands of digits; no integer type has that many.
+        # Python refuses to parse thousands of digits; no integer type has that many.
         if len(digits) > _MOST_DIGITS:
             raise ExpressionError(f"a number of {len(digits)} digits does not fit into {kind.value}")
         return checked(-int(digits or 0) if stripped.startswith("-") else int(digits or 0))
@@ -217,7 +227,7 @@ def _text_to_boolean(text: str) -> bool:
     raise _unreadable(text, Kind.BOOLEAN)
 
 
-# The usual forms of strings, which Arrow reads as the row form does.
+# The common formats of texts, which Arrow and the row form parse alike.
 _USUAL_INT = r"\A-?[0-9]{1,9}\z"
 _USUAL_BIGINT = r"\A-?[0-9]{1,18}\z"
 _USUAL_DOUBLE = r"\A-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,3})?\z"
@@ -226,7 +236,10 @@ _USUAL_TIMESTAMP = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(
 
 
 def _parsed_column(pattern: str, target: pa.DataType) -> Strict:
-    """Texts of the usual form by Arrow, the others by the row form."""
+    """Return a kernel that parses common formats with Arrow.
+
+    All other texts are left to the row form.
+    """
 
     def parse(text: pa.Array) -> Out:
         usual = pc.match_substring_regex(text, pattern)
@@ -234,7 +247,7 @@ def _parsed_column(pattern: str, target: pa.DataType) -> Strict:
         try:
             found = pc.cast(text if known else pc.if_else(usual, text, None), target)
         except pa.ArrowInvalid:
-            raise Fallback from None  # such as the 30th of February
+            raise Fallback from None  # such as February 30
         return Out(numbers(found), fallback=None if known else ~numbers(usual))
 
     return parse
@@ -248,7 +261,7 @@ def _double_to_integer(kind: Kind) -> RowFunction:
     largest = 2**31 - 1 if kind is Kind.INT else 2**63 - 1
 
     def truncate(value: float) -> int:
-        # 2.0**63 itself passes and becomes the largest BIGINT: Java compares as doubles, and so does Spark.
+        # 2.0**63 is accepted and becomes the largest BIGINT: Java and Spark compare as doubles.
         if math.isfinite(value) and math.floor(value) <= high and math.ceil(value) >= low:
             return min(int(value), largest)
         raise ExpressionError(f"{double_text(value)} does not fit into {kind.value}")
@@ -260,7 +273,7 @@ _double_to_int, _double_to_bigint = _double_to_integer(Kind.INT), _double_to_int
 
 
 def _double_to_exact(value: float) -> Decimal:
-    return Decimal(repr(value))  # the shortest text that reads back as the same double, as in Java
+    return Decimal(repr(value))  # the shortest text that parses to the same double, as in Java
 
 
 def _double_to_timestamp(value: float) -> object:
@@ -294,7 +307,7 @@ def _scaled_column(unit: int) -> Strict:
 
 
 def _truncated_column(limit: float, dtype: type[np.generic]) -> Strict:
-    """Doubles to integers; what is near the limit is left to the row form."""
+    """Convert doubles to integers; values near the limit are fallbacks."""
     return lambda value: Out(value.astype(dtype), fallback=~(np.abs(value) < limit))
 
 
@@ -332,7 +345,7 @@ def _texts_column(value: Numbers) -> pa.Array:
     return pc.cast(pa.array(value), pa.string())
 
 
-# The years 1 to 9999, which have four digits.
+# The years 1 to 9999, which are written with four digits.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
@@ -345,7 +358,7 @@ def _date_texts_column(days: Numbers) -> Out:
 def _timestamp_texts_column(us: Numbers) -> Out:
     usual = (us >= _FIRST_DAY * DAY_US) & (us < (_LAST_DAY + 1) * DAY_US)
     texts = pc.cast(pa.array(np.where(usual, us, 0), pa.timestamp("us")), pa.string())
-    # Arrow writes six places always.
+    # Arrow always writes six decimal places.
     return Out(pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), "."), fallback=~usual)
 
 
@@ -393,7 +406,7 @@ def _from_decimal_column(source: Type, kind: Kind) -> Strict | None:
 
     def to_double(value: pa.Array) -> Out:
         digits, wide = unscaled(value)
-        # Both exact, so that the quotient is rounded once.
+        # Both operands are exact, so that the quotient is rounded once.
         return Out(
             digits / float(power), fallback=wide | (digits > _EXACT_DOUBLE) | (digits < -_EXACT_DOUBLE)
         )
@@ -420,7 +433,7 @@ def _from_decimal_column(source: Type, kind: Kind) -> Strict | None:
     return conversions.get(kind)
 
 
-# -- by types ---------------------------------------------------------------------------------------------
+# -- tables by source and target type -----------------------------------------------------------------------
 
 _TO_DECIMAL: dict[Kind, RowFunction] = {
     Kind.DECIMAL: _same,

@@ -1,6 +1,7 @@
-"""Comparison, membership and tests for NULL, with SQL's unknown.
+"""Comparison, IN and NULL tests, in SQL's three-valued logic.
 
-Among doubles NaN equals itself and is larger than everything else, so that they can be sorted and grouped.
+For doubles, NaN equals itself and is larger than every other value, so that doubles can be sorted and
+grouped.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ Test: TypeAlias = Callable[[Any, Any], Mask]
 
 
 def _comparable(types: Types, result: Type) -> Types:
-    """Return the types that the sides become. Exact numbers stay as they are if no decimal holds them all."""
+    """Return the types that the operands are converted to.
+
+    Exact numbers keep their types if no decimal type holds all of their digits.
+    """
     wanted = as_common(types, result)
     if wanted[0].kind is not Kind.DECIMAL:
         return wanted
@@ -56,7 +60,10 @@ def _comparable(types: Types, result: Type) -> Types:
 
 
 def _exact_common(types: Sequence[Type]) -> Type | None:
-    """Return the decimal type that holds all digits of these decimals, if 38 digits are enough."""
+    """Return the decimal type that holds all digits of these decimals.
+
+    Return None if 38 digits are not enough.
+    """
     whole = max((type_.precision or 0) - (type_.scale or 0) for type_ in types)
     scale = max(type_.scale or 0 for type_ in types)
     return t.decimal(whole + scale, scale) if whole + scale <= t.MAX_DECIMAL_PRECISION else None
@@ -88,7 +95,10 @@ def _equal_source(kind: Kind, a: str, b: str) -> str:
 
 
 def less(type_: Type) -> RowFunction:
-    """Whether the first value sorts before the second, none of them NULL."""
+    """Return a test if the first value sorts first.
+
+    Values are not NULL.
+    """
     return _double_less if type_.kind is Kind.DOUBLE else operator.lt
 
 
@@ -109,7 +119,12 @@ def less_source(kind: Kind, a: str, b: str) -> str:
 
 
 class Relation(NamedTuple):
-    """A relation of two values in its three forms, each for a type; none of the values is NULL."""
+    """Relation of two values, made for a type.
+
+    The values are not NULL.
+
+    The relation has a row form, a column form and a source form.
+    """
 
     row: Callable[[Type], RowFunction]
     column: Callable[[Type], Test]
@@ -120,13 +135,16 @@ _EQUAL = Relation(equality, equal_columns, _equal_source)
 _LESS = Relation(less, _less_columns, less_source)
 
 
-# -- = <> < <= > >=: equal or less, with sides swapped or answers turned round ----------------------------
+# -- = <> < <= > >=: equal or less, with operands swapped or result negated ----------------------------------
 
 
 def _comparison(
     relation: Relation, numbers: Test, arrow: Callable[..., Any], swapped: bool = False, negated: bool = False
 ) -> ScalarFunction:
-    """`numbers` and `arrow` compare columns without NaN as a whole."""
+    """Return the comparison operator of a relation.
+
+    `numbers` and `arrow` compare columns of types without NaN.
+    """
 
     def row(types: Types, _result: Type) -> RowFunction:
         holds = relation.row(types[0])
@@ -159,7 +177,7 @@ def _comparison(
 
 
 def _exactly(make: KernelMaker) -> KernelMaker:
-    """Leave decimals that no common type holds to the row form."""
+    """Leave decimals without a common type to the row form."""
 
     def checked(call: KernelCall) -> Kernel | Strict | None:
         mixed = len(set(call.types)) > 1 and any(type_.kind is Kind.DECIMAL for type_ in call.types)
@@ -169,7 +187,11 @@ def _exactly(make: KernelMaker) -> KernelMaker:
 
 
 def _comparison_source(text: Callable[[Kind, str, str], str], order: bool) -> SourceMaker:
-    """`order`: needs to know which of two comes first, which codes of strings do not tell."""
+    """Return the source form of a comparison.
+
+    With `order` the comparison needs the order of strings, which the integer codes of strings do not
+    preserve.
+    """
 
     def make(types: Types, _result: Type, machine: bool) -> SnippetMaker | None:
         kinds = kinds_of(types)
@@ -188,7 +210,7 @@ _BELOW = _comparison(_LESS, np.less, pc.less)
 _ABOVE = _comparison(_LESS, np.greater, pc.greater, swapped=True)
 
 
-# -- comparisons that know NULL: <=> and IN ---------------------------------------------------------------
+# -- NULL-aware comparisons: <=> and IN ---------------------------------------------------------------------
 
 
 def _null_safe_row(types: Types, _result: Type) -> RowFunction:
@@ -210,7 +232,7 @@ def _null_safe_column(call: KernelCall) -> Kernel:
     return Kernel(equal_or_both_null, strict=False)
 
 
-_FEW = 6  # choices up to which comparing one by one beats looking them up
+_FEW = 6  # up to so many choices, comparing each one is faster than a lookup
 
 
 def _in_row(types: Types, _result: Type) -> RowFunction:

@@ -1,8 +1,9 @@
-"""Hashes: Spark's hash and xxhash64, which depend on the type of each value, and digests of strings.
+"""Hash functions: Spark's hash and xxhash64, CRC and digests of strings.
 
-Murmur3 (x86, 32 bits) after Austin Appleby, with Spark's own treatment of the last bytes of a string; XXH64
-after Yann Collet. Both start from the seed 42, a value's hash is the seed of the next, NULL changes nothing.
-Rows mask Python's ints to the width, columns of numbers wrap; strings are hashed once per distinct string.
+Spark's hashes depend on the type of each value: Murmur3 (x86, 32 bits) after Austin Appleby, with Spark's own
+treatment of the last bytes of a string, and XXH64 after Yann Collet. Both start with the seed 42. Each
+value's hash is the seed of the next value; NULL leaves the seed unchanged. The row forms mask Python ints to
+the width; numeric columns wrap. Strings are hashed once per distinct string.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from slicemill.scalar.vectors import Vector, either
 
 _SEED = 42
 _M32, _M64 = 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF
-_SHORT_DECIMAL_DIGITS = 18  # a decimal of more digits is hashed as bytes
+_SHORT_DECIMAL_DIGITS = 18  # decimals of higher precision are hashed as bytes
 _INTS = (Kind.BOOLEAN, Kind.INT, Kind.DATE, Kind.MONTHS)
 _LONGS = (Kind.BIGINT, Kind.TIMESTAMP, Kind.INTERVAL)
-_NAN_BITS = 0x7FF8_0000_0000_0000  # Java knows one NaN
+_NAN_BITS = 0x7FF8_0000_0000_0000  # Java has one NaN
 
 Seeded: TypeAlias = Callable[[int, int], int]
 SeededBytes: TypeAlias = Callable[[bytes, int], int]
@@ -160,7 +161,7 @@ def _xx_stripes(value: bytes, seed: int) -> int:
     return hash_
 
 
-# The same constants, for columns.
+# The same constants for columns.
 _U1, _U2, _U3, _U4, _U5 = (np.uint64(prime) for prime in (_P1, _P2, _P3, _P4, _P5))
 
 
@@ -186,11 +187,11 @@ def _xx_long_column(value: Words, seed: Words) -> Words:
 def _double_bits(value: float) -> int:
     if value != value:
         return _NAN_BITS
-    return int(struct.unpack("<q", struct.pack("<d", value + 0.0))[0])  # minus zero becomes zero
+    return int(struct.unpack("<q", struct.pack("<d", value + 0.0))[0])  # -0.0 + 0.0 is 0.0
 
 
 def _decimal_bytes(digits: int) -> bytes:
-    """Two's complement, most significant byte first, as short as possible, as Java gives it."""
+    """Return the shortest big-endian two's complement, as in Java."""
     return digits.to_bytes((digits if digits >= 0 else ~digits).bit_length() // 8 + 1, "big", signed=True)
 
 
@@ -232,7 +233,7 @@ def _chained_row(on_int: Seeded, on_long: Seeded, on_bytes: SeededBytes, bits: i
 
 
 def _bits_column(data: Words, type_: Type) -> Words:
-    """Integers of 64 bits; doubles by their bits, with one NaN and one zero."""
+    """Return 64-bit integers; doubles as bits, with one NaN and one zero."""
     if type_.kind is Kind.DOUBLE:
         found = np.where(np.isnan(data), np.int64(_NAN_BITS), (data + 0.0).view(np.int64))
         return found.view(np.uint64)
@@ -273,13 +274,13 @@ def _digest(name: str, duckdb: Sql | None) -> ScalarFunction:
 
 
 def _sha2(text: str, bits: int) -> str | None:
-    """NULL for a number of bits that SHA-2 does not have."""
+    """Return a SHA-2 digest; NULL for an invalid number of bits."""
     name = _SHA2.get(bits)
     return None if name is None else hashlib.new(name, text.encode()).hexdigest()
 
 
 def _unhex(text: str) -> bytes | None:
-    """Return the bytes of hexadecimal digits, as in Spark: NULL for other text.
+    """Return the bytes of hexadecimal digits; NULL for other text.
 
     >>> _unhex("DE00"), _unhex("f"), _unhex("x1")
     (b'\\xde\\x00', b'\\x0f', None)

@@ -1,4 +1,4 @@
-"""Functions of JSON texts, as in Spark."""
+"""JSON functions, as in Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill.scalar.values import double_text
 
 
 class _Number(str):
-    """A number of a JSON text, as Spark prints it."""
+    """Number in a JSON text, in Spark's format."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ def _not_json(constant: str) -> NoReturn:
 
 
 class _Object(list[tuple[str, Any]]):
-    """The fields of an object, also those that have one name."""
+    """Fields of a JSON object, including duplicate names."""
 
     def first(self, name: str) -> Any:
         return next((value for own, value in self if own == name), None)
@@ -46,7 +46,10 @@ _SHORT = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': 
 
 
 def get_json_object(text: str, path: str) -> str | None:
-    """Return what stands at a path of a JSON text; None where there is nothing, or the text is no JSON."""
+    """Return the value at a path of a JSON text.
+
+    Return None if the path does not exist or the text is not JSON.
+    """
     steps = json_path(path)
     text = text.lstrip(_BLANKS)
     try:
@@ -54,7 +57,7 @@ def get_json_object(text: str, path: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     if isinstance(value, _Number) and text[end : end + 1].strip(_BLANKS):
-        return None  # 2024-02-29 does not begin with a number
+        return None  # the text 2024-02-29 is not the number 2024
     for step in steps:
         if isinstance(step, str):
             value = value.first(step) if isinstance(value, _Object) else None
@@ -82,7 +85,7 @@ def _printed(value: Any) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
-    if code > 0xFFFF:  # as two halves of 16 bits
+    if code > 0xFFFF:  # as a surrogate pair
         return f"\\u{0xD7C0 + (code >> 10):04X}\\u{0xDC00 + (code & 0x3FF):04X}"
     return _SHORT.get(found[0]) or f"\\u{code:04X}"
 

@@ -1,4 +1,4 @@
-"""Lists, which collect_list makes: how long they are, and what is in them. Elements are counted from 1."""
+"""List functions. Elements are counted from 1."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ def _element(values: Values, place: int) -> object:
 
 
 def _contains(values: Values, wanted: object) -> bool | None:
-    # NaN is what is not equal to itself, and is in a list that has one. A NULL might be what is looked for.
+    # NaN equals NaN here. A NULL element may be equal to the wanted value, so the result is unknown.
     found = any(value == wanted or (value != value and wanted != wanted) for value in values)
     return None if not found and None in values else found
 
 
 def _split(text: str, pattern: str, limit: int = -1) -> Values:
-    """The parts of a text between matches, as Java has them: a match of nothing at the beginning is none."""
+    """Return the parts between matches, as in Java.
+
+    An empty match at the beginning is ignored.
+    """
     if not pattern and limit <= 0:
         return tuple(text) or ("",)
     parts: list[str] = []

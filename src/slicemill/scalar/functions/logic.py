@@ -1,8 +1,8 @@
-"""Logic and choice: AND, OR, NOT, CASE and their kin, with SQL's unknown.
+"""AND, OR, NOT, CASE and COALESCE, in SQL's three-valued logic.
 
-These are the forms that do not ask for all of their arguments on every row. By column every argument is
-computed for all rows; where one is not asked for, its fallback does not count, so that
-`CASE WHEN b <> 0 THEN a / b END` never fails.
+The row forms do not evaluate all of their arguments on every row. The kernels evaluate every argument for all
+rows, and ignore the fallbacks of rows that do not use the argument. So `CASE WHEN b <> 0 THEN a / b END`
+never fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Getter: TypeAlias = Callable[[Any], object]  # from an environment, such as a ro
 
 
 def holds(vector: Vector) -> Mask:
-    """Where a condition is true: neither false nor unknown."""
+    """Return a mask of rows where a predicate is true, not NULL."""
     return np.asarray(vector.data if vector.valid is None else vector.data & vector.valid)
 
 
@@ -97,11 +97,14 @@ def case_row(branches: list[tuple[Getter, Getter]], default: Getter) -> Getter:
 
 
 def case_column(type_: Type) -> Free:
-    """Of conditions and values in turn; the last value stands alone, where there is a default."""
+    """Return the kernel of CASE. Its inputs alternate conditions and values.
+
+    An odd last input is the default.
+    """
     null = nothing(type_)
 
     def choose(*parts: Vector) -> Vector:
-        """Later branches first: each one is overridden where the condition before it holds."""
+        """Apply the branches in reverse, so that earlier branches override later ones."""
         value = parts[-1] if len(parts) % 2 else null
         for index in range(len(parts) // 2 * 2 - 2, -1, -2):
             when = parts[index]
@@ -114,7 +117,10 @@ def case_column(type_: Type) -> Free:
 
 
 def _where(mask: Mask, then: Vector, otherwise: Vector, type_: Type) -> Vector:
-    """One vector on some rows, the other on the rest; fallbacks are those of the side taken."""
+    """Return `then` where the mask is set and `otherwise` elsewhere.
+
+    Each row has the fallback of the selected side.
+    """
     if _is_nothing(then):
         return _only(~mask, otherwise, type_)
     if _is_nothing(otherwise):
@@ -135,7 +141,7 @@ def _where(mask: Mask, then: Vector, otherwise: Vector, type_: Type) -> Vector:
 
 
 def _is_nothing(vector: Vector) -> bool:
-    """Whether it is the constant NULL."""
+    """Return True for the constant NULL."""
     valid = vector.valid
     return (
         valid is not None
@@ -147,7 +153,7 @@ def _is_nothing(vector: Vector) -> bool:
 
 
 def _only(mask: Mask, vector: Vector, type_: Type) -> Vector:
-    """The vector on some rows, NULL on the rest."""
+    """Return the vector with NULL outside the mask."""
     fallback = None if vector.fallback is None else vector.fallback & mask
     return Vector(type_, vector.data, both(vector.valid, mask), fallback)
 
@@ -175,14 +181,14 @@ def _coalesce_column(call: KernelCall) -> Kernel:
                 continue
             known = np.asarray(True) if part.valid is None else part.valid
             if part.fallback is not None:
-                known = known | part.fallback  # its fallback is ours, whatever stands behind it
+                known = known | part.fallback  # then later arguments do not matter
             value = _where(known, part, value, call.result)
         return value
 
     return Kernel(first_known, strict=False)
 
 
-# -- functions that are short for these -------------------------------------------------------------------
+# -- abbreviations ------------------------------------------------------------------------------------------
 
 
 def _if(call: Call) -> Case:

@@ -1,8 +1,9 @@
-"""Functions of real numbers, with Java's answers where Python raises: NaN out of the domain, infinities.
+"""Real functions.
 
-Columns are equal to rows bit by bit: the functions are those of the C library, which Arrow calls as Python
-does (NumPy has its own, which differ in the last bit), and arguments on which Java and C disagree are left to
-the row form.
+Where Python raises, they return NaN or infinity, as in Java.
+
+Columns equal rows bit by bit. Arrow's kernels call the same C library functions as Python does, whereas
+NumPy's own differ in the last bit. Arguments on which Java and C disagree are left to the row form.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from slicemill.scalar.vectors import Numbers, numbers
 
 
 def _total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """A function that Python defines in part, made whole as IEEE 754 does."""
+    """Extend a partial Python function as IEEE 754 does."""
 
     def total(value: float) -> float:
         try:
@@ -36,7 +37,7 @@ def _total(function: Callable[[float], float]) -> Callable[[float], float]:
 
 
 def _on_doubles(function: Callable[..., Any], *arguments: Numbers) -> Numbers:
-    """One of Arrow's functions on NumPy's numbers."""
+    """Apply an Arrow function to NumPy numbers."""
     found = function(*(pa.scalar(float(a)) if np.ndim(a) == 0 else pa.array(a) for a in arguments))
     return np.float64(found.as_py()) if isinstance(found, pa.Scalar) else numbers(found)
 
@@ -75,7 +76,7 @@ def _atan2_column(y: Numbers, x: Numbers) -> Numbers:
     return _on_doubles(pc.atan2, y + 0.0, x + 0.0)
 
 
-# -- logarithms: NULL for what has none, as in Spark and Hive ---------------------------------------------
+# -- logarithms: NULL outside the domain, as in Spark and Hive ----------------------------------------------
 
 
 def _logarithm(row: Callable[[float], float], column: Callable[..., Any], name: str) -> ScalarFunction:
@@ -88,7 +89,7 @@ def _logarithm(row: Callable[[float], float], column: Callable[..., Any], name: 
 
 
 def _log_row(base: float, value: float | None = None) -> float | None:
-    """The natural logarithm, or that to a base."""
+    """Return the natural logarithm, or the logarithm to a base."""
     if value is None:
         return None if base <= 0 else math.log(base)
     if base <= 0 or value <= 0:
@@ -117,7 +118,7 @@ def _log_column(call: KernelCall) -> Strict:
 
 
 def _power_row(base: float, exponent: float) -> float:
-    # Java differs from C where the base is one in size and the exponent is no number or infinite.
+    # Java differs from C if the exponent is NaN, or if |base| is 1 and the exponent is infinite.
     if math.isnan(exponent) or (abs(base) == 1 and math.isinf(exponent)):
         return math.nan
     odd = exponent % 2 == 1

@@ -1,6 +1,6 @@
 """LIKE and regular expressions.
 
-Columns are matched with LIKE by the cheapest of Arrow's tests that means the same.
+The LIKE kernel uses the cheapest equivalent Arrow test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slicemill.scalar.vectors import Mask, on_arrow
 
 # -- LIKE -------------------------------------------------------------------------------------------------
 
-# RE2 may take time that grows with the product of the lengths of pattern and text.
+# RE2's time may grow with the product of the lengths of pattern and text.
 _LONG_PATTERN = 100
 _FIXED = re.compile(r"[^%_]*")
 
@@ -35,7 +35,10 @@ def _ilike_row(text: str, pattern: str, escape: str = "\\") -> bool:
 
 
 def _like_test(pattern: str, escape: str) -> Callable[[pa.Array], Mask] | None:
-    """Whether strings match a pattern; None for a pattern that only the row form judges."""
+    """Return a column test for a LIKE pattern.
+
+    None if only the row form exists.
+    """
     if len(escape) != 1 or escape in pattern or len(pattern) > _LONG_PATTERN:
         return None
     inner = pattern.strip("%")
@@ -72,7 +75,10 @@ _REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{(\w+)\})|([\\$])", re.DOTALL | re.A
 
 @lru_cache(maxsize=512)
 def _replacement(template: str, pattern: str) -> tuple[str | int, ...]:
-    """Return the parts of a replacement text of Java's, with $1 and ${name}: texts and numbers of groups."""
+    """Return the parts of a Java replacement text with $1 and ${name}.
+
+    A part is a text or a group number.
+    """
     compiled = java_pattern(pattern)
     parts: list[str | int] = []
     place = 0

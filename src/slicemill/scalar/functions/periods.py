@@ -1,7 +1,7 @@
-"""Periods of valid time [begin, end) and how two of them lie to each other (L7).
+"""Periods of valid time [begin, end) and their relations (L7).
 
-Of Allen's thirteen relations exactly one holds between any two periods. The last three are looser and may
-hold beside them. A column of periods is an (n, 2) array of begins and ends.
+Exactly one of Allen's thirteen relations holds between two periods. The last three relations of the table are
+looser and may hold in addition. A column of periods is an (n, 2) array of begins and ends.
 """
 
 # ruff: noqa: ARG005 (every relation is a formula over a, b, c, d)
@@ -20,9 +20,9 @@ from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Numbers
 
-Period: TypeAlias = tuple[int, ...]  # begin, end, and possibly whether it is still open
+Period: TypeAlias = tuple[int, ...]  # begin, end, and possibly whether the period is still open
 
-# The relation of x = [a, b) to y = [c, d), of numbers and of columns of them.
+# Relations of x = [a, b) to y = [c, d), for numbers and for columns.
 _RELATIONS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "before": lambda a, b, c, d: b < c,
     "after": lambda a, b, c, d: d < a,
@@ -60,7 +60,7 @@ def _period_column(begin: Numbers, end: Numbers) -> Out:
     return Out(np.stack(np.broadcast_arrays(begin, end), axis=-1), fallback=begin >= end)
 
 
-# -- lengths in units, towards zero: a length and its negative have as many -------------------------------
+# -- lengths in units, rounded towards zero -----------------------------------------------------------------
 
 
 def _whole_units_row(length: Period | int, unit_us: int) -> int:

@@ -1,4 +1,4 @@
-"""Rounding, and the sign of a number."""
+"""Rounding functions, and the sign of a number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.scalar.source import source_of_double
 from slicemill.scalar.values import EXACT, ExpressionError, bigint_checked, decimal_fit, integer_check
 from slicemill.scalar.vectors import Numbers
 
-# -- ceil and floor: NaN gives 0, as in Java --------------------------------------------------------------
+# -- ceil and floor: NaN becomes 0, as in Java -------------------------------------------------------------
 
 
 def _whole_row(rounding: str) -> RowMaker:
@@ -76,7 +76,7 @@ def _is_integer(call: Call) -> bool:
 # -- round: halves away from zero -------------------------------------------------------------------------
 
 _EXACT_DOUBLE = 2.0**53
-_LARGEST_POWER = 15  # places up to which a power of ten and its multiples are exact doubles
+_LARGEST_POWER = 15  # powers of ten and their multiples are exact doubles up to here
 
 
 def _round_row(types: Types, result: Type) -> RowFunction:
@@ -98,9 +98,9 @@ def _round_double(value: float, places: int = 0) -> float:
 
 def _half_up(value: Decimal, places: int) -> Decimal:
     if value.adjusted() + places > 150:
-        return value  # it has no digit so far behind the point
+        return value  # all digits precede this decimal place
     if value.adjusted() + places < -150:
-        return Decimal(0)  # nor one so far before it
+        return Decimal(0)  # all digits follow this decimal place
     return value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP, context=EXACT)
 
 
@@ -120,7 +120,7 @@ def _round_column(call: KernelCall) -> Strict | None:
         size = np.abs(number) * power
         whole = np.rint(size)
         rounded = np.copysign(whole / power, number)
-        # Near a tie the shortest text of the number decides, which the row form reads.
+        # Near a tie, the shortest text of the number decides; only the row form uses that text.
         tie = np.abs(size - np.trunc(size) - 0.5) < 1e-4
         return Out(rounded, fallback=tie | ~(size < _EXACT_DOUBLE / 1e4))
 
@@ -128,7 +128,7 @@ def _round_column(call: KernelCall) -> Strict | None:
 
 
 def _round_in_duckdb(call: Call) -> str | None:
-    # Spark rounds the decimal digits of a double, DuckDB its binary ones: 1.005 to two places shows it.
+    # Spark rounds the decimal text of a double, DuckDB its binary value; they differ for 1.005 to two places.
     return None if len(call.arguments) > 1 and call.type.kind is Kind.DOUBLE else SAME
 
 

@@ -1,7 +1,9 @@
-"""Functions of strings. Positions count characters from 1, negative ones from the end, as in SQL and Spark.
+"""String functions.
 
-Columns are computed by Arrow's functions. Where these count bytes or know fewer letters than Python does,
-columns that are not ASCII run by the row form.
+Positions count characters from 1, or from the end if negative.
+
+The kernels use Arrow. If an Arrow function counts bytes or knows fewer letters than Python, columns that are
+not ASCII run by the row form.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from slicemill.scalar.vectors import Numbers, numbers, on_arrow
 
 _END = 0x7FFF_FFFF
 _LONG = 10_000
-# Arrow compares a longer text in time that grows with the product of both lengths.
+# Arrow's time for longer texts grows with the product of both lengths.
 _LONG_SEARCH = 32
-_AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # in SQL; NULL stays NULL
+_AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # SQL; NULL stays NULL
 
 
 def _positions(types: Types, _result: Type) -> Types:
-    """Counts and positions are INT; a BIGINT must fit."""
+    """Convert BIGINT counts and positions to INT."""
     return tuple(t.INT if type_.kind is Kind.BIGINT else type_ for type_ in types)
 
 
@@ -77,7 +79,7 @@ def _concat_column(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def _most_bytes(text: pa.Array | pa.Scalar) -> int:
-    """Return the length of the longest text, in bytes."""
+    """Return the length of the longest text in bytes."""
     return int(pc.max(pc.binary_length(text)).as_py() or 0)
 
 
@@ -90,7 +92,7 @@ def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
 
 
 def joined(name: str, separator: str, parts: Sequence[str | None]) -> str:
-    """Return the parts that are not NULL, with a separator between them."""
+    """Join the parts that are not NULL."""
     known = [part for part in parts if part is not None]
     check_length(name, sum(map(len, known)) + len(separator) * max(len(known) - 1, 0))
     return separator.join(known)
@@ -137,7 +139,7 @@ def _pad_in_duckdb(name: str) -> tuple[str, str]:
 
 
 def _part_column(function: Callable[..., Any]) -> KernelMaker:
-    """A test of strings for a constant part."""
+    """Return the kernel of a string test against a constant part."""
 
     def make(call: KernelCall) -> Strict | None:
         part = call.constant(1)
@@ -215,7 +217,7 @@ def _substring_column(call: KernelCall) -> Strict | None:
     if not isinstance(position, int) or not isinstance(count, int):
         return None
     if position < 0:
-        # A start before the text would shorten the count; only without one the start alone decides.
+        # A start before the text shortens the count, which the slice cannot express.
         return _slice_column(position) if count == _END else None
     start = max(position - 1, 0)
     return _slice_column(start, start + max(count, 0))
@@ -252,7 +254,10 @@ def _split_part(text: str, delimiter: str, index: int) -> str:
 
 
 def _substring_index(text: str, delimiter: str, count: int) -> str:
-    """What stands before the count-th delimiter, or behind it from the end; delimiters may overlap."""
+    """Return the text before the count-th delimiter; from the end, after it.
+
+    Occurrences of the delimiter may overlap.
+    """
     if count == 0 or not delimiter:
         return ""
     if count > 0:
@@ -262,7 +267,7 @@ def _substring_index(text: str, delimiter: str, count: int) -> str:
             if found < 0:
                 return text
         return text[:found]
-    # `find` takes time that grows with the sum of both lengths, `rfind` with their product.
+    # The time of `find` grows with the sum of both lengths, that of `rfind` with their product.
     backwards, part, found = text[::-1], delimiter[::-1], -1
     for _ in range(-count):
         found = backwards.find(part, found + 1)

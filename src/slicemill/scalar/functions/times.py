@@ -1,4 +1,7 @@
-"""Functions of dates and timestamps, in UTC. Calendar fields have one formula, of rows and of columns."""
+"""Date and time functions in UTC.
+
+Rows and columns share the calendar formulas.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ from slicemill.time import UNITS_US
 
 
 def _date_field(field: Callable[[Any], Any], duckdb: Sql) -> ScalarFunction:
-    """A field of a date, as INT."""
+    """Return the function of a date field, as INT."""
     return ScalarFunction(
         row=plain(field),
         takes=as_dates,
@@ -80,12 +83,15 @@ _UNIT_US = {
     "DD": DAY_US,
     **{unit: UNITS_US[unit] for unit in ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")},
 }
-# Timestamps this far from the ends of 64 bits can be moved to the start of any unit.
+# Timestamps in this range can be moved to the start of any unit without overflow.
 _LEAST_US, _LARGEST_US = -(2**63) + 1000 * DAY_US, 2**63 - 1 - 1000 * DAY_US
 
 
 def _first_day(unit: object) -> Callable[[Any], Any] | None:
-    """From days to the first day of their unit, a week or longer; None for other units."""
+    """Return a function to the first day of a unit.
+
+    None if shorter than a week.
+    """
     name = unit.upper() if isinstance(unit, str) else ""
     if name == "WEEK":
         return lambda days: days - weekday(days)
@@ -101,7 +107,10 @@ def _first_day(unit: object) -> Callable[[Any], Any] | None:
 
 
 def _trunc_row(days: int, unit: str) -> int | None:
-    """NULL for a unit that is none, as in Spark."""
+    """Return the first day of a unit.
+
+    NULL for an invalid unit, as in Spark.
+    """
     first = _first_day(unit)
     return None if first is None else int(first(days))
 
@@ -150,7 +159,7 @@ def _date_trunc_in_duckdb(call: Call) -> str | None:
 
 
 def _near_the_ends(us: Numbers) -> Mask:
-    """Timestamps whose unit may begin before 64 bits do."""
+    """Return a mask of timestamps whose unit may begin outside 64 bits."""
     return np.asarray((us < _LEAST_US) | (us > _LARGEST_US))
 
 
@@ -202,7 +211,7 @@ def _make_date_column(year: Numbers, month: Numbers, day: Numbers) -> Out:
 
 def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, second: Decimal) -> int:
     second_us = unscaled(second, 6)
-    # The 60th second is the next minute's first, but has no fraction.
+    # Second 60 means the first second of the next minute, and has no fraction.
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second_us <= 60 * SECOND_US):
         raise ExpressionError(f"there is no time {hour}:{minute}:{second}")
     day_us = _make_date_row(year, month, day) * DAY_US
@@ -264,7 +273,10 @@ def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
 
 
 def _date_format_column(call: KernelCall) -> Strict | None:
-    """Each text is made once: many times of a column are in the same minute or on the same day."""
+    """Return a kernel that formats each distinct unit of the column once.
+
+    Many times of a column are in the same minute or on the same day.
+    """
     pattern = call.constant(1)
     if not isinstance(pattern, str):
         return None
@@ -299,7 +311,10 @@ _days_apart = ScalarFunction(
 
 
 def _unix_timestamp(call: Call) -> Call:
-    """Return seconds since 1970 of a time, or of a text by a pattern; fractions are cut off, as in Spark."""
+    """Return the seconds since 1970 of a time, or of a text.
+
+    Fractions are truncated, as in Spark.
+    """
     moment, *pattern = call.arguments
     if moment.type.kind is Kind.DATE:
         moment = Cast(moment, t.TIMESTAMP)
