@@ -1,7 +1,7 @@
-"""Aggregates: one statistic per file, row by row and over columns side by side.
+"""Aggregate functions, one per module, row by row and over columns.
 
-`definition` says what an aggregate is to whoever runs it, `builtins` has the built-in ones by name, `windows`
-the strategies by which windows are evaluated, `exact` the sums that round once. Aggregates of users and
-models are run row by row by `interpreter`, or by code that `compiler` generates. Nothing in here knows of
-plans, operators or Spark.
+`definition` has the interface of an aggregate for the operators that run it, `builtins` the built-in
+aggregates by name, `windows` the strategies for evaluating windows, `exact` the sums that are rounded once.
+User-defined aggregates and models run row by row in `interpreter`, or as code that `compiler` generates. This
+package does not depend on plans, operators or Spark.
 """

@@ -1,8 +1,8 @@
-"""The built-in aggregates, each with a base version and a window version (M37, X6, X12, X13).
+"""Built-in aggregates, with base and window versions (M37, X6, X12, X13).
 
-NULLs are skipped, except by first, last and priority_sample, for which a NULL is a tuple like any other; over
-no value, counts are 0 and everything else is NULL. Plain variance and standard deviation are those of a
-sample. All this is as in Spark.
+All of them skip NULLs, except first, last and priority_sample, which treat a NULL as any other value. Over no
+value, a count is 0 and every other aggregate is NULL. variance and stddev are those of a sample. All this is
+as in Spark.
 
 `BUILTINS` maps a name to its definition; count(DISTINCT …) is `count_distinct`.
 """
@@ -35,7 +35,7 @@ from slicemill.aggregate.texts import JoinedTexts
 
 
 def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -> RowAggregate:
-    """Panes hand on their moments, not their rounded figures; the same statistic combines them."""
+    """Return a statistic of moments; its panes exchange unrounded moments."""
 
     def make() -> Statistic:
         return MomentStatistic(Moments(degree), figure)

@@ -1,4 +1,4 @@
-"""What a call of a user's aggregate takes and gives when it runs over whole columns."""
+"""Inputs and outputs of a user-defined aggregate call over columns."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from slicemill.esl.types.schema import Type
 from slicemill.scalar.vectors import Mask, Vector
 
-# No timestamp is later: tuples that are complete up to here have ended.
+# The largest timestamp. As a watermark it means that the input has ended.
 END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Tuples:
-    """The next tuples of a call: its argument columns, and for each tuple partition and timestamp.
+    """Next tuples of a call: argument columns, partitions and timestamps.
 
-    Partitions (or groups) are dense numbers from 0 on, which mean the same in every chunk. Timestamps never
+    Partitions (or groups) are dense numbers from 0, with the same meaning in every chunk. Timestamps never
     decrease.
     """
 
@@ -31,11 +31,11 @@ class Tuples:
 
 @dataclass(frozen=True, slots=True)
 class CallAnswers:
-    """What a call returned: a row for each value, in the order of the reference engine.
+    """Returned values, one row each, in the reference engine's order.
 
-    `numbers` are the arrival numbers of the tuples answered, `ts` when: the tuple's own timestamp, or that of
-    its expiry where `expired` holds. Every tuple before `answered` has had all that it returns on arrival.
-    Tuples before `needed_from` will not be named again.
+    `numbers` are the arrival numbers of the tuples that the values belong to. `ts` is the tuple's own
+    timestamp, or the time of its expiry where `expired` is set. All values that the tuples before `answered`
+    return on arrival have been emitted. Tuples before `needed_from` will not occur in `numbers` again.
     """
 
     numbers: NDArray[np.int64]
@@ -48,7 +48,10 @@ class CallAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What TERMINATE returned at the end of a finite input: the group of each row, and the columns."""
+    """Values that TERMINATE returned at the end of a finite input.
+
+    `groups` has the group of each row of `columns`.
+    """
 
     groups: NDArray[np.int64]
     columns: list[Vector]
@@ -56,7 +59,10 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionForm:
-    """How a call runs: `machine code`, `Python` or `interpreter`; why not better; the generated source."""
+    """Execution form of a call: `machine code`, `Python` or `interpreter`.
+
+    `why` says why no faster form is possible; `source` is the generated source.
+    """
 
     form: str
     why: str
@@ -67,9 +73,9 @@ class ExecutionForm:
 
 
 class Uda(Protocol):
-    """A call that is ready to run. It holds no state of its own, so one serves any number of states.
+    """Compiled call. Its state is separate, so one call serves many states.
 
-    It is not for pickling: other processes prepare it again, in milliseconds, and load its machine code.
+    Calls are not pickled. Other processes prepare the call again, in milliseconds, and load its machine code.
     """
 
     @property
@@ -79,23 +85,28 @@ class Uda(Protocol):
     def how(self) -> ExecutionForm: ...
 
     def start(self) -> Any:
-        """The state before any tuple: one object that checkpoints can store, which `run` changes in place."""
+        """Return the state before any tuple; checkpoints store it, `run` mutates it."""
         ...
 
     def run(self, state: Any, tuples: Tuples, complete: int | None = None) -> CallAnswers:
-        """Takes the next tuples; every later one has timestamp `complete` or a greater one.
+        """Process tuples; `complete` is the watermark after them.
 
-        An error is the interpreter's (ExpressionError or SlicemillError); the state is of no use after it.
+        Raise the errors of the interpreter (ExpressionError or SlicemillError). The state is unusable after
+        an error.
         """
         ...
 
     def finish(self, state: Any) -> Results:
-        """Of a call without window: what TERMINATE returns, groups in order of their first tuple.
+        """Return the values of TERMINATE, for a call without window.
 
-        A state without any tuple gives what the aggregate returns over no tuple at all, as group 0.
+        Groups are in the order of their first tuples. Without any tuple the result is that of the empty
+        input, as group 0.
         """
         ...
 
     def due(self, state: Any) -> int | None:
-        """How far tuples must be complete for something that waits to come out; None if nothing does."""
+        """Return the watermark at which pending output is emitted.
+
+        None without pending output.
+        """
         ...

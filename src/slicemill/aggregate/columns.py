@@ -1,4 +1,7 @@
-"""What aggregates see: sorted rows with their arguments, and windows as stretches of them."""
+"""Input of column aggregates.
+
+Sorted rows with arguments, and windows as row ranges.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ Mask: TypeAlias = NDArray[np.bool_]
 class Rows:
     """Rows sorted by partition, then by arrival.
 
-    In a window that never loses a tuple, what is past is put together: a row may then stand for `weights`
-    equal ones, or for all rows before (`summaries`). `numbers` are arrival numbers in the partition, `ones`
-    counts the tuples that satisfied the condition, in all time.
+    Under UNBOUNDED PRECEDING, earlier rows are condensed: a row may represent `weights` equal rows, or all
+    earlier rows (`summaries`). `numbers` are arrival numbers in the partition. `ones` counts the tuples of
+    the partition that satisfied the condition so far.
     """
 
     partitions: NDArray[np.int32]
@@ -39,7 +42,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Stretches [start, end) of rows; neither starts nor ends ever decrease."""
+    """Ranges [start, end) of rows; starts and ends never decrease."""
 
     starts: Places
     ends: Places
@@ -50,7 +53,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What of the rows of each partition is enough for all windows to come: some of them, perhaps changed."""
+    """Condensed rows of each partition, sufficient for all later windows.
+
+    These are some of the rows, possibly with changed values.
+    """
 
     places: Places
     weights: Places | None = None
@@ -59,25 +65,25 @@ class History:
 
 
 class ColumnStatistic(Protocol):
-    """A built-in aggregate over columns, for arguments of certain types."""
+    """Built-in aggregate over columns, for given argument types."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
-        """The value over each window, in the declared type."""
+        """Return the value of each window, in the declared type."""
         ...
 
     def history(self, rows: Rows, partitions: Windows) -> History:
-        """For windows without a beginning: `partitions` are the stretches of rows of each partition."""
+        """Condense rows for UNBOUNDED PRECEDING; `partitions` are their ranges."""
         ...
 
 
 def known(array: pa.Array) -> Mask:
-    """The rows that are not NULL."""
+    """Return a mask of the rows that are not NULL."""
     valid = validity(array)
     return np.ones(len(array), np.bool_) if valid is None else valid
 
 
 def whole_numbers(array: pa.Array) -> Places:
-    """An Arrow column of fixed width as int64."""
+    """Return a fixed-width Arrow column as int64."""
     found: Places = np.ascontiguousarray(numbers(array)).astype(np.int64, copy=False)
     return found
 
@@ -95,19 +101,22 @@ def weights_of(rows: Rows) -> Places:
 
 
 def sums_over(values: Places, windows: Windows) -> Places:
-    """Integers summed over each window; they wrap around, so the sums must fit."""
+    """Sum integers over each window; the sums must fit into 64 bits."""
     total: Places = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
     sums: Places = total[windows.ends] - total[windows.starts]
     return sums
 
 
 def distinct_codes(array: pa.Array) -> tuple[Places, Mask]:
-    """A dense number for each different value, equal as DISTINCT compares, and which rows have one."""
+    """Return dense codes of distinct values, and a non-NULL mask."""
     return distinct_keys([array], len(array)).codes, known(array)
 
 
 def first_of_each(partitions: NDArray[np.int32], codes: Places, counted: Mask) -> tuple[Places, Places]:
-    """The first row of each different (partition, code), in the order of rows, and the group of each row."""
+    """Return the first row of each distinct (partition, code), in row order.
+
+    Also return the group of each row.
+    """
     places = np.flatnonzero(counted)
     if not len(places):
         return places, places
@@ -120,7 +129,7 @@ def first_of_each(partitions: NDArray[np.int32], codes: Places, counted: Mask) -
 
 
 def summed_weights(weights: Places, group: Places, groups: int) -> Places:
-    """The weights of the rows of each group."""
+    """Sum the weights of the rows of each group."""
     out = np.zeros(groups, np.int64)
     np.add.at(out, group, weights)
     return out

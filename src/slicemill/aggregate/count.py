@@ -1,4 +1,4 @@
-"""count and count(DISTINCT x): row by row, and over columns."""
+"""count and count(DISTINCT x), row by row and over columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from slicemill.machine_code.kernel import kernel
 
 
 class Count:
-    """Tuples without a NULL among the arguments; without arguments, all of them."""
+    """Number of tuples without a NULL argument; without arguments, of all tuples."""
 
     __slots__ = ("_count",)
 
@@ -53,7 +53,7 @@ class Count:
 
 
 class CountDistinct:
-    """Different argument tuples without a NULL. NaN counts once, as in Spark."""
+    """Number of distinct argument tuples without NULL; NaN equals NaN."""
 
     __slots__ = ("_copies",)
 
@@ -85,7 +85,7 @@ class CountDistinct:
 
 
 def _counted(rows: Rows) -> Mask:
-    """Rows without a NULL among the arguments; without arguments, all of them."""
+    """Return a mask of rows without a NULL argument."""
     counted = np.ones(len(rows), np.bool_)
     for argument in rows.arguments:
         counted &= known(argument)

@@ -1,9 +1,10 @@
-"""What an aggregate is to the operators that run it (M29-M32, M35).
+"""Interface of an aggregate for the operators that run it (M29-M32, M35).
 
-An aggregate has up to two independent versions. The *base* version sees tuples one by one and may return at
-each of them and at the end (TERMINATE). The *window* version also sees the window's content and is told about
-every tuple that leaves it (EXPIRE). Both return through RETURN: a call gives the list of what it inserted
-there, often nothing, often one value, possibly several. Where RETURN has several columns, a value is a tuple.
+An aggregate has up to two independent versions. The *base* version receives tuples one by one, and may return
+values at each tuple and at the end (TERMINATE). The *window* version can also read the window, and is called
+for each tuple that expires (EXPIRE). Both versions return values by inserting into RETURN. A call returns the
+list of these values: often none, often one, possibly several. If RETURN has several columns, a value is a
+tuple.
 """
 
 from __future__ import annotations
@@ -29,60 +30,72 @@ Returned = list[object]
 
 @stored_as("special", version=1)
 class Special(Enum):
-    """A stand-in for NaN, which differs from itself, that is found again in a stored dictionary too."""
+    """Stand-in for NaN in keys.
+
+    Unlike NaN it equals itself, also after a restore.
+    """
 
     NAN = "NaN"
 
 
 def comparable(values: Row) -> Row:
-    """Values as GROUP BY, PARTITION BY and DISTINCT compare them: NaN equals NaN, -0.0 is 0.0 (Spark)."""
+    """Return values as GROUP BY, PARTITION BY and DISTINCT compare them.
+
+    As in Spark, NaN equals NaN and -0.0 is 0.0.
+    """
     return tuple(Special.NAN if value != value else value for value in values)
 
 
 def shown(values: Row) -> Row:
-    """The values of a group as Spark shows them: it has one zero."""
+    """Return group keys as Spark prints them, without negative zero."""
     return tuple(0.0 if value == 0 and isinstance(value, float) else value for value in values)
 
 
 class RowAccumulator(Protocol):
-    """The two routines that both versions have, and what is stored of them: plain values, no code."""
+    """Routines that both versions share, and the state that is stored.
+
+    The state consists of plain values.
+    """
 
     def state(self) -> object: ...
 
     def restore(self, state: Any) -> None:
-        """Go on, in place of a fresh one, from what was stored."""
+        """Load a stored state into a fresh accumulator."""
         ...
 
     def initialize(self, args: Args) -> Returned:
-        """The first tuple of the group or partition."""
+        """Process the first tuple of the group or partition."""
         ...
 
     def iterate(self, args: Args) -> Returned:
-        """Every later tuple."""
+        """Process a later tuple."""
         ...
 
 
 class BaseAccumulator(RowAccumulator, Protocol):
-    """The running state of a base aggregate for one group."""
+    """Running state of a base aggregate for one group."""
 
     def terminate(self) -> Returned:
-        """The result so far; asked of a fresh accumulator, the result over no tuple at all.
+        """Return the result so far.
 
-        It leaves the state as it is: cumulative windows ask after every tuple (M31).
+        Of a fresh accumulator, that of an empty input.
+
+        The state is unchanged, because cumulative windows call `terminate` after every tuple (M31).
         """
         ...
 
 
 class WindowAccumulator(RowAccumulator, Protocol):
-    """The running state of a window aggregate for one partition, made with the window it may look at.
+    """Running state of a window aggregate for one partition.
 
-    When `initialize` or `iterate` runs, the new tuple is already in the window (X6).
+    It is created with a reference to the window. When `initialize` or `iterate` runs, the window already
+    contains the new tuple (X6).
     """
 
     def expire(self, args: Args) -> Returned:
-        """The oldest tuple of the window, still in it, is about to leave.
+        """Process the expiry of the oldest tuple, still in the window.
 
-        What this returns is output only under ACTIVE EXPIRATION.
+        The returned values are emitted only under ACTIVE EXPIRATION.
         """
         ...
 
@@ -93,9 +106,10 @@ WindowFactory = Callable[[Inwindow], WindowAccumulator]
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """How the results of panes combine, for an aggregate that is not its own combiner.
+    """Pane aggregate and combiner of a non-self-combining aggregate.
 
-    `pane` computes one value per pane; the window version of `combine` takes those values as its arguments.
+    `pane` computes one value per pane. The window version of `combine` receives these values as its
+    arguments.
     """
 
     pane: BaseFactory
@@ -104,13 +118,14 @@ class Panes:
 
 @dataclass(frozen=True, slots=True)
 class RowAggregate:
-    """One aggregate name: its base version, its window version, and whether panes may be used (ALGEBRAIC).
+    """Aggregate function: its base version, its window version and its properties.
 
-    An ALGEBRAIC aggregate without `panes` combines its own results, as sum, min and max do. `columns` counts
-    the columns of RETURN; unless it is 1, every value returned is a tuple of as many. `forgets` says that the
-    window version deletes tuples that no longer matter to it: their expiry would then go unreported.
-    `numbered`: in a window, a tuple's arrival number in its partition follows its arguments. `finish` takes a
-    value to the declared type of the column. `statistic` makes what both versions are made of, if it is one.
+    ALGEBRAIC aggregates can be evaluated by panes. Without `panes`, an ALGEBRAIC aggregate combines its own
+    results, as sum, min and max do. `columns` is the number of columns of RETURN; unless it is 1, each value
+    is a tuple. `forgets`: the window version deletes tuples that no longer matter, so that EXPIRE is not
+    called for them. `numbered`: in a window, the arguments of a tuple are followed by its arrival number in
+    the partition. `finish` converts a value to the declared type of the column. `statistic` makes the state
+    that both versions share, if the aggregate is a statistic.
     """
 
     name: str
@@ -125,7 +140,7 @@ class RowAggregate:
     statistic: Callable[[], Any] | None = None
 
     def row_of(self, value: object) -> Row:
-        """A value that this aggregate returned, as columns."""
+        """Return a returned value as a row of columns."""
         if self.columns != 1:
             return cast(Row, value)
         return (value if self.finish is None or value is None else self.finish(value),)
@@ -133,14 +148,14 @@ class RowAggregate:
 
 @dataclass(frozen=True, slots=True)
 class RowCall:
-    """A call in a select list: the aggregate, and its arguments as a function of the input row."""
+    """Call in a select list: the aggregate, and its arguments by row."""
 
     definition: RowAggregate
     arguments: Callable[[Row], Args]
 
 
 class Stepper:
-    """Sends the first tuple to INITIALIZE and the others to ITERATE (M30)."""
+    """Calls INITIALIZE for the first tuple and ITERATE for later tuples (M30)."""
 
     __slots__ = ("_accumulator", "_started")
 
@@ -155,7 +170,7 @@ class Stepper:
         return self._accumulator.initialize(args)
 
     def state(self) -> tuple[object, bool]:
-        """That of the accumulator, and whether it has had a tuple."""
+        """Return the accumulator's state, and True if it has had a tuple."""
         return self._accumulator.state(), self._started
 
     def restore(self, state: tuple[Any, bool]) -> None:
@@ -164,10 +179,10 @@ class Stepper:
 
 
 class BaseRun:
-    """A base aggregate in progress: what the latest tuple returned, followed by TERMINATE.
+    """Running base aggregate: values returned at the latest tuple, then TERMINATE's.
 
-    This pair is the value of the aggregate *at* that tuple. It covers blocking aggregates (which return in
-    TERMINATE only) and non-blocking ones (which return at the tuple only) alike, so that cumulative windows,
+    Both together are the value of the aggregate *at* that tuple. This covers blocking aggregates, which
+    return only in TERMINATE, and non-blocking aggregates, which return only at tuples. So cumulative windows,
     tumbles, panes and recomputed windows agree.
     """
 
@@ -193,7 +208,7 @@ class BaseRun:
 
 
 def base_of(definition: RowAggregate) -> BaseFactory:
-    """The base version, which this use of the aggregate cannot do without."""
+    """Return the base version; raise if the aggregate has none."""
     if definition.base is None:
         raise SlicemillError(
             f"aggregate {definition.name} has only a WINDOW version; GROUP BY, UNBOUNDED PRECEDING, a tumble "
@@ -203,7 +218,7 @@ def base_of(definition: RowAggregate) -> BaseFactory:
 
 
 def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
-    """The aggregate over a finite list of tuples."""
+    """Evaluate an aggregate over a finite list of tuples."""
     run = BaseRun(base)
     for args in tuples:
         run.step(args)
@@ -211,7 +226,10 @@ def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
 
 
 def align(definitions: Sequence[RowAggregate], returned: Sequence[Returned]) -> list[Row]:
-    """The rows that several calls give together: the i-th takes each call's i-th value, or NULLs."""
+    """Combine the values of several calls into rows.
+
+    The i-th row has the i-th value of each call, or NULLs.
+    """
     columns = [
         [definition.row_of(value) for value in values]
         for definition, values in zip(definitions, returned, strict=True)
@@ -224,7 +242,7 @@ def align(definitions: Sequence[RowAggregate], returned: Sequence[Returned]) -> 
 
 
 class RecomputedWindow:
-    """The window version derived for an aggregate that has none (N1): the base over the whole window."""
+    """Derived window version: the base version over the whole window (N1)."""
 
     __slots__ = ("_base", "_inwindow")
 
@@ -242,7 +260,7 @@ class RecomputedWindow:
         return evaluate(self._base, left) if left else []
 
     def state(self) -> object:
-        """All that it knows is in the window."""
+        """Return no state, because the window has all of it."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -250,17 +268,17 @@ class RecomputedWindow:
 
 
 def window_version(definition: RowAggregate) -> WindowFactory:
-    """The aggregate's own window version, or else the derived one."""
+    """Return the aggregate's own window version, or else the derived one."""
     if definition.window is not None:
         return definition.window
     return partial(RecomputedWindow, base_of(definition))
 
 
 def declared(type_: Type) -> Callable[[Any], object] | None:
-    """Takes what an aggregate returned, if not NULL, to a type; None where values are as declared anyway.
+    """Return a conversion of non-NULL results to the declared type.
 
-    As in Spark, a sum of BIGINTs that needs more than 64 bits is an error, and a DECIMAL is rounded to the
-    scale of its column, half away from zero.
+    Return None if no conversion is needed. As in Spark, a BIGINT sum that needs more than 64 bits is an
+    error, and a DECIMAL is rounded to the scale of its column, halves away from zero.
     """
     if type_.kind is Kind.DECIMAL:
         return converter(t.ANY, type_)

@@ -1,8 +1,8 @@
-"""min, max, min_by, max_by, first, last and priority_sample: which tuple of a window is the one.
+"""min, max, min_by, max_by, first, last and priority_sample.
 
-The base version remembers the tuple that wins over the others. The window version lets the window forget what
-a newer tuple beats: it can never win again, so the oldest one left is the winner (M33). Over columns it is
-the same: the candidates are kept in a queue, each beaten by the one before it (C17).
+Each of them selects one tuple. The base version remembers the winner so far. The window version deletes from
+the window every tuple that a newer tuple beats, since it can never win again; so the oldest remaining tuple
+is the winner (M33). Over columns, a monotonic queue has the candidates, each beaten by its predecessor (C17).
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def _priority(args: Args) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Which of two tuples is kept: what of them is compared, which of two such keys wins, and if NULL may."""
+    """Comparison of two tuples by a key; `wins(new, old)` compares two keys.
+
+    NULL keys take part only with `takes_null`.
+    """
 
     wins: Callable[[object, object], bool]
     key: Callable[[Args], object] = _first
@@ -46,7 +49,10 @@ class Contest:
 
 
 class Winner:
-    """Base version: the one tuple that wins over the others. Outside of windows it counts them itself."""
+    """Base version: the tuple that wins over all others.
+
+    Outside of windows it counts the arrival numbers itself.
+    """
 
     __slots__ = ("_best", "_contest", "_numbered", "_seen", "_value")
 
@@ -81,10 +87,10 @@ class Winner:
 
 
 class WindowWinner:
-    """Window version: what a newer tuple beats is deleted.
+    """Window version: deletes the tuples that a newer tuple beats.
 
-    The new tuple is in the window already and must not delete itself; equal older values linger (X6). A
-    forgotten tuple triggers no EXPIRE, so this version does not serve ACTIVE EXPIRATION.
+    The new tuple is already in the window and must not delete itself; equal older values stay (X6). EXPIRE is
+    not called for a deleted tuple, so this version does not support ACTIVE EXPIRATION.
     """
 
     __slots__ = ("_contest", "_inwindow")
@@ -109,11 +115,11 @@ class WindowWinner:
 
     iterate = initialize
 
-    def expire(self, args: Args) -> Returned:  # noqa: ARG002 - it is the oldest, which the window tells
+    def expire(self, args: Args) -> Returned:  # noqa: ARG002 - the window's oldest tuple
         return [left[0] for left in list(self._inwindow)[1:2]]
 
     def state(self) -> object:
-        """All that it knows is in the window."""
+        """Return no state, because the window has all of it."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -121,7 +127,7 @@ class WindowWinner:
 
 
 def _greater(new: object, old: object) -> bool:
-    """NaN is greater than every number, as in Spark."""
+    """Compare; NaN is greater than every number, as in Spark."""
     if old != old:
         return False
     return new != new or cast(float, new) > cast(float, old)
@@ -166,13 +172,13 @@ EXTREMES = (
 
 @kernel
 def _winners(ranks: Places, takes_part: Mask, starts: Places, ends: Places) -> Places:
-    """The row of the greatest rank in each window, of equal ones the first; -1 if there is none."""
+    """Return the first row of the greatest rank in each window, or -1."""
     out = np.empty(len(starts), np.int64)
     queue = np.empty(len(ranks), np.int64)
     first = behind = end = 0
     for i in range(len(starts)):
         if starts[i] >= end and (i + 1 == len(starts) or starts[i + 1] >= ends[i]):
-            # It shares no row with its neighbours: nothing has to be remembered.
+            # A window without rows in common with its neighbours needs no queue.
             best = -1
             for row in range(starts[i], ends[i]):
                 if takes_part[row] and (best < 0 or ranks[row] > ranks[best]):
@@ -197,12 +203,17 @@ Choice = Callable[[Rows, Windows], Places]
 
 
 def ranks_of(array: pa.Array) -> Places:
-    """Integers in the order of the values; NaN is the greatest double. Those of NULLs are arbitrary."""
+    """Return integers in the order of the values.
+
+    NaN is the greatest double.
+
+    The integers of NULLs are arbitrary.
+    """
     kind = array.type
     if pa.types.is_floating(kind):
         values = np.where(numbers(array) == 0, 0.0, numbers(array))
         bits = np.where(np.isnan(values), np.inf, values).view(np.int64)
-        # The bits of doubles are ordered as they are, for negative ones the other way round.
+        # The bits of positive doubles are ordered like the doubles, those of negative doubles in reverse.
         ordered = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
         return np.where(np.isnan(values), np.iinfo(np.int64).max, ordered)
     if pa.types.is_primitive(kind) and not pa.types.is_decimal(kind):
@@ -234,7 +245,7 @@ def _newest(rows: Rows, windows: Windows) -> Places:  # noqa: ARG001
 
 def _sampled(rows: Rows, windows: Windows) -> Places:
     assert rows.numbers is not None
-    # Priorities have 64 bits without a sign.
+    # Priorities are unsigned 64-bit integers.
     ranks: NDArray[np.int64] = (column_priorities(rows.numbers) ^ np.uint64(2**63)).view(np.int64)
     return _winners(ranks, np.ones(len(rows), np.bool_), windows.starts, windows.ends)
 
@@ -252,7 +263,7 @@ CHOICES: dict[str, Choice] = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnExtreme:
-    """The first argument of the row that wins."""
+    """The first argument of the winning row."""
 
     choice: Choice
 

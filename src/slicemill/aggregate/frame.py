@@ -1,14 +1,16 @@
 """The frame of a window call: which tuples of a partition a result covers (M32, M34, M37).
 
-A tuple's *position* is its arrival number in the partition for ROWS and its timestamp for RANGE. SLIDE s cuts
-the positions into slots [k*s, (k+1)*s); the last tuple of a slot, its yield tuple, gives the slot's result:
+A tuple's *position* is its arrival number in the partition for ROWS, and its timestamp for RANGE. SLIDE s
+divides the positions into slots [k*s, (k+1)*s). The last tuple of a slot, its yield tuple, emits the result
+of the slot:
 
     RANGE 6 SLIDE 4        0 . . . 4 . . . 8 . . . 12
     slot that ends at 8            [       )
     its result covers          [           )
 
-The result of a time slot covers [end - range, end), whoever its yield tuple is. ROWS n PRECEDING covers n + 1
-rows. Without SLIDE, RANGE d PRECEDING is SQL's inclusive frame: timestamps from now - d on.
+The result of a time slot covers [end - range, end), independent of the position of its yield tuple. ROWS n
+PRECEDING covers n + 1 rows. Without SLIDE, RANGE d PRECEDING is SQL's inclusive frame: timestamps from now -
+d.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Unit = Literal["ROWS", "RANGE"]
 
 
 def one_partition(row: Row) -> Hashable:  # noqa: ARG001
-    """The partition key of a frame without PARTITION BY."""
+    """Return the partition key of a frame without PARTITION BY."""
     return ()
 
 
@@ -34,7 +36,7 @@ def one_partition(row: Row) -> Hashable:  # noqa: ARG001
 class WindowFrame:
     """`[PARTITION BY …] (ROWS | RANGE) preceding PRECEDING [SLIDE slide | ACTIVE EXPIRATION]`.
 
-    `preceding` is None for UNBOUNDED; lengths are rows for ROWS and microseconds for RANGE.
+    `preceding` is None for UNBOUNDED. Lengths are rows for ROWS and microseconds for RANGE.
     """
 
     unit: Unit
@@ -60,37 +62,40 @@ class WindowFrame:
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether a result can come out when no tuple arrives."""
+        """Return True if results can be emitted without a new tuple."""
         return self.active or (self.slide is not None and self.unit == "RANGE")
 
     @property
     def length(self) -> int | None:
-        """The window's length, to compare with the slide; None when unbounded."""
+        """Return the window's length, comparable with the slide; None if unbounded."""
         if self.preceding is None:
             return None
         return self.preceding + 1 if self.unit == "ROWS" else self.preceding
 
     def slot_end(self, position: int) -> int:
-        """Where the slot of this position ends (exclusive)."""
+        """Return the exclusive end of a position's slot."""
         assert self.slide is not None
         return (position // self.slide + 1) * self.slide
 
     def lower(self, position: int) -> int:
-        """The first position that the window of a tuple at `position` reaches back to."""
+        """Return the first position in the window of a tuple at `position`."""
         assert self.preceding is not None
         if self.unit == "RANGE" and self.slide is not None:
             return self.slot_end(position) - self.preceding
         return position - self.preceding
 
     def in_panes(self, pane: int) -> WindowFrame:
-        """The same frame with panes of this length for tuples and pane numbers for positions (X7)."""
+        """Return the frame over panes.
+
+        Panes instead of tuples, numbers for positions (X7).
+        """
         assert self.length is not None and self.slide is not None
         panes = self.length // pane
         return replace(self, preceding=panes - 1 if self.unit == "ROWS" else panes, slide=self.slide // pane)
 
 
 def frame_of(call: AggregateCall | WindowCall) -> WindowFrame | None:
-    """The frame of a call over tuples whose partition is known; None without OVER."""
+    """Return the frame within a partition; None without OVER."""
     return None if isinstance(call, AggregateCall) else frame_over(call.window)
 
 

@@ -1,4 +1,4 @@
-"""Calls of built-in aggregates over columns: which statistic answers each."""
+"""Built-in aggregate calls over columns: selects the implementation of a call."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind
 
-# Their values have no order, or no type, that a column could have.
+# Types whose values have no order, or no column type.
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 
 
 def has_kernel(call: AggregateCall | WindowCall) -> bool:
-    """Whether a call of a built-in aggregate has a form over columns."""
+    """Return True if a built-in aggregate call has a column form."""
     return call.name.lower() in BUILTINS and not any(
         argument.type.kind in _WITHOUT_KERNEL for argument in call.arguments
     )
 
 
 def function_of(call: AggregateCall | WindowCall) -> ColumnStatistic:
-    """The statistic over columns that answers a call of a built-in aggregate."""
+    """Return the column statistic of a built-in aggregate call."""
     return _MAKERS[call.name.lower()](call)
 
 
 def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:
-    """The argument that is the same for all tuples."""
+    """Return the value of the constant second argument."""
     constant = call.arguments[1] if len(call.arguments) > 1 else None
     return constant.value if isinstance(constant, Literal) else otherwise
 
 
 def stored_arguments(call: AggregateCall | WindowCall) -> int:
-    """How many of the arguments differ from tuple to tuple."""
+    """Return the number of arguments that vary by tuple."""
     return len(BUILTINS[call.name.lower()].stored(call.arguments))
 
 

@@ -1,6 +1,6 @@
-"""Numbers that look random and are the same in every process, run and restart.
+"""Pseudo-random numbers that are equal in every process, run and restart.
 
-SplitMix64 takes different numbers to different ones, so that no two tuples of a partition share a priority.
+SplitMix64 is a bijection, so that no two tuples of a partition have the same priority.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ def mixed(number: int) -> int:
 
 
 def priority(arrival_number: int) -> int:
-    """The priority of a tuple in a sample (M33)."""
+    """Return the priority of a tuple in a sample (M33)."""
     return mixed(arrival_number)
 
 
 def bits_of(value: object) -> int:
-    """64 bits of a value; equal values have equal bits, of different ones texts and the like may clash."""
+    """Return 64 bits of a value; equal values have equal bits.
+
+    Different texts, decimals or binary values may have equal bits.
+    """
     if isinstance(value, int):
         return value & _MASK
     if isinstance(value, float):
@@ -54,7 +57,7 @@ def bits_of(value: object) -> int:
 
 
 def column_bits(array: pa.Array) -> Bits:
-    """`bits_of` each value; those of NULLs are arbitrary."""
+    """Return `bits_of` of each value; arbitrary for NULLs."""
     kind = array.type
     if pa.types.is_floating(kind):
         values = numbers(array) + 0.0
@@ -68,7 +71,7 @@ def column_bits(array: pa.Array) -> Bits:
 
 
 def column_mixed(values: Bits) -> Bits:
-    """`mixed` of each number."""
+    """Return `mixed` of each number."""
     values = values + np.uint64(GOLDEN)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX_1)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX_2)
@@ -76,5 +79,5 @@ def column_mixed(values: Bits) -> Bits:
 
 
 def column_priorities(arrival_numbers: Places) -> Bits:
-    """`priority` of each tuple."""
+    """Return `priority` of each tuple."""
     return column_mixed(arrival_numbers.view(np.uint64))

@@ -1,8 +1,8 @@
-"""The content of one partition's window, as a window aggregate sees it (M32, M33).
+"""Window content of one partition, readable by window aggregates (M32, M33).
 
-Every tuple carries the position that decides its expiry: its arrival number in the partition for ROWS, its
-timestamp for RANGE. Expiry looks at positions, never at how many tuples are left, because an aggregate may
-delete tuples from its window (max does) and must not thereby keep older ones longer.
+Each tuple has the position that decides its expiry: its arrival number in the partition for ROWS, its
+timestamp for RANGE. Expiry depends on positions, not on the number of tuples. An aggregate such as max may
+delete tuples from its window, and must not thereby retain older tuples longer.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ Args = tuple[object, ...]
 
 
 class Inwindow:
-    """Tuples of aggregate arguments, oldest first; positions never decrease.
+    """Argument tuples of a window, oldest first; positions never decrease.
 
-    An aggregate reads it by iterating, asks for `oldest()` and may `delete`; inserting, and removing what has
-    expired, is the system's part.
+    An aggregate may iterate, read `oldest()` and `delete`. Only the engine inserts tuples and removes expired
+    ones.
     """
 
     __slots__ = ("_tuples",)
@@ -32,27 +32,33 @@ class Inwindow:
         return len(self._tuples)
 
     def oldest(self) -> Args | None:
-        """The arguments of the oldest tuple; None when the window is empty."""
+        """Return the arguments of the oldest tuple.
+
+        None if the window is empty.
+        """
         return self._tuples[0][1] if self._tuples else None
 
     def oldest_position(self) -> int | None:
         return self._tuples[0][0] if self._tuples else None
 
     def delete(self, where: Callable[[Args], bool]) -> None:
-        """The aggregate's own DELETE: those tuples will not be expired any more."""
+        """Delete tuples for the aggregate; EXPIRE will not be called for them."""
         self._tuples = deque(entry for entry in self._tuples if not where(entry[1]))
 
     def insert(self, position: int, args: Args) -> None:
         self._tuples.append((position, args))
 
     def state(self) -> list[tuple[int, Args]]:
-        """Positions and arguments, oldest first."""
+        """Return positions and arguments, oldest first."""
         return list(self._tuples)
 
     def restore(self, state: Iterable[tuple[int, Args]]) -> None:
         self._tuples = deque(state)
 
     def remove_oldest(self, position: int) -> None:
-        """Remove the oldest tuple if it has this position: EXPIRE itself may have deleted it."""
+        """Remove the oldest tuple if it has this position.
+
+        EXPIRE itself may have deleted the tuple.
+        """
         if self.oldest_position() == position:
             self._tuples.popleft()

@@ -1,7 +1,7 @@
-"""collect_list, array_agg and collect_set: the values of a window as a list, in the order of arrival.
+"""collect_list, array_agg and collect_set: the values of a window in arrival order.
 
-NULLs are left out, as in Spark, so that a window without a value has an empty list. Of equal values of a set
-the first one stays; NaN is equal to itself.
+NULLs are omitted, as in Spark, so that a window without a value has an empty list. A set has the first of
+equal values; NaN equals NaN.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CollectedValues:
 
 
 class CollectedSet:
-    """The different values of a window, each where it came first."""
+    """Distinct values of a window, in the order of their first occurrence."""
 
     __slots__ = ("_all",)
 
@@ -83,7 +83,7 @@ class CollectedSet:
 
 @dataclass(frozen=True, slots=True)
 class ColumnList:
-    """The same over columns: a window's values are neighbours."""
+    """Lists over columns: the values of a window are contiguous."""
 
     distinct: bool = False
 
@@ -105,7 +105,7 @@ class ColumnList:
         return pa.ListArray.from_arrays(offsets, values.take(pa.array(places)))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        """Every value is in all windows to come."""
+        """Return the rows that later lists contain, which are all values."""
         values = rows.arguments[0]
         if not self.distinct:
             return History(np.flatnonzero(known(values)))

@@ -1,4 +1,7 @@
-"""Calls of models: which model a query asks for, of what, and what several of them have in common."""
+"""Calls of models.
+
+The model of a query, its arguments, and sharing between models.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from slicemill.model.model import Model
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A model, and what it is given for its parameters; one that goes by age is given the time last."""
+    """Model and its arguments.
+
+    A model that uses age has the time as last argument.
+    """
 
     model: Model
     arguments: tuple[Expr, ...]
@@ -26,17 +32,17 @@ class Asked:
         return self.arguments[-1] if self.model.uses_age else None
 
     def over(self, arguments: Sequence[Expr]) -> Model:
-        """The model with these for parameters, which its own arguments are among.
+        """Return the model over these columns, which include its own arguments.
 
-        They go by their text, not by their places: so the form of its cores, and with it every bit of the
-        result, does not depend on who else asks.
+        Columns are matched by the text of the expression, not by position. So the form of the model's cores,
+        and every bit of its result, is independent of the other models.
         """
         own = dict(zip(self.model.parameters, map(argument_name, self.arguments), strict=False))
         return with_columns(self.model, own, [argument_name(argument) for argument in arguments])
 
 
 def asked_by(call: WindowCall | AggregateCall, catalog: Catalog) -> Asked | None:
-    """The model that a call asks for; None if it asks for another aggregate."""
+    """Return the model that a call evaluates; None for other aggregates."""
     base, _ = catalog.aggregates(call.name)
     if call.distinct or base is None or base.model is None:
         return None
@@ -44,7 +50,7 @@ def asked_by(call: WindowCall | AggregateCall, catalog: Catalog) -> Asked | None
 
 
 def argument_name(argument: Expr) -> str:
-    """What cores call an argument.
+    """Return the name of an argument in the cores of a model.
 
     >>> from slicemill.esl.types.schema import DOUBLE
     >>> argument_name(ColumnRef("price", DOUBLE))
@@ -55,11 +61,17 @@ def argument_name(argument: Expr) -> str:
 
 
 def jointly(asked: Sequence[Asked]) -> JointModels:
-    """What is kept for models over one window, as long as all they are given are numbers."""
+    """Return the joint state of models over one window.
+
+    All arguments must be finite numbers.
+    """
     return joint([each.over(each.arguments) for each in asked], finite=True)
 
 
 def go_together(others: Sequence[Asked], asked: Asked) -> bool:
-    """Can a model be run with others over its window? Those that go by age must go by the same time."""
+    """Return True if a model can share a window with others.
+
+    Models that use age must use the same time.
+    """
     times = {each.at for each in (*others, asked)}
     return len(times - {None}) <= 1

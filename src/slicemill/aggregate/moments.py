@@ -1,7 +1,8 @@
-"""sum, avg, variances, skewness and kurtosis: exact sums of powers, rounded once (M32).
+"""sum, avg, variances, skewness and kurtosis from exact sums of powers (M32).
 
-A window that adds and subtracts floats would drift, and its result would depend on how the tuples were
-grouped into panes (M35). Row by row, sums are rational numbers; over columns, see `exact.limbs`.
+Each result is rounded once. A window that adds and subtracts floats would drift, and its result would depend
+on how the tuples are grouped into panes (M35). Row by row, sums are rational numbers; over columns, see
+`exact.limbs`.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ def _nearest_float(exact: int | Fraction) -> float:
 
 
 class Moments:
-    """Exact count, and sums of powers up to a degree; states add and subtract.
+    """Exact count and sums of powers up to a degree.
 
-    Infinities and NaNs are counted apart, since a sum cannot get rid of them again.
+    Can be added and subtracted.
+
+    Infinities and NaNs are counted separately, since subtraction cannot remove them from a sum.
     """
 
     __slots__ = ("count", "kinds", "nonfinite", "sums")
@@ -61,7 +64,7 @@ class Moments:
         self.count = 0
         self.sums: list[int | Fraction] = [0] * degree
         self.kinds: Counter[type] = Counter()
-        self.nonfinite: Counter[str] = Counter()  # by name: a stored NaN would not be found again
+        self.nonfinite: Counter[str] = Counter()  # by name, because a NaN is not found again after a restore
 
     def include(self, number: Number, copies: int) -> None:
         self.count += copies
@@ -83,7 +86,10 @@ class Moments:
             self.nonfinite[number] += copies * count
 
     def rounded(self, exact: int | Fraction) -> Number:
-        """The exact figure as a number of SQL: the inputs' type, except that a broken number is a float."""
+        """Return an exact figure as an SQL number of the inputs' type.
+
+        A fraction is a float, unless the inputs are decimals.
+        """
         if +self.nonfinite:
             return sum(map(float, self.nonfinite.elements()))
         if self.kinds[Decimal] and not self.kinds[float]:
@@ -113,7 +119,10 @@ register("moments", 1, Moments, _moments_plain, _moments_of)
 
 @dataclass(frozen=True, slots=True)
 class MomentStatistic:
-    """A figure computed from the moments; its argument is a number, or the moments of a pane."""
+    """Figure of the moments.
+
+    Its argument is a number, or a pane's moments.
+    """
 
     moments: Moments
     figure: Callable[[Moments], object]
@@ -168,7 +177,7 @@ def population_deviation(moments: Moments) -> float | None:
 
 
 def _variance(moments: Moments, bias: int) -> float | None:
-    """Squared deviations from the mean, over the count less `bias`."""
+    """Return the squared deviations from the mean, over the count less `bias`."""
     n = moments.count
     if n <= bias:
         return None
@@ -221,14 +230,17 @@ def kurtosis(moments: Moments) -> float | None:
 
 
 def _nearest_quotient(dividend: int | Fraction, divisor: int | Fraction) -> float:
-    """Divide exact numbers and round once; faster than with a Fraction, which needs its lowest terms."""
+    """Divide exact numbers, rounded once.
+
+    This is faster than a Fraction, which is reduced to its lowest terms.
+    """
     return (dividend.numerator * divisor.denominator) / (dividend.denominator * divisor.numerator)
 
 
 def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
     """Return the square root of a quotient of exact numbers, rounded once."""
     over, under = dividend.numerator * divisor.denominator, dividend.denominator * divisor.numerator
-    # The integer root has 64 bits or more. An odd last bit stands for what follows it.
+    # The integer root has 64 bits or more. An extra last bit is set if the root is inexact.
     shift = max(0, (under.bit_length() - over.bit_length() + 130) // 2)
     whole, rest = divmod(over << 2 * shift, under)
     root = math.isqrt(whole)
@@ -238,9 +250,9 @@ def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
 # -- over columns ------------------------------------------------------------------------------------------
 
 
-ODD = ("nan", "inf", "-inf")  # numbers that no sum holds
-MANY = 2**32  # limbs are divided by less than this
-_MOST_DIGITS = 9  # of a power of ten with 32 bits
+ODD = ("nan", "inf", "-inf")  # values that sums cannot contain
+MANY = 2**32  # divisors of limbs are less than this
+_MOST_DIGITS = 9  # of a power of ten within 32 bits
 _LARGE_WORD = 10**38 >> 96
 
 STATISTICS: dict[str, Callable[[Moments], object]] = {
@@ -258,24 +270,24 @@ STATISTICS: dict[str, Callable[[Moments], object]] = {
 }
 MEANS = ("avg", "mean")
 DEGREES = dict.fromkeys(STATISTICS, 2) | dict.fromkeys(("sum", *MEANS), 1) | {"skewness": 3, "kurtosis": 4}
-LIMB_DEGREE = 2  # sums of higher powers are Python's integers
+LIMB_DEGREE = 2  # sums of higher powers are Python integers
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Numbers as whole multiples of one unit, and what cannot be summed counted apart."""
+    """Numbers as integer multiples of a unit, with non-finite values counted separately."""
 
     rows: Rows
     counts: Places
     finite: Mask
-    odd: dict[str, Places]  # NaN and the infinities, by name, where there are any
+    odd: dict[str, Places]  # NaN and the infinities, by name, if the column has any
     exponent: int
-    bits: int  # of the greatest number
+    bits: int  # of the largest number
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMoments:
-    """One of STATISTICS over columns, for arguments of a type."""
+    """One of STATISTICS over columns, for an argument type."""
 
     name: str
     argument: Type
@@ -303,9 +315,9 @@ class ColumnMoments:
         exponent: int,
         odd: Mapping[str, Mask],
     ) -> pa.Array:
-        """Return the value of each window, given prefix sums in units of 2**exponent.
+        """Return each window's value from prefix sums in units of 2**exponent.
 
-        `odd` says which windows have a NaN or an infinity. Counts are less than 2**32.
+        `odd` has a mask of the windows with a NaN or an infinity. Counts are less than 2**32.
         """
         if self.name == "sum" and self.argument.kind is not Kind.DOUBLE:
             return self._whole_sums(sums, windows, counts)
@@ -331,10 +343,10 @@ class ColumnMoments:
         return doubles(self._with_nonfinite(out, odd), valid)
 
     def means_of(self, sums: NDArray[Any], counts: Places) -> pa.Array:
-        """Return the means of decimals, given sums in units of their last digit."""
+        """Return the means of decimals, given sums of unscaled integers."""
         if sums.dtype == object or not self.in_limbs or counts.max(initial=0) >= MANY:
             return self.by_moments(self.moments(counts, [sums.tolist()], {}, 0))
-        # Each sum is that of a stretch which begins at a row of zeros.
+        # `figures` subtracts prefix sums: each range starts at an extra row of zeros.
         numbers_ = limbs.limbs_of_integers(sums, np.ones(len(sums), np.bool_))
         totals = np.concatenate([np.zeros((1, limbs.WHOLE), np.uint32), numbers_])
         ends = np.arange(1, len(sums) + 1)
@@ -342,7 +354,7 @@ class ColumnMoments:
 
     @property
     def in_limbs(self) -> bool:
-        """Return True if figures are computed without Python's numbers."""
+        """Return True if figures are computed without Python numbers."""
         if self.degree > LIMB_DEGREE:
             return False
         if self.argument.kind is not Kind.DECIMAL or self.name == "sum":
@@ -356,7 +368,7 @@ class ColumnMoments:
         return whole >= wanted and 0 <= more <= _MOST_DIGITS
 
     def _of_small_integers(self, rows: Rows, windows: Windows) -> pa.Array | None:
-        """Sums and means of integers whose sums are doubles without a loss, whatever the window."""
+        """Return sums or means of integers, if doubles are exact."""
         if self.argument.kind not in (Kind.INT, Kind.BIGINT) or self.degree > 1 or rows.summaries is not None:
             return None
         valid = validity(rows.arguments[0])
@@ -418,18 +430,18 @@ class ColumnMoments:
             bits = math.ceil((self.argument.precision or 38) * math.log2(10))
         for _, summary in summaries:
             for degree, value in enumerate(summary.sums, 1):
-                # A sum may have cancelled out what the sum of squares still holds.
+                # A sum may have cancelled out while the sum of squares has not.
                 bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
         return Prepared(rows, counts, finite, odd, exponent, bits)
 
     def _units(self, value: int | Fraction, degree: int, exponent: int) -> int | Fraction:
-        """A sum of numbers, or of powers of them, in multiples of the unit."""
+        """Return a sum of n-th powers, in multiples of the unit."""
         if not exponent and not self._scale:
             return value
         return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
 
     def limbs_of(self, prepared: Prepared, size: int) -> limbs.Limbs:
-        """Return the numbers in their unit, each with `size` limbs or more."""
+        """Return the numbers in units, with `size` limbs or more each."""
         array = prepared.rows.arguments[0]
         if self.argument.kind is Kind.DOUBLE:
             values = np.ascontiguousarray(numbers(array))
@@ -455,7 +467,8 @@ class ColumnMoments:
         found = limbs.differences(sums, windows.starts, windows.ends)
         valid = counts > 0
         if self.argument.kind is Kind.DECIMAL:
-            # A column of sums is wide enough, unless it has all digits: the row form checks large sums.
+            # A sum column is wide enough unless it has 38 digits. Then large sums are checked by the row
+            # form.
             if self.column.precision == MAX_DECIMAL_PRECISION:
                 upper = found[:, limbs.WHOLE - 1].view(np.int32).astype(np.int64)
                 large = np.abs(upper) >= _LARGE_WORD
@@ -469,14 +482,14 @@ class ColumnMoments:
         return bigints(low, None if valid.all() else valid)
 
     def _check(self, sums: list[int]) -> None:
-        """The error of the row form for a sum that does not fit its column."""
+        """Raise the row form's error if a sum exceeds its column."""
         convert = declared(self.column)
         assert convert is not None
         for number in sums:
             convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
 
     def _with_nonfinite(self, found: NDArray[np.float64], odd: Mapping[str, Mask]) -> NDArray[np.float64]:
-        """Return the figures with NaN and infinities where the window has some."""
+        """Replace figures of windows with NaN or infinities."""
         if not odd:
             return found
         none = np.zeros(len(found), np.bool_)
@@ -485,7 +498,7 @@ class ColumnMoments:
             return np.where(nan | up | down, np.nan, found)
         return with_nonfinite(found, nan, up, down)
 
-    # -- by the arithmetic of rows -------------------------------------------------------------------
+    # -- by the arithmetic of the row form -------------------------------------------------------------------
 
     def _by_rows(self, prepared: Prepared, windows: Windows, counts: Places) -> pa.Array:
         # Skewness and kurtosis are the same in any unit, and integers are faster than Fractions.
@@ -493,7 +506,7 @@ class ColumnMoments:
         return self.by_moments(self._moments(prepared, windows, counts, in_units=in_units))
 
     def by_moments(self, all_moments: Sequence[Moments]) -> pa.Array:
-        """Return the figures of these moments, by the arithmetic of rows."""
+        """Return the figures of moments, by the row form's arithmetic."""
         figure, convert = STATISTICS[self.name], declared(self.column)
         values = [figure(moments) for moments in all_moments]
         if convert is not None:
@@ -503,7 +516,10 @@ class ColumnMoments:
     def _moments(
         self, prepared: Prepared, windows: Windows, counts: Places, *, in_units: bool = False
     ) -> list[Moments]:
-        """Return what the row form would hold in each window; sums may stay in units."""
+        """Return the row form's moments of each window.
+
+        With `in_units` the sums stay in units.
+        """
         sums = self._totals(prepared, windows, counts)
         odd = {name: sums_over(copies, windows) for name, copies in prepared.odd.items()}
         return self.moments(counts, sums, odd, prepared.exponent, in_units=in_units)
@@ -517,9 +533,9 @@ class ColumnMoments:
         *,
         in_units: bool = False,
     ) -> list[Moments]:
-        """Return sums by degree, in units of 2**exponent, as the row form holds them.
+        """Return the row form's moments from sums in units of 2**exponent.
 
-        With `in_units` the sums stay in units.
+        `sums` has one list per power. With `in_units` the sums stay in units.
         """
         kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
         unit = Fraction(2) ** exponent / 10**self._scale
@@ -530,7 +546,7 @@ class ColumnMoments:
             moments = Moments(self.degree)
             moments.count = moments.kinds[kind] = count
             for degree, totals in enumerate(sums):
-                # Of integers the unit is 1.
+                # The unit of integers is 1.
                 plain = in_units or kind is int
                 moments.sums[degree] = totals[place] if plain else totals[place] * units[degree]
             for name, counted in copies.items():
@@ -539,7 +555,7 @@ class ColumnMoments:
         return out
 
     def _totals(self, prepared: Prepared, windows: Windows, counts: Places) -> list[list[int]]:
-        """Return the sums of each window in units, for each power up to the degree."""
+        """Return the sums of each window in units, for each power."""
         most = int(counts.max(initial=1))
         if most >= MANY or self.degree > LIMB_DEGREE:
             units = self._unit_values(prepared, most)
@@ -554,7 +570,7 @@ class ColumnMoments:
         ]
 
     def _unit_values(self, prepared: Prepared, most: int) -> list[tuple[int, ...]]:
-        """Return the powers of each number, up to the degree, in units."""
+        """Return the powers of each number in units, up to the degree."""
         numbers_ = limbs.ints_of(self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most)))
         units = [tuple(whole**degree for degree in range(1, self.degree + 1)) for whole in numbers_]
         for place, summary in _summaries(prepared.rows):
@@ -578,20 +594,23 @@ def _objects(values: list[Moments]) -> NDArray[np.object_]:
 
 
 def _exponent(moments: Moments) -> int:
-    """A power of two of which the sum is a whole multiple, and whose square the sum of squares is one of."""
+    """Return a power of two that is a unit of these moments.
+
+    Its n-th power divides the sum of n-th powers.
+    """
     powers = [1 - Fraction(value).denominator.bit_length() for value in moments.sums]
     return min(power // degree for degree, power in enumerate(powers, 1))
 
 
 def _decimals(found: limbs.Limbs, valid: Mask, type_: Type) -> pa.Array:
-    """Return numbers of 128 bits as a column of decimals."""
+    """Return 128-bit numbers as a decimal column."""
     buffer = pa.py_buffer(np.ascontiguousarray(found))
     nulls = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(arrow_type(type_), len(found), [nulls, buffer])
 
 
 def _stored_limbs(array: pa.Array) -> limbs.Limbs:
-    """The digits of a decimal column as Arrow stores them."""
+    """Return the unscaled 128-bit integers of a decimal column, as limbs."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros((len(array), limbs.WHOLE), np.uint32)

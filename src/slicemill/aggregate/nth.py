@@ -1,4 +1,7 @@
-"""nth_value: the value of the n-th oldest tuple of a window, also if it is NULL."""
+"""nth_value.
+
+The value of the n-th oldest tuple of a window, including NULL.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,12 @@ from slicemill.aggregate.inwindow import Args
 
 
 class NthValue:
-    """Which one is the second argument, the same for all tuples, counted from 1; without one, the first."""
+    """Value at index n, counted from 1.
+
+    N is the constant second argument.
+
+    The default of n is 1.
+    """
 
     __slots__ = ("_n", "_values")
 
@@ -27,7 +35,7 @@ class NthValue:
             self._n = cast(int, args[1])
         self._values.append(args[0])
 
-    def remove(self, args: Args) -> None:  # noqa: ARG002 - it is the oldest
+    def remove(self, args: Args) -> None:  # noqa: ARG002 - the oldest tuple
         self._values.popleft()
 
     def value(self) -> object:
@@ -42,18 +50,18 @@ class NthValue:
 
 @dataclass(frozen=True, slots=True)
 class ColumnNthValue:
-    """The same over columns: a place behind the start of each window."""
+    """nth_value over columns: the row at an offset from the window's start."""
 
     n: int
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
-        # Compared before they are added: n may be as large as integers are.
+        # Compared before the addition, because n may be as large as any integer.
         missing = windows.ends - windows.starts < self.n
         places = np.where(missing, 0, windows.starts + (min(self.n, len(rows.arguments[0]) + 1) - 1))
         return rows.arguments[0].take(pa.array(places, mask=missing))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        """The first n rows of each partition."""
+        """Return the first n rows of each partition."""
         counts = np.minimum(partitions.ends - partitions.starts, self.n)
         before = np.repeat(partitions.starts - np.cumsum(counts) + counts, counts)
         return History(before + np.arange(len(before)))

@@ -1,8 +1,9 @@
-"""How many of the last n were ones? In O(log² n) bits, within a half of the truth (M41; Datar et al., 2002).
+"""Approximate number of ones in the last n bits, in O(log² n) memory.
 
-Ones are counted in buckets of 1, 2, 4, … ones, at most two of each size; a third makes the two oldest of them
-one of twice the size. A bucket is known by the arrival of its latest one and goes when that has left the
-window. What is not known is how much of the oldest bucket is still inside: half of it is taken to be.
+The error is at most 50 % (M41; Datar et al., 2002). Ones are counted in buckets of 1, 2, 4, … ones, with at
+most two buckets per size. A third bucket merges the two oldest buckets of its size into one of twice the
+size. A bucket has the arrival number of its newest one, and is dropped when this one has left the window. The
+window may contain only a part of the oldest bucket, so half of that bucket is counted.
 
     1 1 0 1 1 1 0 1    as buckets, newest first: (1) (1) (2) (2)
 """
@@ -17,11 +18,14 @@ class Ones:
 
     def __init__(self) -> None:
         self._arrivals = 0
-        # By size, each newest first: arrival of the latest one.
+        # By size, newest bucket first: the arrival number of the newest one.
         self._buckets: list[list[int]] = []
 
     def initialize(self, bit: bool | None, n: int) -> int:
-        """One more; NULL is no one. Gives the estimate for the last `n` bits, this one included."""
+        """Add a bit (NULL is not a one), and return the estimate.
+
+        The estimate covers the last `n` bits, including this bit.
+        """
         self._arrivals += 1
         self._forget(self._arrivals - n)
         if bit:

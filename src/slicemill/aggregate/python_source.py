@@ -1,7 +1,8 @@
-"""The source of an aggregate that is written in Python, as a digest: has it changed since it was last run?
+"""Digest of a Python UDA's source, which detects changes.
 
-Its class counts, and all of the same file that the class uses: functions, other classes, constants. Comments,
-blanks and docstrings do not, nor does what the file imports. Nothing is imported to find it.
+The digest covers the class and everything in the same file that the class uses: functions, other classes,
+constants. It does not cover comments, blanks, docstrings and imported modules. The source is read without
+importing it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _DIGITS = 10
 
 
 def source_digest(external: str) -> str | None:
-    """The digest of a class `module:class`; None where there is no source to read."""
+    """Return the digest of a class `module:class`; None without source."""
     module, _, name = external.partition(":")
     file = _file_of(module)
     if file is None:
@@ -51,7 +52,7 @@ def _file_of(module: str) -> Path | None:
 
 
 def _names_of(node: ast.stmt) -> list[str]:
-    """What a statement of a module defines."""
+    """Return the names that a module's statement defines."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):

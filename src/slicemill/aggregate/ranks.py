@@ -1,7 +1,7 @@
 """median, percentile and quantile: order statistics.
 
-Row by row, the values are kept sorted. Over columns, a Fenwick tree over the ranks of the values counts how
-many in the window are at or below each of them: O(log n) a tuple.
+The row form keeps the values sorted. The column form uses a Fenwick tree over the ranks of the values, which
+counts the window's values up to each rank in O(log n) per tuple.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ Doubles = NDArray[np.float64]
 
 
 class Percentile:
-    """The value at a share of the way through the sorted values, as a float; NaN is the greatest (Spark).
+    """Percentile of the values as a float.
 
-    Between two values it is where the share falls: 0.25 of the way through (0, 10) is 2.5. The share is the
-    second argument, the same for all tuples; without one it is a half, the median.
+    NaN is the greatest value (Spark).
+
+    Between two values it is interpolated: the 0.25 percentile of (0, 10) is 2.5. The share is the constant
+    second argument; the default is 0.5, the median.
     """
 
     __slots__ = ("_share", "_sorted")
@@ -77,7 +79,7 @@ class Percentile:
 
     @staticmethod
     def _key(arg: object) -> tuple[bool, float]:
-        # One zero: which of the two comes first among equals is nobody's business.
+        # Only one zero, because the order of 0.0 and -0.0 must not matter.
         number = float(cast(Number, arg)) + 0.0
         return (True, math.nan) if math.isnan(number) else (False, number)
 
@@ -87,7 +89,7 @@ class Percentile:
 
 @kernel
 def _find(tree: Places, top: int, place: int) -> int:
-    """The rank at which so many of the sorted values are passed."""
+    """Return the rank at a position of the sorted values."""
     rank = 0
     step = top
     while step:
@@ -136,7 +138,7 @@ def _percentiles(
 
 
 def as_doubles(array: pa.Array) -> Doubles:
-    """The numbers as doubles with one zero; those of NULLs are arbitrary."""
+    """Return the numbers as doubles without negative zero; arbitrary for NULLs."""
     if pa.types.is_decimal(array.type):
         encoded = array.dictionary_encode()
         found = np.array([float(value) for value in encoded.dictionary.to_pylist()] or [0.0])
@@ -147,7 +149,7 @@ def as_doubles(array: pa.Array) -> Doubles:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPercentile:
-    """The percentile over columns."""
+    """Percentile over columns."""
 
     share: float
 

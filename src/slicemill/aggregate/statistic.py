@@ -1,4 +1,4 @@
-"""Statistics row by row: a tuple is added when it comes, and taken out again when it leaves the window."""
+"""Row-by-row statistics, which add arriving tuples and remove expired ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Number = int | float | Decimal
 
 
 class Statistic(Protocol):
-    """A state from which a tuple can be taken out again."""
+    """State from which a tuple can be removed again."""
 
     def add(self, args: Args) -> None: ...
 
@@ -27,7 +27,7 @@ class Statistic(Protocol):
 
 
 class StatisticBase:
-    """Base version of a statistic: silent until TERMINATE."""
+    """Base version of a statistic: returns a value only in TERMINATE."""
 
     __slots__ = ("_statistic",)
 
@@ -51,7 +51,10 @@ class StatisticBase:
 
 
 class StatisticWindow:
-    """Window version of a statistic: returns at arrivals and expiries, not over an empty window (X13)."""
+    """Window version of a statistic: returns values at arrivals and expiries.
+
+    It returns no value over an empty window (X13).
+    """
 
     __slots__ = ("_inwindow", "_statistic")
 

@@ -1,18 +1,18 @@
-"""Approximate aggregates in little memory (M41).
+"""Approximate aggregates with little memory: count-min sketch, exponential histogram (M41).
 
-`approx_count(x)` estimates how many tuples of the window have the x of the newest one. Under each of a few
-hash functions a row of counters has one cell for the item; other items may fall into the same cell, so the
-lowest of the counters is the estimate. It is never too low.
+`approx_count(x)` estimates how many tuples of the window have the same x as the newest tuple. It is a
+count-min sketch: each of a few hash functions has a row of counters, with one cell for the item. Other items
+may share the cell, so the estimate is the smallest of these counters. It is never too low.
 
-`approx_count_if(condition)` counts the tuples that satisfy a condition by an exponential histogram (Datar,
-Gionis, Indyk, Motwani 2002). Ones are held in buckets of 1, 2, 4, … ones, of each size `PER_SIZE` or one
-more, newest first:
+`approx_count_if(condition)` counts the tuples that satisfy a condition, by an exponential histogram (Datar,
+Gionis, Indyk, Motwani 2002). Ones are grouped into buckets of 1, 2, 4, … ones, newest first, with `PER_SIZE`
+or one more buckets of each size:
 
     ones       16 15 14 | 13 12 | 11 10 | 9 8 | 7 6 5 4 | 3 2 1 0      (PER_SIZE 2)
 
-A bucket that loses its newest one has left. Of the oldest bucket that has not, half is counted: wrong by half
-of it at most, beside `PER_SIZE` buckets of each smaller size. That is a relative error of at most
-1 / (PER_SIZE + 2). How ones are put into buckets depends on their number alone: see `buckets`.
+A bucket is dropped when its newest one has left the window. Half of the oldest remaining bucket is counted.
+So the error is at most half of that bucket, while there are `PER_SIZE` buckets of each smaller size. The
+relative error is at most 1 / (PER_SIZE + 2). The buckets depend only on the number of ones: see `buckets`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,16 @@ PER_SIZE = 10
 
 
 def cells(item: object) -> list[int]:
-    """The item's cell under each hash function."""
+    """Return the item's cell under each hash function."""
     bits = bits_of(item)
     return [mixed(bits ^ (function * GOLDEN)) % CELLS for function in range(FUNCTIONS)]
 
 
 class ApproxCount:
-    """Counters of a window's items; the question is about its newest item, NULL for a NULL."""
+    """Counters of a window's items; the value is the newest item's count.
+
+    The value is NULL for a NULL item.
+    """
 
     __slots__ = ("_counters", "_newest")
 
@@ -88,7 +91,9 @@ class ApproxCount:
 
 
 def buckets(ones: int) -> Iterator[tuple[int, int]]:
-    """Sizes of buckets, newest first, each with how many there are: two of a size become one of the next.
+    """Yield (size, number of buckets), newest first.
+
+    Two buckets of a size are merged into one of the next size.
 
     >>> list(buckets(12)), list(buckets(13))
     ([(1, 10), (2, 1)], [(1, 11), (2, 1)])
@@ -101,11 +106,14 @@ def buckets(ones: int) -> Iterator[tuple[int, int]]:
 
 
 def estimated_ones(arrived: int, left: int) -> int:
-    """The estimate when `left` of the ones that arrived have left the window: exact as long as none has."""
+    """Return the estimate when `left` of the arrived ones have expired.
+
+    The estimate is exact until a one expires.
+    """
     if not left:
         return arrived
     total = oldest = 0
-    newest = arrived  # the number of the newest one in the next bucket; those up to `left` have left
+    newest = arrived  # number of the newest one in the next bucket; ones up to `left` have expired
     for size, count in buckets(arrived):
         alive = min(count, max(0, -(-(newest - left) // size)))
         if alive:
@@ -115,7 +123,7 @@ def estimated_ones(arrived: int, left: int) -> int:
 
 
 class ApproxCountIf:
-    """How many ones came and how many left, which is all that decides about buckets."""
+    """Number of ones that arrived and that expired, which determine the buckets."""
 
     __slots__ = ("_arrived", "_left")
 
@@ -145,7 +153,7 @@ class ApproxCountIf:
 def _copies_of_last(
     cells: Places, weights: Places, counted: Mask, starts: Places, ends: Places, least: Places
 ) -> None:
-    """Lowers `least` to how many rows of each window are in the cell of its last row."""
+    """Lower `least` to each window's count of the last row's cell."""
     counters = np.zeros(cells.max() + 1 if len(cells) else 0, np.int64)
     start = end = 0
     for i in range(len(starts)):
@@ -185,7 +193,7 @@ class ColumnApproxCount:
 
 @dataclass(frozen=True, slots=True)
 class ColumnApproxCountIf:
-    """approx_count_if over columns: what decides is how many ones came and left since the beginning."""
+    """approx_count_if over columns, from running numbers of arrived and expired ones."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         assert rows.ones is not None
@@ -200,10 +208,10 @@ class ColumnApproxCountIf:
         return bigints(np.where(full, np.array(found, np.int64)[inverse], 0))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        return History(partitions.starts)  # the first tuple of all: none has left
+        return History(partitions.starts)  # the first tuple of the partition, before any expiry
 
 
 def is_one(array: pa.Array) -> Mask:
-    """The tuples that approx_count_if counts."""
+    """Return a mask of the tuples that approx_count_if counts."""
     found: Mask = known(array) & numbers(array)
     return found

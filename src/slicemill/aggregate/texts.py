@@ -1,4 +1,4 @@
-"""listagg and string_agg: the texts of a window in the order of arrival, with a separator between them."""
+"""listagg and string_agg: the texts of a window, joined in arrival order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicemill.aggregate.inwindow import Args
 
 
 class JoinedTexts:
-    """The separator is the second argument, the same for all tuples; without one there is none (Spark)."""
+    """Joined texts. The separator is the constant second argument, by default empty."""
 
     __slots__ = ("_separator", "_texts")
 
@@ -44,7 +44,12 @@ class JoinedTexts:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTexts:
-    """The same over columns: a window's texts are neighbours, so its value is a piece of one long text."""
+    """Joined texts over columns.
+
+    Each value is a slice of one long text.
+
+    That works because the texts of a window are contiguous.
+    """
 
     separator: str
 

@@ -1,4 +1,4 @@
-"""How a window call is evaluated: the dispatch table of M37, for all who evaluate one.
+"""Evaluation strategies of window calls: the dispatch table of M37.
 
 | window | aggregate | strategy |
 |---|---|---|
@@ -19,7 +19,7 @@ from slicemill.aggregate.frame import WindowFrame
 
 
 class Strategy(Enum):
-    """The entries of the table; the values say how each is evaluated."""
+    """Entries of the dispatch table; the values describe the evaluation."""
 
     UNBOUNDED = "base, TERMINATE after each tuple"
     FINITE = "window version"

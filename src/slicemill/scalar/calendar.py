@@ -44,7 +44,7 @@ def is_leap(year: Any) -> Any:
 def days_in_month(year: Any, month: Any) -> Any:
     """Return the number of days of a month from 1 to 12.
 
-    Arbitrary for other months.
+    The number is arbitrary for other months.
     """
     return 30 + ((month + (month >> 3)) & 1) - (month == 2) * (2 - is_leap(year))
 

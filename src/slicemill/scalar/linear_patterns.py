@@ -70,7 +70,7 @@ class _Writer:
     def sequence(self, nodes: Any, ignore_case: bool, *, last: bool) -> str:
         """Return a sequence of nodes.
 
-        `last` if the pattern ends after the sequence.
+        `last` means that the pattern ends after the sequence.
         """
         count = len(nodes)
         return "".join(

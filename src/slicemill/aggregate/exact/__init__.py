@@ -1,1 +1,1 @@
-"""Exact sums of numbers: rounded once, when asked, whatever the order of the summands (M32)."""
+"""Exact sums of numbers, rounded once, independent of the summands' order (M32)."""

@@ -1,7 +1,8 @@
-"""A sum of doubles that compiled code adds to one by one: exact, whatever comes.
+"""Exact accumulator of doubles for compiled code.
 
-It is a number of `limbs` that reaches from the smallest double to beyond the greatest one, with each limb in
-an int64 so that carries can wait until somebody asks. Three more cells count infinities and NaNs.
+It is an integer of 32-bit `limbs` that covers the range from the smallest to beyond the greatest double. Each
+limb is an int64, so that carries are propagated only when the sum is read. Three more cells count infinities
+and NaNs.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def add_integer(sums: Any, x: int) -> None:
 
 @kernel
 def quotient(sums: Any, count: int) -> float:
-    """The sum over `count` (at most 2**32), rounded once to the nearest double."""
+    """Return the sum over `count` (at most 2**32), rounded once."""
     if sums[NAN] > 0 or (sums[PLUS] > 0 and sums[MINUS] > 0):
         return np.nan
     if sums[PLUS] > 0 or sums[MINUS] > 0:

@@ -1,9 +1,9 @@
-"""Integers of many bits, many at a time: sums that are exact in whatever order they are made.
+"""Multi-precision integers in bulk, for sums that are exact in any order.
 
-A number is a row of 32-bit limbs, the lowest first, as two's complement; a column of numbers has as many
-limbs in each row as its sums need (`limbs_for`). Doubles are taken as multiples of one power of two, the
-`exponent`. Sums may wrap around: differences of prefix sums are right as long as they fit themselves.
-`rounded` is where an exact number becomes a double.
+A number is a row of 32-bit limbs, lowest first, in two's complement. All rows of a column have as many limbs
+as the sums need (`limbs_for`). Doubles are integer multiples of one power of two, the `exponent`. Sums may
+wrap round: differences of prefix sums are right if the differences themselves fit. `rounded` converts an
+exact number to a double.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ Limbs: TypeAlias = NDArray[np.uint32]
 Places: TypeAlias = NDArray[np.int64]
 Doubles: TypeAlias = NDArray[np.float64]
 
-WHOLE = 4  # limbs that hold sums of integers of 64 bits, and decimals
-SPARE = 5  # limbs that `rounded` needs beside those of its number
+WHOLE = 4  # limbs for decimals, and for sums of 64-bit integers
+SPARE = 5  # extra limbs in the buffer of `rounded`
 
 _LIMB = np.uint64(32)
 _MASK = np.uint64(0xFFFF_FFFF)
 _ONE = np.uint64(1)
 _FRACTION = np.int64((1 << 52) - 1)
 _IMPLICIT = np.int64(1 << 52)
-_SMALLEST = -1074  # the power of two of the smallest double
+_SMALLEST = -1074  # power of two of the smallest double
 
 
 def limbs_for(bits: int, count: int) -> int:
-    """How many limbs, an even number, hold the sums of `count` numbers of so many bits, and a sign."""
+    """Return an even number of limbs for sums of `count` numbers."""
     return max(WHOLE, 2 * -(-(bits + count.bit_length() + 1) // 64))
 
 
 @kernel
 def exponent_range(values: Doubles, counted: Any) -> tuple[int, int]:
-    """The powers of two of the lowest and above the highest bit of the numbers; (0, 0) if all are 0."""
+    """Return the powers of two that delimit all bits of the numbers.
+
+    These are the power of the lowest bit and the power above the highest bit, or (0, 0) if all numbers are 0.
+    """
     bits = values.view(np.int64)
     low, high = 1 << 20, -(1 << 20)
     for i in range(len(bits)):
@@ -50,7 +53,7 @@ def exponent_range(values: Doubles, counted: Any) -> tuple[int, int]:
 
 @kernel
 def limbs_of_doubles(values: Doubles, counted: Any, lowest: int, limbs: int) -> Limbs:
-    """The doubles as multiples of 2**lowest; 0 for those that do not count."""
+    """Return the counted doubles as multiples of 2**lowest, other doubles as 0."""
     bits = values.view(np.int64)
     out = np.zeros((len(bits), limbs), np.uint32)
     for i in range(len(bits)):
@@ -69,7 +72,7 @@ def limbs_of_doubles(values: Doubles, counted: Any, lowest: int, limbs: int) -> 
         carried = np.uint64(digits)
         low = carried & _MASK
         high = carried >> _LIMB
-        # Shifted by less than a limb, 53 bits take three limbs at most.
+        # Shifted by less than a limb, 53 bits occupy at most three limbs.
         parts = (
             (low << within) & _MASK,
             ((low << within) >> _LIMB) | ((high << within) & _MASK),
@@ -107,7 +110,7 @@ def negate(number: Limbs) -> None:
 
 @kernel
 def _square(number: Limbs, out: Limbs) -> None:
-    """The square of a number; `number` becomes its absolute value."""
+    """Square a number; `number` becomes its absolute value."""
     if number[-1] >> np.uint32(31):
         negate(number)
     out[:] = 0
@@ -139,16 +142,16 @@ def _add_up(numbers: Any, out: Any) -> None:
         for place in range(words):
             total = out[i, place] + numbers[i, place]
             carried = total + carry
-            # Unsigned: a sum that is less than one of its parts has wrapped around.
+            # Unsigned: a sum that is less than one of its operands has wrapped round.
             carry = np.uint64((total < numbers[i, place]) | (carried < total))
             out[i + 1, place] = carried
 
 
 def prefix_sums(numbers: Limbs) -> Limbs:
-    """Row i is the sum of the numbers before i."""
+    """Return in row i the sum of the numbers before row i."""
     rows, limbs = numbers.shape
     out = np.zeros((rows + 1, limbs), np.uint32)
-    # Two limbs at a time: they lie in memory as words of 64 bits do.
+    # Processes two limbs at a time, which are one 64-bit word in memory.
     _add_up(numbers.view(np.uint64), out.view(np.uint64))
     return out
 
@@ -164,7 +167,7 @@ def _subtract(left: Limbs, right: Limbs, out: Limbs) -> None:
 
 @kernel
 def differences(sums: Limbs, starts: Places, ends: Places) -> Limbs:
-    """The sum of each stretch of rows."""
+    """Return the sum of each range of rows."""
     out = np.empty((len(starts), sums.shape[1]), np.uint32)
     for i in range(len(starts)):
         _subtract(sums[ends[i]], sums[starts[i]], out[i])
@@ -173,16 +176,17 @@ def differences(sums: Limbs, starts: Places, ends: Places) -> Limbs:
 
 @kernel
 def rounded(number: Limbs, first: int, second: int, third: int, exponent: int, buffer: Limbs) -> float:
-    """Return the double nearest to number / (first * second * third) * 2**exponent; ties go to even.
+    """Return number / (first * second * third) * 2**exponent.
 
-    The number is not negative. Divisors have up to 32 bits. `buffer` has `SPARE` limbs more than the number.
+    The result is the nearest double; ties go to even. The number must not be negative. Divisors have up to 32
+    bits. `buffer` has `SPARE` limbs more than the number.
     """
     limbs = len(number)
     while limbs and number[limbs - 1] == 0:
         limbs -= 1
     if limbs == 0:
         return 0.0
-    # So many limbs behind the point that a quotient has two limbs or more, whatever the divisors are.
+    # Enough fractional limbs that a quotient has at least two limbs, for any divisors.
     divisors = int(first > 1) + int(second > 1) + int(third > 1)
     behind = max(0, 3 + divisors - limbs) if divisors else 0
     total = limbs + behind
@@ -190,7 +194,7 @@ def rounded(number: Limbs, first: int, second: int, third: int, exponent: int, b
         buffer[place] = 0
     for place in range(limbs):
         buffer[behind + place] = number[place]
-    more = False  # is the exact value a little above what the buffer holds?
+    more = False  # True if the exact value is slightly greater than the buffer
     for divisor in (np.uint64(first), np.uint64(second), np.uint64(third)):
         if divisor != _ONE:
             rest = np.uint64(0)
@@ -206,7 +210,7 @@ def rounded(number: Limbs, first: int, second: int, third: int, exponent: int, b
     while head:
         length += 1
         head >>= np.uint32(1)
-    # A double has 53 bits, and none below the smallest one.
+    # A double has 53 bits, and none below the smallest double.
     power = exponent - 32 * behind
     dropped = max(0, length - 53, _SMALLEST - power)
     if dropped > length:
@@ -225,7 +229,7 @@ def rounded(number: Limbs, first: int, second: int, third: int, exponent: int, b
 
 @kernel
 def _bits_from(number: Limbs, lowest: int, limbs: int) -> np.uint64:
-    """The bits of a number from one on, which are 53 at most."""
+    """Return the bits of a number from bit `lowest`, at most 53."""
     limb, shift = lowest >> 5, np.uint64(lowest & 31)
     digits = np.uint64(0)
     if limb < limbs:
@@ -239,7 +243,7 @@ def _bits_from(number: Limbs, lowest: int, limbs: int) -> np.uint64:
 
 @kernel
 def quotients(sums: Limbs, starts: Places, ends: Places, divisors: Places, exponent: int) -> Doubles:
-    """The double nearest to each stretch's sum over its divisor."""
+    """Return each range's sum over its divisor, rounded to the nearest double."""
     out = np.empty(len(starts))
     number = np.empty(sums.shape[1], np.uint32)
     buffer = np.empty(sums.shape[1] + SPARE, np.uint32)
@@ -264,7 +268,10 @@ def variances(
     divisor: int,
     exponent: int,
 ) -> Doubles:
-    """Return (n Σx² - (Σx)²) / (n (n - bias)) / divisor of each stretch with more than `bias` numbers."""
+    """Return the variance of each range, divided by `divisor`.
+
+    The variance is (n Σx² - (Σx)²) / (n (n - bias)). Ranges with `bias` numbers or less are 0.
+    """
     out = np.zeros(len(starts))
     limbs = square_sums.shape[1]
     total = np.empty(sums.shape[1], np.uint32)
@@ -289,9 +296,10 @@ def variances(
 
 @kernel
 def decimal_means(sums: Limbs, starts: Places, ends: Places, counts: Places, factor: int) -> Limbs:
-    """Return factor * sum / count of each stretch as 128 bits, rounded half away from zero.
+    """Return factor * sum / count of each range, rounded half up.
 
-    `factor` and counts have up to 32 bits. The caller knows that the means fit.
+    Halves are rounded away from zero. `factor` and counts have up to 32 bits. The caller ensures that the
+    means fit into 128 bits.
     """
     size = sums.shape[1]
     out = np.zeros((len(starts), WHOLE), np.uint32)
@@ -341,9 +349,9 @@ def _running_words(groups: Any, words: Any, before: Any) -> Any:
 
 
 def running_sums(groups: Any, numbers: Limbs, before: Limbs) -> Limbs:
-    """Return in row i + 1 the sum of the group of row i up to this row. Row 0 is zero.
+    """Return running sums per group: row i + 1 includes row i.
 
-    Rows are sorted by group. `before` has the sum of each group before its first row.
+    Row 0 is zero. Rows are sorted by group. `before` has the sum of each group before its first row.
     """
     found = _running_words(groups, numbers.view(np.uint64), np.ascontiguousarray(before).view(np.uint64))
     sums: Limbs = found.view(np.uint32)
@@ -352,14 +360,17 @@ def running_sums(groups: Any, numbers: Limbs, before: Limbs) -> Limbs:
 
 @kernel
 def negate_where(numbers: Limbs, chosen: Any) -> None:
-    """Change the sign of the chosen numbers in place."""
+    """Negate the chosen numbers in place."""
     for i in range(len(numbers)):
         if chosen[i]:
             negate(numbers[i])
 
 
 def widened(numbers: Limbs, size: int, shift: int = 0) -> Limbs:
-    """Return the numbers, shifted up by so many limbs, with `size` limbs, in which they fit."""
+    """Return the numbers with `size` limbs, shifted up by `shift` limbs.
+
+    The shifted numbers must fit.
+    """
     rows, known = numbers.shape
     if known == size and not shift:
         return numbers
@@ -377,6 +388,6 @@ def limbs_of_int(number: int, limbs: int) -> Limbs:
 
 
 def ints_of(numbers: Limbs) -> list[int]:
-    """The numbers as Python has them."""
+    """Return the numbers as Python integers."""
     wide = np.ascontiguousarray(numbers)
     return [int.from_bytes(row.tobytes(), "little", signed=True) for row in wide]

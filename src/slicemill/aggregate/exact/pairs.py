@@ -1,8 +1,8 @@
-"""Sums of doubles as pairs (hi, lo) that hold them exactly, as long as two doubles can.
+"""Exact sums of doubles as unevaluated pairs (hi, lo).
 
-Every step is an error-free transformation; where an error remains, the flag that is returned says so, and the
-caller has to compute with integers instead. So sums do not depend on the order of the summands, and a
-prefix can be subtracted again. `hi` of a sum is the exact sum, rounded once.
+Each step is an error-free transformation. If an error remains, the returned flag is set, and the caller must
+compute with integers instead. So sums do not depend on the order of the summands, and a prefix can be
+subtracted. `hi` of a sum is the exact sum, rounded once.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def squares(values: Floats) -> tuple[Floats, Floats]:
 
 @kernel
 def prefixes(hi: Floats, lo: Floats, begin: Ints) -> tuple[Floats, Floats, bool]:
-    """The sums before each entry of its key: those of key k, one more than entries, begin at begin[k] + k."""
+    """Return prefix sums per key; those of key k start at begin[k] + k.
+
+    Each key has one prefix sum more than entries.
+    """
     keys = len(begin) - 1
     high, low, exact = np.zeros(len(hi) + keys + 1), np.zeros(len(hi) + keys + 1), True
     for k in range(keys):
@@ -90,7 +93,7 @@ def prefixes(hi: Floats, lo: Floats, begin: Ints) -> tuple[Floats, Floats, bool]
 def differences(
     high: Floats, low: Floats, lo: Places, hi: Places, rank: Places
 ) -> tuple[Floats, Floats, Flags]:
-    """The sum of each span, and where two doubles do not hold it."""
+    """Return each span's sum, flagged if two doubles cannot represent it."""
     n = len(rank)
     sums, rests, doubt = np.empty(n), np.empty(n), np.zeros(n, np.bool_)
     for i in range(n):
@@ -108,7 +111,10 @@ def differences(
 
 @kernel
 def quotients(hi: Floats, lo: Floats, count: Ints) -> tuple[Floats, Flags]:
-    """Each sum by its count, rounded once; flagged where the last bit is in doubt."""
+    """Return each sum over its count, rounded once.
+
+    The flag is set if the last bit is in doubt.
+    """
     out, doubt = np.empty(len(hi)), np.zeros(len(hi), np.bool_)
     for i in range(len(hi)):
         n = float(max(count[i], 1))
@@ -117,7 +123,7 @@ def quotients(hi: Floats, lo: Floats, count: Ints) -> tuple[Floats, Flags]:
         left, lost = two_sum((hi[i] - p) - e, lo[i])
         rest = left / n
         out[i] = q + rest
-        # Where nothing was lost on the way, as in half of a sum, the last addition rounds what is exact.
+        # If the previous steps were exact, as for half of a sum, the last addition rounds an exact value.
         p, e = two_product(rest, n)
         if lost != 0.0 or p != left or e != 0.0:
             doubt[i] = q + rest * (1.0 - _DOUBT) != q + rest * (1.0 + _DOUBT)

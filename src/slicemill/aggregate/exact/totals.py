@@ -1,7 +1,7 @@
-"""Exact sums of many spans, and what they come to: sums, means and variances, each rounded once.
+"""Exact sums of spans; their doubles, means and variances, each rounded once.
 
-A sum is an integer of units, in 64 bits or as Python's, or a pair of doubles; infinities and NaNs are counted
-apart, since nothing gets rid of them in a sum again.
+A sum is a number of units, as a 64-bit or a Python integer, or a pair of doubles. Infinities and NaNs are
+counted separately, since subtraction cannot remove them from a sum.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from slicemill.aggregate.exact import pairs
 from slicemill.aggregate.exact.pairs import Ints
 from slicemill.machine_code.kernel import kernel
 
-SMALLEST = 1074  # the smallest double is 2 to the minus this
+SMALLEST = 1074  # the smallest double is 2 ** -SMALLEST
 
 
 def double_units(value: float, bits: int) -> int:
-    """A double as a multiple of 2**-bits."""
+    """Return a double as a multiple of 2**-bits."""
     numerator, denominator = value.as_integer_ratio()
     return numerator << (bits - denominator.bit_length() + 1)
 
 
 def integers(values: list[int]) -> NDArray[Any]:
-    """An array of Python's integers."""
+    """Return an array of Python integers."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -35,7 +35,10 @@ def integers(values: list[int]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact sums of spans: integers, of which `units` make one, or pairs of doubles."""
+    """Exact sums of spans.
+
+    Integers in 1 / `units`, or pairs of doubles.
+    """
 
     units: int
     whole: NDArray[Any] | None = None
@@ -44,7 +47,7 @@ class Totals:
     nonfinite: dict[str, Ints] = field(default_factory=dict)
 
     def wide(self) -> NDArray[Any]:
-        """As Python's integers."""
+        """Return the sums as Python integers."""
         if self.whole is not None:
             return self.whole.astype(object)
         assert self.hi is not None and self.lo is not None
@@ -53,13 +56,13 @@ class Totals:
         return integers([double_units(hi, bits) + double_units(lo, bits) for hi, lo in pairs])
 
     def doubles(self) -> NDArray[np.float64]:
-        """Each sum, rounded once."""
+        """Return each sum, rounded once."""
         if self.hi is not None:
             return self._mended(self.hi)
         return self._mended(np.array([_ratio(v, self.units) for v in self.wide().tolist()], np.float64))
 
     def means(self, count: Ints) -> NDArray[np.float64]:
-        """Each sum by its count, rounded once; that of nothing is arbitrary."""
+        """Return each sum over its count, rounded once; arbitrary for empty spans."""
         if self.hi is not None:
             assert self.lo is not None
             found, doubt = pairs.quotients(self.hi, self.lo, count)
@@ -79,7 +82,7 @@ class Totals:
         return Totals(self.units, whole, hi, lo)
 
     def _mended(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """With infinities and NaNs back in."""
+        """Restore infinities and NaNs."""
         if not self.nonfinite:
             return values
         nan, up, down = (self.nonfinite[name] > 0 for name in ("nan", "up", "down"))
@@ -89,14 +92,14 @@ class Totals:
 def with_nonfinite(
     sums: NDArray[np.float64], nan: NDArray[np.bool_], up: NDArray[np.bool_], down: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Sums of finite numbers, with what NaNs and infinities among the others make of them."""
+    """Return sums of finite numbers, corrected by the spans' NaNs and infinities."""
     sums = np.where(up, np.inf, np.where(down, -np.inf, sums))
     return np.where(nan | (up & down), np.nan, sums)
 
 
 @kernel
 def _whole_means(whole: Ints, count: Ints) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Each sum by its count; flagged where the sum is no double."""
+    """Return sum / count, flagged if the sum is inexact as a double."""
     found, doubt = np.empty(len(whole)), np.empty(len(whole), np.bool_)
     for i in range(len(whole)):
         found[i] = whole[i] / max(count[i], 1)
@@ -105,7 +108,7 @@ def _whole_means(whole: Ints, count: Ints) -> tuple[NDArray[np.float64], NDArray
 
 
 def _ratio(whole: int, divisor: int) -> float:
-    """Rounded once: Python divides integers of any size so."""
+    """Divide Python integers, which rounds once."""
     try:
         return whole / divisor
     except OverflowError:
@@ -113,7 +116,10 @@ def _ratio(whole: int, divisor: int) -> float:
 
 
 def variances(first: Totals, second: Totals, count: Ints, bias: int) -> NDArray[np.float64]:
-    """Squared deviations from the mean over the count less `bias`, rounded once; arbitrary for too few."""
+    """Return squared deviations from the mean over the count less `bias`.
+
+    Each is rounded once, and arbitrary if the count is too small.
+    """
     n = np.maximum(count, bias + 1)
     found = np.zeros(len(count))
     doubt = np.ones(len(count), np.bool_)

@@ -1,8 +1,8 @@
-"""Baseline denoising: look through the whole window at each reading (M44).
+"""Baseline denoising: scan the whole window at each reading (M44).
 
-Unordered, it lets a key's readings out the moment there are enough of them, older ones of other keys later.
-Ordered, it only marks them then and lets them out when they leave the window. Θ(n) per reading for a window
-of n.
+Unordered, it emits a key's readings as soon as there are enough of them, possibly before older readings of
+other keys. Ordered, it only marks these readings, and emits them when they leave the window. The cost is Θ(n)
+per reading for a window of n.
 """
 
 from __future__ import annotations

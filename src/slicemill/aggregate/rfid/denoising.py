@@ -1,9 +1,9 @@
-"""What the ways of denoising have in common.
+"""Shared parts of the denoising algorithms for RFID readings.
 
-A reading is no noise if some stretch of time of the window's length around it holds at least `threshold`
-readings of its key. How soon that is known, in what order readings leave and how much is looked at for it is
-where `baseline`, `lazy` and `eager` differ. In all of them the window is a range of the input: the readings
-from the oldest that has not expired to the one that has just come.
+A reading is noise unless some time range around it, as long as the window, contains at least `threshold`
+readings of its key. `baseline`, `lazy` and `eager` differ in when this is detected, in the order of emitted
+readings, and in cost. In all of them the window is a range of the input, from the oldest reading that has not
+expired to the latest one.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Denoised(NamedTuple):
-    """Which readings came out, in what order, at which arrival, and at what cost.
+    """Emitted readings in order, their times of emission, and the cost.
 
-    `by` is the number of the arrival that let a reading out. At the end of the stream all that is known to be
-    no noise is flushed in order (X8); `by` is then the number of readings.
+    `by` is the number of the arrival that emitted a reading. At the end of the stream, all readings that are
+    known not to be noise are flushed in order (X8); `by` is then the number of readings.
     """
 
     readings: Ints
     by: Ints
     visits: Ints
-    """How many readings of the window each arrival looked at."""
+    """Number of the window's readings that each arrival read."""
     most_keys: int
-    """The most counters that were in use at once; 0 where there are none."""
+    """Largest number of counters in use at once; 0 without counters."""
 
 
 def numbered(keys: Ints) -> tuple[Ints, int]:
-    """Keys as numbers from 0, so that an array can count them, and how many there are."""
+    """Return keys as dense numbers from 0, and the number of keys."""
     distinct, numbers = np.unique(keys, return_inverse=True)
     return numbers.astype(np.int64), len(distinct)
 
 
 def expected_keys(readings: float, repeats: float, noise: float) -> float:
-    """How many keys there are among so many readings: one per tag, and one per reading that is noise.
+    """Return the expected number of keys among so many readings.
+
+    There is one key per tag, and one per noise reading.
 
     >>> round(expected_keys(1000, 10, 0.01))
     110

@@ -1,10 +1,10 @@
-"""Eager denoising: readings leave in order, as soon as no noise stands before them in the window (M46).
+"""Eager denoising: emit in order, once no noise precedes a reading (M46).
 
-After each arrival all readings before the first noise of the window are out, and none behind it. That noise
-goes away in two ways: it expires, or a later reading of its key shows that it was none. Then the search for
-the next first noise lets out all readings it passes.
+After each arrival, all readings before the first noise of the window have been emitted, and none after it.
+This first noise disappears in two ways: it expires, or a later reading of its key shows that it is not noise.
+The search for the next first noise then emits all readings that it passes.
 
-    7 7 8 7 9 7      first noise: 8. The first two readings of 7 are out, the others wait behind it.
+    7 7 8 7 9 7      first noise: 8. The first two readings of 7 are emitted, the others wait.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def _eager(at: Ints, keys: Ints, n_keys: int, window_us: int, threshold: int) ->
                 if not searching and r == first_noise:
                     searching, first_noise = True, _NONE
                 noise[r] = False
-                # Printed: earlier than the first noise. Readings may share a time, so their order decides.
+                # The paper compares times with the first noise. Readings may share a time, so their order
+                # decides here.
                 if searching or r < first_noise:
                     readings[out], by[out] = r, x
                     out += 1

@@ -1,7 +1,7 @@
-"""Lazy denoising: readings leave in order, when they leave the window (M45).
+"""Lazy denoising: emit readings in order, when they leave the window (M45).
 
-A counter per key says at once whether there are enough readings. Marking goes backwards and stops at a
-reading of the key that is marked already: all older ones in the window are.
+A counter per key shows immediately whether there are enough readings. Marking runs backwards and stops at a
+marked reading of the key, because all older readings of the key in the window are marked too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules over readings: cases of products (M42), thefts at the door (M43), duplicates (M47)."""
+"""Rules over readings: cases (M42), door alarms (M43), deduplication (M47)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from slicemill.aggregate.rfid.denoising import Flags, Ints
 
 
 def case_numbers(at: Ints, longest_gap_us: int) -> Ints:
-    """The number of each reading's case, from 1: products of one case are read shortly after another (M42).
+    """Return the case number of each reading, from 1 (M42).
+
+    Products of one case are read with short gaps.
 
     >>> case_numbers(np.array([0, 1_000, 2_500, 6_000, 7_000]), 2_000).tolist()
     [1, 1, 1, 2, 2]
@@ -18,11 +20,10 @@ def case_numbers(at: Ints, longest_gap_us: int) -> Ints:
 
 
 def stolen(at: Ints, authorised: Flags, within_us: int) -> Ints:
-    """The items among the readings that raise an alarm, `within_us` after they were seen (M43).
+    """Return the items that raise an alarm, `within_us` after their reading (M43).
 
-    An item at the door without an authorised person shortly before or after it is being stolen.
-
-    A person exactly that much earlier or later still counts (X14).
+    An item at the door is being stolen unless an authorised person is read shortly before or after it. A
+    person exactly `within_us` earlier or later still counts (X14).
 
     >>> stolen(np.array([0, 3, 20]), np.array([False, True, False]), 5).tolist()
     [2]
@@ -35,9 +36,10 @@ def stolen(at: Ints, authorised: Flags, within_us: int) -> Ints:
 
 
 def is_new(at: Ints, keys: Ints, max_distance_us: int) -> Flags:
-    """Which readings stay: those further than that from the previous reading of their key (M47).
+    """Return a mask of readings that are not duplicates (M47).
 
-    A duplicate counts as previous reading too, so a chain of close readings stays one.
+    A reading is kept if it is further than `max_distance_us` from the previous reading of its key. Duplicates
+    count as previous readings, so a chain of close readings is one reading.
 
     >>> is_new(np.array([0, 50, 90, 300]), np.array([1, 1, 1, 1]), 60).tolist()
     [True, False, False, True]
