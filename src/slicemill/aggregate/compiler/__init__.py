@@ -1,1 +1,1 @@
-"""Aggregates of the user's own: compiled, and run over whole columns (M29-M38)."""
+"""Compiler of user-defined aggregates to code over whole columns (M29-M38)."""

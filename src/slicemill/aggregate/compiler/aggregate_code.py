@@ -1,4 +1,4 @@
-"""What the loops of all strategies ask of whoever writes one version of an aggregate."""
+"""Code generator interface for one version of an aggregate."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from slicemill.esl.types.aggregate import BodyState
 
 
 class AggregateCode(Protocol):
-    """Writes a version: statements of ESL, calls of a Python class, or models.
+    """Writes a version: ESL statements, calls of a Python class, or models.
 
-    `pools` are the tables of many rows that it keeps outside of its record.
+    `pools` are the tables of many rows that it stores outside of its record.
     """
 
     @property
@@ -22,41 +22,44 @@ class AggregateCode(Protocol):
     def pools(self) -> list[str]: ...
 
     def columns(self) -> RecordColumns:
-        """The fields of the record."""
+        """Return the fields of the record."""
         ...
 
     def pool_columns(self, table: str) -> RecordColumns: ...
 
     def reset(self) -> None:
-        """The aggregate begins again."""
+        """Write the code that resets the state to empty."""
         ...
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
-        """All that happens in a state; `bound`: the arguments have values."""
+        """Write the statements of a state; `bound`: arguments have values."""
         ...
 
     def bind_last(self, started: str) -> None:
-        """For TERMINATE: the arguments of the last tuple, NULL if there was none."""
+        """Write code that binds TERMINATE's arguments to those of the last tuple.
+
+        The arguments are NULL if there was no tuple.
+        """
         ...
 
     def bound_of(self, state: BodyState) -> int | None:
-        """How many rows a state returns at most; None where nothing can be said."""
+        """Return the maximum number of rows a state returns; None if unknown."""
         ...
 
     def returns_at_steps(self) -> bool:
-        """Whether it returns rows when a tuple comes."""
+        """Return True if arriving tuples may return rows."""
         ...
 
     def needs_window(self) -> bool:
-        """Whether the version can tell what the window holds."""
+        """Return True if the version depends on the window's content."""
         ...
 
     @property
     def one_body(self) -> bool:
-        """Whether the first tuple and later ones share their statements."""
+        """Return True if the first tuple and later ones share their statements."""
         ...
 
     @property
     def answers_once(self) -> bool:
-        """Whether every tuple returns exactly one row when it comes."""
+        """Return True if each tuple returns exactly one row on arrival."""
         ...

@@ -1,4 +1,4 @@
-"""Calls that run as generated code, in machine code or as Python."""
+"""Calls that run as generated code, in machine code or in Python."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ from slicemill.scalar.vectors import Vector
 
 _NEVER = -(2**63)
 _MANY = 1024
-_NONE = np.zeros(2**20, np.bool_)  # of most calls no tuple expires
+_NONE = np.zeros(2**20, np.bool_)  # in most calls no tuple expires
 _NONE.flags.writeable = False
 
 Explain = Callable[[Module, GeneratedRoutine, CompiledState, int, Sequence[Vector]], Exception]
 
 
 class CompiledCall:
-    """`variants`: the module for arguments that are never NULL, and the one for those that may be."""
+    """Compiled aggregate call.
+
+    `variants` are the module for arguments that are never NULL, and the module for arguments that may be
+    NULL.
+    """
 
     def __init__(
         self,
@@ -69,11 +73,14 @@ class CompiledCall:
         return start(self._variants[0], self._literals, self._timed, self._active)
 
     def take_over(self, state: CompiledState, other: CompiledCall, models: Sequence[int]) -> None:
-        """Goes on with the state of a call that has these models among others."""
+        """Take over the state of a call that includes these models."""
         move(state, other._variants[state.nullable], self._variants[state.nullable], models)
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
-        """A loop that still runs as Python takes a few tuples at a time: its code may come in between."""
+        """Process tuples, in small pieces while the kernel is not compiled yet.
+
+        The compiled code can then take over between two pieces.
+        """
         done, rows = 0, len(tuples.ts)
         parts: list[CallAnswers] = []
         while not parts or done < rows:
@@ -96,12 +103,12 @@ class CompiledCall:
         module = self._variants[state.nullable]
         make_room(state, module, int(tuples.partitions.max()) + 1 if rows else 0, rows)
         given |= self._numbers
-        # Numbers without a sign need no test for places counted from the end.
+        # Unsigned indexes need no test for negative values, which count from the end.
         codes = tuples.partitions.astype(np.int32, copy=False).view(np.uint32)
         given |= {"codes": _read_only(codes), "ts": _read_only(tuples.ts), "first": state.arrivals}
         given["complete"] = _NEVER if complete is None else complete
         first = state.arrivals
-        # A tuple may be answered when it comes and once more when it leaves.
+        # A tuple may return rows on arrival and again at its expiry.
         events = rows + state.waiting + (rows if self._active else 0)
         count, out = self._execute(module, module.run, state, given, events, tuples.arguments)
         state.arrivals += rows
@@ -134,7 +141,7 @@ class CompiledCall:
         return Results(out["out_number"][:count], self._columns(module, state, out, count))
 
     def values_of_models(self, state: CompiledState, place: int) -> list[ModelValue]:
-        """What the models of the call have come to in the partition with that number (C19)."""
+        """Return the values of the call's models in a partition (C19)."""
         return list(values_of_models(self._variants[state.nullable], state.arrays, place))
 
     def due(self, state: CompiledState) -> int | None:
@@ -165,7 +172,10 @@ class CompiledCall:
         rows: int,
         arguments: Sequence[Vector],
     ) -> tuple[int, dict[str, Any]]:
-        """The number of rows that came out, and the arrays that hold them."""
+        """Run a routine.
+
+        Return the number of output rows and the output arrays.
+        """
         size = rows + 16 if routine.bound is None else max(1, (rows + 2) * routine.bound)
         arrays = state.arrays | given | self._outputs(routine, size)
         function = getattr(self._code(module), routine.name)
@@ -187,7 +197,10 @@ class CompiledCall:
         return self._loaded[nullable]
 
     def _may_be_null(self, vector: Vector) -> bool:
-        """To a model what is no number is no value."""
+        """Return True if a value may be NULL.
+
+        To a model, non-finite numbers are.
+        """
         if vector.valid is not None and not np.all(vector.valid):
             return True
         return self._is_model and vector.data.dtype.kind == "f" and not np.isfinite(vector.data).all()
@@ -217,7 +230,7 @@ class CompiledCall:
         return values
 
     def _outputs(self, routine: GeneratedRoutine, size: int) -> dict[str, Any]:
-        """The arrays that a routine writes its rows to."""
+        """Return the arrays that a routine writes its rows to."""
         dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
         for place, type_ in enumerate(self.returns):
             dtypes |= {f"out_{place}": dtype_of(type_, self._form), f"out_{place}_null": np.bool_}
@@ -248,7 +261,7 @@ def _loaded(source: str, values: dict[str, Any]) -> ModuleType:
 
 @lru_cache(maxsize=_MANY)
 def _shared(source: str) -> ModuleType:
-    """One module for all calls with this source, so that its machine code is there for all of them."""
+    """Load each source once, so that calls share the machine code."""
     return _loaded(source, {})
 
 
@@ -274,9 +287,9 @@ def _joined(parts: Sequence[CallAnswers]) -> CallAnswers:
 
 
 def _empty(size: int, dtype: Any) -> Any:
-    """An array in memory of Arrow's, which keeps what was freed for the next chunk.
+    """Allocate an array with Arrow, which reuses freed memory for the next chunk.
 
-    NumPy's goes back to the operating system, and each of its pages costs a fault the next time.
+    NumPy returns memory to the operating system, so that each page costs a page fault the next time.
     """
     if dtype is np.object_:
         return np.empty(size, dtype)
@@ -294,17 +307,20 @@ def _counting(first: int, rows: int) -> Any:
 
 
 def _read_only(array: Any) -> Any:
-    """Columns of Arrow cannot be written; machine code is compiled once if no column can."""
+    """Return a read-only view of an array.
+
+    Arrow columns are read-only. Machine code is compiled only once if all columns are.
+    """
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
 
 
 def _numbers(frame: WindowFrame | None) -> dict[str, int]:
-    """The lengths that a frame's loop is given."""
+    """Return the lengths that a frame's loop has as parameters."""
     if frame is None or frame.preceding is None:
         return {}
-    # Sums with what 64 bits hold must be held by 64 bits.
+    # A sum of such a length and a 64-bit integer must fit into 64 bits.
     numbers = {"preceding": min(frame.preceding, FOREVER)}
     if frame.slide is not None and frame.length is not None:
         pane = gcd(frame.length, frame.slide)

@@ -1,16 +1,16 @@
-"""EXPIRE for aggregates that have none: derived where a body has the pattern of an incremental graph (C15).
+"""Derive EXPIRE for aggregates whose body forms an incremental graph (C15).
 
-The pattern: one table of one row, whose columns only ever grow by a function of the arguments. That is a
-uniform T and a reversible Ac; INITIALIZE begins with the first image, TERMINATE is the last T:
+The pattern is one table of one row, whose columns only increase by a function of the arguments. That is a
+uniform T and a reversible Ac. INITIALIZE starts with the first image, TERMINATE is the last T:
 
     INITIALIZE: { INSERT INTO state VALUES (f(x), 1); }
     ITERATE:    { UPDATE state SET total = total + f(x), n = n + 1; }
     TERMINATE:  { INSERT INTO RETURN SELECT … FROM state; }
 
-A tuple that leaves is then subtracted, and the window is not read again. Rows must be the same to the last
-bit, so this is for integers that cannot overflow: 64 bits that grow by 32. Doubles would keep what
-rounding leaves of values that are gone; a model (`slicemill.model`) takes care of that. NULL cannot be
-subtracted: it is counted, and what it touches is NULL as long as it is in the window (C24).
+The derived EXPIRE subtracts the expired tuple, so that the window is not read again. Rows must be identical
+to the last bit, so EXPIRE is derived only for integers that cannot overflow: 64-bit sums of 32-bit integers.
+Doubles would retain rounding errors of expired values; models (`slicemill.model`) handle doubles. NULL cannot
+be subtracted: NULLs are counted, and a column is NULL while the window contains a NULL for it (C24).
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _PURE = (Argument, Call, Case, Cast, Literal)
 
 
 def with_derived_window(name: str, catalog: Catalog) -> Catalog:
-    """The catalog with a window version of an aggregate, if it has none and one can be derived."""
+    """Add a derived window version to the catalog, if possible.
+
+    The catalog is unchanged if the aggregate has a window version, or if none can be derived.
+    """
     base, window = catalog.aggregates(name)
     if base is None or window is not None:
         return catalog
@@ -58,7 +61,10 @@ def with_derived_window(name: str, catalog: Catalog) -> Catalog:
 
 
 def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
-    """The window version, or None where the body is not of the pattern."""
+    """Return the window version.
+
+    None if the body does not match the pattern.
+    """
     images = images_of(base)
     returned = base.bodies.get(BodyState.TERMINATE, ())
     if images is None or len(returned) != 1:
@@ -80,7 +86,7 @@ def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
 
 
 def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
-    """What each column of the one table grows by; None where that is not all that happens."""
+    """Return the image added to each column; None without the pattern."""
     first, later = (base.bodies.get(state, ()) for state in (BodyState.INITIALIZE, BodyState.ITERATE))
     if len(base.tables) != 1 or base.algebraic or len(first) != 1 or len(later) != 1:
         return None
@@ -102,7 +108,10 @@ def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
 
 
 def _image(expr: Expr, column: str) -> Expr | None:
-    """f, of `column + f` or `f + column`: an integer of 32 bits, made of the arguments alone."""
+    """Return f of `column + f` or `f + column`.
+
+    f must be a 32-bit integer that depends only on the arguments.
+    """
     if not isinstance(expr, Call) or expr.function != "+" or len(expr.arguments) != 2:
         return None
     left, right = expr.arguments
@@ -114,7 +123,7 @@ def _image(expr: Expr, column: str) -> Expr | None:
 
 
 def _answer(returned: Statement, kept: LocalTable) -> Insert | None:
-    """RETURN from the table, in which a column that holds a NULL is NULL."""
+    """Return the RETURN statement, in which a column with NULLs is NULL."""
     if not isinstance(returned, Insert) or returned.table != RETURN or returned.query is None:
         return None
     query = returned.query

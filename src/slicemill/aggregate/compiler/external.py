@@ -1,6 +1,6 @@
-"""Aggregates written in Python whose methods Numba can compile (M38).
+"""Python UDAs whose methods Numba can compile (M38).
 
-The class declares its state as annotated fields, and its methods read and write nothing else:
+The class declares its state as annotated fields; its methods access nothing else:
 
     class Spread:
         low: float
@@ -10,10 +10,10 @@ The class declares its state as annotated fields, and its methods read and write
         def iterate(self, x): self.low, self.high = min(self.low, x), max(self.high, x)
         def terminate(self): return self.high - self.low
 
-`self` is then the partition's record, so the methods go into the same loops as statements of ESL. Fields are
-int (64 bits), float or bool. A method returns None, or a value (a tuple, where the aggregate has several
-columns) of the declared types: float for REAL, int for BIGINT. Once an argument is NULL, records become
-objects of the class, and the same loop runs as Python.
+Then `self` is the record of the partition, and the methods run in the same loops as ESL statements. Fields
+are int (64 bits), float or bool. A method returns None or a value of the declared types: float for REAL, int
+for BIGINT, a tuple if the aggregate has several columns. After the first NULL argument, records become
+objects of the class, and the same loop runs in Python.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _METHODS = {
 
 
 class ClassCode:
-    """Writes a version that is a Python class: each state calls a method."""
+    """Writes a version that is a Python class.
+
+    Each state calls a method.
+    """
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -72,7 +75,7 @@ class ClassCode:
         raise AssertionError(f"a class has no table {table}")
 
     def reset(self) -> None:
-        """INITIALIZE makes the state anew."""
+        """Write nothing, because INITIALIZE creates the state."""
 
     @property
     def one_body(self) -> bool:
@@ -115,14 +118,14 @@ class ClassCode:
         if not self._returns(state):
             self.out.line(call)
             return
-        if state is BodyState.TERMINATE:  # nothing over no tuple
+        if state is BodyState.TERMINATE:  # no result without a tuple
             with self.out.block(f"if {self._started}:"):
                 self._take(call)
         else:
             self._take(call)
 
     def _begin(self, made: Any) -> None:
-        """Fields with a value in the class begin with it."""
+        """Write the initial values of fields that the class assigns."""
         if self.form != MACHINE:
             self.out.line(f"{self.record}.object = {self.version.scalars.closure('new', made)}()")
             return
@@ -131,7 +134,10 @@ class ClassCode:
                 self.out.line(f"{self.record}.{name} = {vars(made)[name]!r}")
 
     def _as_declared(self, method: str, returned: object) -> object:
-        """What a method returned, in the declared types; several columns as a tuple."""
+        """Convert the result of a method to the declared types.
+
+        Several columns are a tuple.
+        """
         if returned is None:
             return None
         accumulator = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
@@ -163,7 +169,7 @@ class ClassCode:
 
 
 def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
-    """The annotated fields of the class; NoCompiledForm where they are no plain numbers."""
+    """Return the class's annotated fields; raise NoCompiledForm for other than plain numbers."""
     made = import_class(_external(definition))
     fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
     if not inspect.isclass(made) or made.__init__ is not object.__init__:
@@ -174,7 +180,7 @@ def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
 
 
 def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
-    """Records as objects of the class."""
+    """Return the records as objects of the class."""
     made = import_class(_external(definition))
     objects = [made() for _ in range(len(records))]
     for name in fields_of(definition):
@@ -184,9 +190,10 @@ def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
 
 
 def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> None:
-    """Raises, with Numba's first words, unless it takes all methods and they return the declared types.
+    """Raise unless Numba accepts all methods and their return types.
 
-    Only types are inferred: compiling waits until it is worth its price.
+    The message has the first line of Numba's error. Only types are inferred; the methods are compiled later,
+    when that pays off.
     """
     from slicemill.machine_code.numba_kernels import return_type
 
@@ -239,7 +246,10 @@ def _returns_something(method: Any) -> bool:
 
 
 def import_lines(external: dict[str, tuple[str, str]]) -> list[str]:
-    """Lines that make the methods known to a generated module; the source's digest makes changes show."""
+    """Return source lines that import the methods into a generated module.
+
+    The lines include a digest of the source, so that changed methods change the module.
+    """
     lines = []
     for name, (where, method) in external.items():
         module, _, class_name = where.partition(":")

@@ -1,6 +1,7 @@
-"""Words for what generated code could not do: the interpreter runs the statement at which it stopped.
+"""Error messages of generated code, from the interpreter.
 
-A statement takes effect as a whole, so the tables are as they were before it.
+The interpreter runs the failed statement again. Statements are atomic, so the tables are still as they were
+before the statement.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def explain(
     site: int,
     arguments: Sequence[Vector],
 ) -> SlicemillError:
-    """The error of the interpreter for a site at which generated code stopped."""
+    """Return the interpreter's error for the site where generated code failed."""
     record = "s" if site == CONVERSION and "b" not in module.codes else "b"
     if site != CONVERSION:
         record, name, path = routine.sites[site - 1]
@@ -60,7 +61,7 @@ def explain(
 def _accumulator(
     found: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, failure: Any
 ) -> EslAccumulator:
-    """What the interpreter would have kept, with the arguments at hand."""
+    """Return an interpreter's accumulator with this state and these arguments."""
     place = int(failure["record_place"])
     if made.version.definition.window:
         assert found.window is not None
@@ -86,7 +87,7 @@ def _accumulator(
 
 
 class _Reader:
-    """Reads what a partition holds as values of rows."""
+    """Reads the state of a partition as row values."""
 
     def __init__(self, module: Module, state: CompiledState) -> None:
         self._module = module
@@ -112,7 +113,10 @@ class _Reader:
         return [tuple(self.value(pool[at + i], safe(n), t) for n, t in types) for i in range(rows)]
 
     def window(self, place: int) -> list[tuple[int, tuple[object, ...]]]:
-        """Arguments that no statement reads are not kept, and nobody will miss them."""
+        """Return the window's tuples, with NULL for arguments that are not stored.
+
+        These arguments are read by no statement.
+        """
         if "window" not in self._state.arrays:
             return []
         record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]

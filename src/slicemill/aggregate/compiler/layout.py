@@ -1,9 +1,11 @@
-"""Where an aggregate keeps its state: local tables as fields of its partition's record, or as pools of rows.
+"""Storage layout of an aggregate's local tables.
 
-A table that never holds more than one row is kept in the record itself. That is found by counting rows
-through the statements of each state: an INSERT adds what it can add at most, an unconditional DELETE leaves
-none, and a loop does what its rounds can do. INITIALIZE begins with empty tables, every other state with what
-any state may leave behind.
+Record fields or pools of rows.
+
+A table that never has more than one row is stored in the partition's record. An analysis counts rows through
+the statements of each state: an INSERT adds its maximum, an unconditional DELETE removes all, and a loop is
+repeated to a fixed point. INITIALIZE starts with empty tables, every other state with the maximum that any
+state leaves.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ _WHOLE = (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.
 
 
 def dtype_of(type_: Type, form: str) -> Any:
-    """How generated code holds a value. Texts are codes of a dictionary in machine code."""
+    """Return a type's dtype in generated code.
+
+    Machine code has texts as codes.
+    """
     if type_.kind in _WHOLE or (type_.kind is Kind.VARCHAR and form == MACHINE):
         return np.int64
     if type_.kind is Kind.DOUBLE:
@@ -49,23 +54,26 @@ def dtype_of(type_: Type, form: str) -> Any:
 
 
 def field_of(type_: Type, form: str) -> Any:
-    """How a record holds a value."""
+    """Return a type's dtype in a record."""
     return np.int32 if type_.kind is Kind.INT and form == MACHINE else dtype_of(type_, form)
 
 
 def read(text: str, type_: Type, form: str) -> str:
-    """The text that reads a record's value. Machine code reads 32 bits into 64; as Python it must be told."""
+    """Return the source that reads a value from a record.
+
+    Machine code reads 32-bit integers as 64 bits; in plain Python the source must convert them.
+    """
     return f"np.int64({text})" if type_.kind is Kind.INT and form == MACHINE else text
 
 
 def default_of(type_: Type) -> str:
-    """The text of a value that stands where there is none."""
+    """Return the source of an arbitrary value, used for NULL."""
     return {Kind.DOUBLE: "0.0", Kind.BOOLEAN: "False", Kind.NULL: "False"}.get(type_.kind, "0")
 
 
 @dataclass(slots=True)
 class RecordColumns:
-    """Named values with their types, and a flag for NULL where one can be, as fields of a record."""
+    """Named values with their types and optional NULL flags, as record fields."""
 
     types: dict[str, Type]
     flagged: frozenset[str] = frozenset()
@@ -87,7 +95,7 @@ class RecordColumns:
 
 
 def single_tables(definition: AggregateDefinition) -> frozenset[str]:
-    """The tables that hold at most one row, by the rule above; lower-case names."""
+    """Return the tables that have at most one row, in lower case."""
     most = {table.name.lower(): 0 for table in definition.tables} | {INWINDOW: MANY}
     while True:
         after = dict(most)
@@ -101,9 +109,12 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
 
 
 def _count(statement: Statement, rows: dict[str, int], most: dict[str, int]) -> None:
-    """What tables hold at most behind a statement that finds `rows`; `most` is what they ever held."""
+    """Update the maximum row counts of tables by a statement.
+
+    `rows` are the counts before and after the statement, `most` the counts at any time.
+    """
     if isinstance(statement, While):
-        while True:  # until one more round changes nothing
+        while True:  # until a fixed point
             before = dict(rows)
             for inner in statement.statements:
                 _count(inner, rows, most)
@@ -123,7 +134,10 @@ def _inserted(statement: Insert, rows: dict[str, int]) -> int:
 
 
 def query_bound(query: RelationQuery, rows: dict[str, int]) -> int:
-    """The most rows that a query can give, MANY for two or more."""
+    """Return the maximum number of rows of a query.
+
+    MANY means two or more.
+    """
     bound = 1
     if query.group_by or not query.aggregates:
         for entry in query.inputs:
@@ -133,7 +147,10 @@ def query_bound(query: RelationQuery, rows: dict[str, int]) -> int:
 
 
 def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
-    """The tables that hold a row from INITIALIZE on: it inserts one in any case, and nothing deletes."""
+    """Return the tables that always have a row after INITIALIZE.
+
+    INITIALIZE inserts a row unconditionally, and no statement deletes from the table.
+    """
     filled = {
         statement.table.lower()
         for statement in definition.bodies.get(BodyState.INITIALIZE, ())
@@ -145,7 +162,10 @@ def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
 
 
 def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool:
-    """Whether statements return exactly one row, whatever the values; `filled` tables have one row each."""
+    """Return True if statements return exactly one row, for any values.
+
+    `filled` tables have one row each.
+    """
     returning = [s for s in changes_in(statements) if isinstance(s, Insert) and s.table == RETURN]
     if len(returning) != 1 or returning[0] not in statements:
         return False
@@ -161,12 +181,12 @@ def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool
 
 
 def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int | None:
-    """How many rows statements return at most; None where nothing can be said."""
+    """Return the maximum number of rows statements return; None if unknown."""
     total = 0
     for statement in changes_in(statements):
         if not isinstance(statement, Insert) or statement.table != RETURN:
             continue
-        if statement not in statements:  # but in a loop
+        if statement not in statements:  # inside a loop
             return None
         if statement.query is None:
             total += len(statement.rows)

@@ -1,8 +1,9 @@
-"""What the loops of all strategies are made of: records, the rows that come out, steps, and TERMINATE.
+"""Shared parts of the generated loops: records, output rows, steps and TERMINATE.
 
-A loop keeps something per partition of its own, in a record `k`: whether a tuple has come, where the window
-lies, which pane or slot is open. `s` is the record of the version that answers, which has these fields too;
-`b` that of the base version where it serves panes or is derived from; `c` where it does both.
+A loop has state of its own per partition, in a record `k`: whether there was a tuple, the position of the
+window, the open pane or slot. `s` is the record of the version that computes the results; it includes these
+fields. `b` is the record of a base version that serves panes or a derived window version, `c` of a base
+version that does both.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FLAGS = ("started", "pane_open", "pane_started", "is_open")
 
 
 class TupleLoop:
-    """Writes the parts of one call's module."""
+    """Writes the parts of a call's module."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class TupleLoop:
         self.shared = shared
         self._names_defined_by_user = user_defined
         self.out = Writer()
-        self.fields: dict[str, str] = {}  # of k, with their types
+        self.fields: dict[str, str] = {}  # fields of k, with their types
         self.codes: dict[str, AggregateCode] = {}
         returns = self.base or self.version
         assert returns is not None
@@ -49,13 +50,13 @@ class TupleLoop:
         self.number, self.at = "first + i", "ts[i]"
         self.expired = "False"
         self.grows = False
-        self.one_each = False  # does each tuple give exactly one row?
+        self.one_each = False  # does each tuple return exactly one row?
         self.bound = 0
 
     # -- parts ---------------------------------------------------------------------------------------------
 
     def k(self, name: str) -> str:
-        # 32 bits count the tuples of a window; places in a pool and times take 64.
+        # 32 bits suffice for the tuples of a window; pool indexes and times need 64.
         self.fields[name] = "?" if name in _FLAGS else "i4" if name.endswith(("_rows", "_room")) else "i8"
         return f"k.{name}"
 
@@ -79,7 +80,7 @@ class TupleLoop:
 
     @property
     def timed(self) -> bool:
-        """Whether results wait for time."""
+        """Return True if results wait for the watermark."""
         return self.frame is not None and self.frame.waits_for_time
 
     @property
@@ -103,7 +104,7 @@ class TupleLoop:
         return [*self.pools, *self.outputs]
 
     def emit(self, codes: list[Code]) -> None:
-        """A row of the result."""
+        """Write the code that emits a row."""
         out = self.out
         for place, code in enumerate(codes):
             self.shared.may_be_null(f"return {place}", code)
@@ -134,7 +135,10 @@ class TupleLoop:
             made.statements(BodyState.INITIALIZE)
 
     def terminate(self, made: AggregateCode, started: str) -> None:
-        """TERMINATE leaves the state as it is: tables of one row are put back, others must not change."""
+        """Write TERMINATE so that it leaves the state unchanged.
+
+        Single-row tables are saved and restored. Other tables must not change.
+        """
         statements = changes_in(made.version.definition.bodies.get(BodyState.TERMINATE, ()))
         changed = {statement.table.lower() for statement in statements if statement.table != RETURN}
         if any(made.version.bounds[table] >= MANY for table in changed):
@@ -156,7 +160,7 @@ class TupleLoop:
         with self.out.block(f"if {at} + {rows} == {begin} + {room}:"):
             self.out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {self.heads(pool)}, p)")
 
-    # -- what a partition's latest tuple returned, kept until its slot or pane ends ------------------------
+    # -- rows of a partition's latest tuple, stored until its slot or pane ends ------------------------------
 
     def keep_latest(self, before: str) -> None:
         out = self.out
@@ -185,7 +189,10 @@ class TupleLoop:
 
     @property
     def loop(self) -> str:
-        """The array of the loop's own records: that of the version that answers, if it has one."""
+        """Return the array of the loop's own records.
+
+        It is that of the version that computes the results, if there is one.
+        """
         return "S" if "s" in self.codes else "K"
 
     def records(self, p: str) -> None:

@@ -1,4 +1,7 @@
-"""The generated module of a call: its source, and what it must be called with."""
+"""Generated module of a call.
+
+Its source and the parameters of its routines.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +34,20 @@ _TUPLES = ("codes", "ts", "first", "complete")
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRoutine:
-    """A function of the module: its lines, its parameters, and the arrays it gives back."""
+    """Function of the module: its lines, parameters and returned arrays."""
 
     name: str
     lines: list[str]
     parameters: tuple[str, ...]
     kept: tuple[str, ...]
     sites: list[tuple[str, BodyState, StatementPath]]
-    bound: int | None  # rows that one tuple can give; None if nobody knows
-    one_each: bool  # does each tuple give exactly one row?
+    bound: int | None  # maximum number of rows per tuple; None if unknown
+    one_each: bool  # does each tuple return exactly one row?
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """All of a call that is generated, for arguments that may be NULL or never are."""
+    """Generated code of a call, for nullable or for non-NULL arguments."""
 
     source: str
     form: str
@@ -52,12 +55,12 @@ class Module:
     finish: GeneratedRoutine | None
     records: dict[str, np.dtype[Any]]  # by the name of their array
     pools: dict[str, np.dtype[Any]]
-    texts: dict[str, list[str]]  # the fields of each of them that hold texts
+    texts: dict[str, list[str]]  # the text fields of records and pools
     columns: dict[str, RecordColumns]
     codes: dict[str, AggregateCode]
     closures: dict[str, Any]
     null_returns: tuple[bool, ...]
-    loop: str  # the array whose records also hold what the loop keeps per partition
+    loop: str  # the array whose records also have the loop's state per partition
 
 
 def generate(
@@ -70,7 +73,7 @@ def generate(
     literals: dict[str, int],
     user_defined: UserDefined,
 ) -> Module:
-    """The module of a call; NoCompiledForm where the form cannot take it."""
+    """Generate the module of a call; raise NoCompiledForm if the form cannot."""
     shared = ModuleFacts(form, nullable, literals=literals)
     while True:
         before = set(shared.facts)
@@ -161,7 +164,7 @@ def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFac
     machine = shared.form == MACHINE
     name = (loop.base or loop.version or _no_version()).name
     lines = [f'"""{name}: generated from its definition."""', "", "import math", "", "import numpy as np"]
-    # One of Python's own would not divide by zero.
+    # Division by zero raises for Python's float, but not for NumPy's.
     lines += ["from numpy import float64 as float"] if machine else []
     lines += ["", "from slicemill.aggregate.compiler import support as ops"]
     lines += ["from slicemill.aggregate.exact import accumulator as exact"]

@@ -1,14 +1,15 @@
-"""Calls of a user's aggregates over whole columns, with every strategy of the dispatch table (M29-M38).
+"""Prepare calls of user-defined aggregates over columns, for every strategy (M29-M38).
 
     uda = prepare(call, catalog)                  # a bound call, with or without OVER
     state = uda.start()
     answers = uda.run(state, Tuples([price], seller, ts))
 
-Tuples come in arrival order, in chunks cut anywhere: the answers are those of the reference engine, in its
-order, whatever the cuts. All that is kept between chunks is in the state, which checkpoints can store.
+Tuples arrive in order, in chunks of any size. The results are those of the reference engine, in the same
+order, independent of the chunks. The state has everything that is kept between chunks, and checkpoints can
+store it.
 
-A tuple is named by its arrival number, counted from 0 over all chunks of a call. Its answer may come later
-than its chunk: at the end of its time slot, or, under ACTIVE EXPIRATION, once more when it leaves the window.
+A tuple is identified by its arrival number, counted from 0 over all chunks of a call. Its result may be
+returned after its chunk: at the end of its time slot, or, under ACTIVE EXPIRATION, again at its expiry.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def prepare(
     tables: Source = no_tables,
     forms: tuple[str, ...] = (MACHINE, PYTHON),
 ) -> Uda:
-    """A call, ready to run in the first of these forms that can take it, or else interpreted.
+    """Prepare a call in the first supported form, or else interpreted.
 
-    `tables` gives the stored tables that a body may read.
+    `tables` returns the stored tables that a body may read.
     """
     interpreted = InterpretedCall(call, catalog, tables)
     why = ""
@@ -79,7 +80,10 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
     literals: dict[str, int] = {}
 
     def user_defined(version: AggregateDefinition) -> frozenset[str]:
-        """A base version that calls its own name builds on the built-in aggregate it replaces."""
+        """Return the names of user-defined aggregates.
+
+        A base version that calls its own name calls the built-in aggregate that it replaces.
+        """
         names = frozenset((*catalog.base_aggregates, *PREDEFINED))
         own = version.name.lower()
         return names - {own} if not version.window and own in BUILTINS else names
@@ -88,7 +92,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
     if external and form == PYTHON:
         raise NoCompiledForm(f"{call.name} runs as Python in any case")
     plain, nullable = (
-        # Methods of a class cannot take NULL in machine code.
+        # In machine code, methods of a class cannot receive NULL.
         generate(
             versions,
             frame,
@@ -112,7 +116,10 @@ def _none() -> AggregateDefinition:
 
 
 def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition]) -> tuple[Type, ...]:
-    """Texts are cut to the declared length before they get their codes; the window holds them cut too."""
+    """Truncate texts to the declared length before they are encoded.
+
+    The window stores the truncated texts.
+    """
     cut = list(types)
     for place, type_ in enumerate(types):
         declared = {version.arguments.columns[place].type for version in versions}

@@ -1,10 +1,12 @@
-"""Expressions as source: the value, and whether it is NULL; with lines before them where needed.
+"""Source form of expressions.
 
-The meaning is that of `scalar.rows`: a strict call is NULL as soon as an argument is, and then
-evaluates nothing further; AND, OR, CASE and COALESCE evaluate no more than they need. A value that has no
-result, such as an overflow, ends the run; the interpreter then finds the words.
+A value, its NULL flag, and preceding lines where needed.
 
-What has no machine form is, in Python, a call of the row form.
+The semantics are those of `scalar.rows`. A strict call is NULL as soon as an argument is NULL, and evaluates
+nothing further. AND, OR, CASE and COALESCE evaluate no more than needed. An error, such as an overflow, ends
+the run; the interpreter then finds the message.
+
+In the Python form, functions without a source form call their row form.
 """
 
 from __future__ import annotations
@@ -34,12 +36,13 @@ from slicemill.scalar.functions.casts import cast_source, converter
 from slicemill.scalar.source import Snippet, SnippetMaker
 from slicemill.scalar.table import FUNCTIONS, expanded, function_of, row_form
 
-# The columns of the rows at hand, by the name expressions use; asked only for what an expression reads.
+# Columns of the current rows, by their names in expressions. Called only for columns that an expression
+# reads.
 Columns: TypeAlias = Mapping[str, Callable[[], Code]]
 
 
 class Names(Protocol):
-    """What leaves of expressions mean: up to whoever has arguments, a window and tables."""
+    """Resolves the leaves of expressions: arguments, the window and tables."""
 
     def argument(self, expr: Argument) -> Code: ...
 
@@ -51,15 +54,15 @@ class Names(Protocol):
 
 
 class Scalars:
-    """Writes the expressions of one aggregate's statements."""
+    """Writes the expressions in the statements of an aggregate."""
 
     def __init__(
         self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any], names: Names
     ) -> None:
         self.out = writer
         self.form = form
-        self.literals = literals  # texts of the bodies, with their codes
-        self.closures = closures  # functions by row that the source calls, by name
+        self.literals = literals  # texts in the bodies, with their codes
+        self.closures = closures  # row functions that the source calls, by name
         self.fail: Callable[[], None] = lambda: None
         self._names = names
 
@@ -92,11 +95,11 @@ class Scalars:
         return self._call(expr, columns)
 
     def condition(self, expr: Expr | None, columns: Columns) -> str:
-        """The text of whether a condition is true."""
+        """Return the source of a predicate; NULL is false."""
         return "True" if expr is None else self.expression(expr, columns).truth
 
     def converted(self, expr: Expr, target: Type, columns: Columns) -> Code:
-        """A value in another type; a constant is converted now."""
+        """Write a conversion; constants are converted at compile time."""
         if isinstance(expr, Literal) and target.kind is not Kind.NULL:
             return self.literal(converter(expr.type, target)(expr.value), target)
         return self.convert(self.expression(expr, columns), expr.type, target)
@@ -166,7 +169,7 @@ class Scalars:
         return self._free(name, [self.out.named(code) for code in codes], call.type, make)
 
     def _nullif(self, arguments: Sequence[Expr], types: tuple[Type, ...], columns: Columns) -> Code:
-        """Each argument is evaluated once: the first may be a query."""
+        """Write NULLIF; each argument is evaluated once, as it may be a query."""
         equals = FUNCTIONS["="]
         make = equals.source and equals.source(types, t.BOOLEAN, self.form == MACHINE)
         if make is None:
@@ -179,7 +182,10 @@ class Scalars:
     def _strict_arguments(
         self, arguments: Sequence[Expr], wanted: Sequence[Type], columns: Columns, right_first: bool
     ) -> list[Code]:
-        """Arguments from left to right, or from right to left: none is evaluated behind a NULL."""
+        """Write arguments in order; none is evaluated after a NULL.
+
+        The order is from left to right, or from right to left.
+        """
         if right_first:
             return self._strict_arguments(arguments[::-1], wanted[::-1], columns, False)[::-1]
         codes: list[Code] = []
@@ -192,14 +198,14 @@ class Scalars:
                 condition = " and ".join(f"not {codes[place].null}" for place in nullable)
                 codes.append(self._if_else(condition, rest, code, type_))
                 continue
-            if rest.lines:  # what comes next may change nothing, but reads better in order
+            if rest.lines:  # keeps the evaluation order readable
                 codes = [self.out.named(before) for before in codes]
             self.out.put(rest)
             codes.append(code)
         return codes
 
     def _if_else(self, condition: str, aside: Aside, code: Code, type_: Type) -> Code:
-        """A value that is worked out under a condition, and NULL otherwise."""
+        """Write a value that is evaluated under a condition, else NULL."""
         name = self.out.fresh()
         self.out.line(f"{name}, {name}_null = {default_of(type_)}, True")
         with self.out.block(f"if {condition}:"):
@@ -208,7 +214,10 @@ class Scalars:
         return Code(name, f"{name}_null")
 
     def guarded(self, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
-        """A strict call; one that can fail or divide is only worked out where no argument is NULL."""
+        """Write a strict call.
+
+        If it may fail or divide, only for non-NULL arguments.
+        """
         null = any_null(codes)
         if null == "True":
             return Code(default_of(type_), "True")
@@ -230,7 +239,7 @@ class Scalars:
         return Code(name, f"{name}_null")
 
     def _checked(self, name: str, made: Snippet) -> None:
-        """A value that is an error for some arguments; some of these must be known before it is made."""
+        """Write a value and its error test, which may precede the value."""
         assert made.bad is not None
         if made.before:
             self.fail_if(made.bad)
@@ -239,7 +248,7 @@ class Scalars:
             self.fail_if(made.bad.replace("RESULT", name))
 
     def _by_row(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
-        """A call of a function by row, which may give NULL or raise."""
+        """Write a row function's call, which may return NULL or raise."""
         if self.form == MACHINE:
             raise NoCompiledForm(f"{what} has no machine form")
         null, name = any_null(codes), self.out.fresh()
@@ -261,7 +270,10 @@ class Scalars:
         return name
 
     def _free(self, name: str, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
-        """Calls that see NULLs: <=>, IN, greatest, least. `make` compares two known values."""
+        """Write NULL-aware calls: <=>, IN, greatest, least.
+
+        `make` compares two non-NULL values.
+        """
         out = self.out
         if name == "<=>":
             a, b = codes
@@ -291,7 +303,7 @@ class Scalars:
         first = self.expression(arguments[0], columns)
         with self.out.aside() as rest:
             second = self.expression(arguments[1], columns)
-        decides = "not {}" if name == "and" else "{}"  # a value of the first that makes the second needless
+        decides = "not {}" if name == "and" else "{}"  # then the second value is not needed
         if rest.lines:
             if first.known and second.known:
                 return Code(self._asked_if(name, first.value, rest, second))
@@ -300,7 +312,7 @@ class Scalars:
             if not first.known:
                 needed = f"{first.null} or {needed}"
             second = self._if_else(needed, rest, second, t.BOOLEAN)
-            if first.known:  # NULL then also means that nobody asked
+            if first.known:  # NULL also means that the second value was not evaluated
                 settled = decides.format(first.value)
                 value = f"({first.value} {name} {second.value})"
                 return Code(value, f"(not ({settled}) and {second.null})")
@@ -314,7 +326,7 @@ class Scalars:
         return Code(f"({a.truth} or {b.truth})", null)
 
     def _asked_if(self, name: str, first: str, rest: Aside, second: Code) -> str:
-        """AND or OR of two values that are never NULL."""
+        """Write AND or OR of two values that are never NULL."""
         result = self.out.fresh()
         self.out.line(f"{result} = {first}")
         with self.out.block(f"if {'' if name == 'and' else 'not '}{result}:"):
@@ -361,5 +373,5 @@ class Scalars:
 
 
 def _plain(value: Any) -> object:
-    """A value as rows have it."""
+    """Return a value in the representation of rows."""
     return value.item() if hasattr(value, "dtype") else value

@@ -1,7 +1,7 @@
 """Queries over local tables, as loops.
 
-A row of a table that holds at most one is a condition, not a loop. Rows that must be sorted, or that go into
-the table they come from, are collected first.
+A table of at most one row needs a condition instead of a loop. Rows are collected first if they must be
+sorted, or if they are inserted into the table that they are read from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQ
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.functions.comparison import less_source
 
-Take: TypeAlias = Callable[[list[Code]], None]  # writes what happens to a row of a query's result
+Take: TypeAlias = Callable[[list[Code]], None]  # writes the code that processes a row of a query's result
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE)
 _MEANS = ("avg", "mean")
@@ -31,28 +31,31 @@ def _same(code: Code) -> Code:
 
 
 class Tables(Protocol):
-    """The tables that queries read."""
+    """Tables that queries read."""
 
     @property
     def bounds(self) -> Mapping[str, int]:
-        """How many rows each table holds at most."""
+        """Return the maximum number of rows of each table."""
         ...
 
     def rows_of(self, table: str) -> str:
-        """The text of how many rows a table holds."""
+        """Return the source of a table's row count."""
         ...
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
-        """A condition for the row of a table that holds one at most."""
+        """Write a condition for the row of a single-row table."""
         ...
 
     def columns_of(self, table: str, alias: str, row: str) -> Columns:
-        """The columns of a row under the names that expressions use."""
+        """Return the columns of a row by their names in expressions."""
         ...
 
 
 class Selects:
-    """Writes queries over tables; `user_defined` are names of aggregates that are not the built-in ones."""
+    """Writes queries over tables.
+
+    `user_defined` has the names of aggregates that are not the built-in ones.
+    """
 
     def __init__(self, scalars: Scalars, tables: Tables, user_defined: frozenset[str]) -> None:
         self.out = scalars.out
@@ -61,7 +64,10 @@ class Selects:
         self._user_defined = user_defined
 
     def select(self, query: RelationQuery, columns: Columns, take: Take, stop: str | None = None) -> None:
-        """Writes `take` for each row of the result; once `stop` is true no more rows are needed."""
+        """Write `take` for each row of the result.
+
+        Stop early if `stop` is true.
+        """
         if query.distinct or query.group_by:
             raise NoCompiledForm("GROUP BY and DISTINCT in a body have no form in generated code")
         if query.order_by:
@@ -81,7 +87,7 @@ class Selects:
             self._unsorted(query, columns, first_ones, None)
 
     def collect(self, query: RelationQuery, columns: Columns, take: Take) -> None:
-        """`take` for each row, after all of them have been worked out."""
+        """Write `take` for each row, after all rows have been computed."""
         self._sorted(query, columns, take)
 
     def _items(self, query: RelationQuery, inside: Columns) -> list[Code]:
@@ -131,7 +137,7 @@ class Selects:
         return table
 
     def _totals(self, query: RelationQuery, columns: Columns) -> Columns:
-        """The columns of the one group that aggregates without GROUP BY have."""
+        """Return the columns of the only group, without GROUP BY."""
         totals = []
         for call in query.aggregates:
             if call.name.lower() in self._user_defined:
@@ -183,7 +189,7 @@ class Selects:
         for ((values, ranks), descending), (expr, _) in reversed(
             list(zip(keys, query.order_by, strict=True))
         ):
-            # Negatives, or complements, sort the other way round and leave ties as they are.
+            # Negation or complement reverses the order and keeps ties stable.
             sign = "" if not descending else "-" if expr.type.kind is Kind.DOUBLE else "~"
             out.line(f"{order} = ops.sorted_by({order}, {sign}{values})")
             out.line(f"{order} = ops.sorted_by({order}, {'~' if descending else ''}{ranks})")
@@ -208,7 +214,10 @@ class Selects:
         return values, ranks
 
     def _keep_key(self, values: str, ranks: str, place: str, code: Code) -> None:
-        """NULL is the smallest value and NaN the greatest."""
+        """Store a sort key.
+
+        NULL is the smallest value and NaN the greatest.
+        """
         with self.out.block(f"if not {code.null}:") if not code.known else nullcontext():
             self.out.line(f"{ranks}[{place}] = 1 if {code.value} == {code.value} else 2")
             with self.out.block(f"if {code.value} == {code.value}:"):
@@ -247,15 +256,17 @@ class Selects:
             self.select(query, columns, take, found)
         if not quick.failing:
             out.put(quick)
-        else:  # an error further on must not go unnoticed
+        else:  # an error in a later row must be raised
             self.select(query, columns, take)
         return Code(found)
 
 
 class LocalAggregate:
-    """A built-in aggregate over a local table: lines before the loop, in it, and the value after it.
+    """Built-in aggregate over a local table.
 
-    `step` is written where a row's arguments are at hand.
+    Code before, in and after the loop.
+
+    `step` must be written where the arguments of the row are bound.
     """
 
     def __init__(self, call: AggregateCall, types: tuple[Type, ...], form: str, out: Writer) -> None:
@@ -286,7 +297,7 @@ class LocalAggregate:
             out.line(f"{name}, {name}_count{flag} = {default_of(self._types[0])}, 0{value}")
 
     def step(self, arguments: list[Code]) -> str | None:
-        """Gives the text of a condition under which the sum has left 64 bits, to be tested at once."""
+        """Write the loop body; return an overflow condition to test at once."""
         out, name = self._out, self._in
         if self._name in ("first", "last"):
             (code,) = arguments
@@ -328,7 +339,7 @@ class LocalAggregate:
         return Code(name, f"({name}_count == 0)")
 
     def type(self) -> Type:
-        """What the value has without conversion."""
+        """Return the type of the value before conversion."""
         if self._name == "count" or (self._name == "sum" and not self._exact):
             return Type(Kind.BIGINT)
         return Type(Kind.DOUBLE) if self._exact else self._types[0]

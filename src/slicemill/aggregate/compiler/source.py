@@ -1,4 +1,4 @@
-"""Python source under construction: lines, indentation, and names that are used once."""
+"""Writer for generated Python source: lines, indentation and fresh names."""
 
 from __future__ import annotations
 
@@ -11,31 +11,37 @@ _ATOM = re.compile(r"-?[\w.]+(\[[\w. +]*\])?[\w.]*")
 
 
 class NoCompiledForm(Exception):
-    """Something has no form in generated code; the text says what, for `explain`."""
+    """Raised if something has no form in generated code.
+
+    The message says what.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The text of a value, and the text of whether it is NULL; where it is, the value is arbitrary."""
+    """Source of a value and of its NULL flag.
+
+    NULL values are arbitrary.
+    """
 
     value: str
     null: str = "False"
 
     @property
     def known(self) -> bool:
-        """Whether it is never NULL."""
+        """Return True if the value is never NULL."""
         return self.null == "False"
 
     @property
     def truth(self) -> str:
-        """Of a condition: whether it is true, neither false nor unknown."""
+        """Return the source of a predicate's truth; NULL is false."""
         if self.known:
             return self.value
         return "False" if self.null == "True" else f"(not {self.null} and {self.value})"
 
 
 def any_null(codes: list[Code]) -> str:
-    """The text of whether one of some values is NULL."""
+    """Return the source of a test if any value is NULL."""
     parts = list(dict.fromkeys(code.null for code in codes if not code.known))
     if "True" in parts:
         return "True"
@@ -43,7 +49,10 @@ def any_null(codes: list[Code]) -> str:
 
 
 class Writer:
-    """`failing` says whether a line written so far can end the run with an error."""
+    """Source lines under construction.
+
+    `failing` is set if a line written so far can end the run with an error.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -70,7 +79,7 @@ class Writer:
 
     @contextmanager
     def aside(self) -> Iterator[Aside]:
-        """Lines for a place that is decided later, with `put`."""
+        """Collect lines that `put` will insert later."""
         lines, failing = self.lines, self.failing
         aside = Aside([], self._depth, False)
         self.lines, self.failing = aside.lines, False
@@ -84,7 +93,7 @@ class Writer:
         self.failing = self.failing or aside.failing
 
     def named(self, code: Code, stem: str = "v") -> Code:
-        """The same value as something that can be repeated."""
+        """Return repeatable source of a value, if necessary via a variable."""
         value, null = code.value, code.null
         if not _ATOM.fullmatch(value):
             name = self.fresh(stem)

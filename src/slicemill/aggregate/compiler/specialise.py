@@ -1,7 +1,8 @@
-"""Arguments declared without a type get the one they have in the call.
+"""Assign types to untyped arguments, from the types in the call.
 
-The interpreter looks at each value: an integer is a BIGINT to it, whatever the column was. So that is what
-such an argument becomes, and every expression that it is part of is typed again by the binder's rules.
+The interpreter types such an argument by its value, and treats every integer as a BIGINT. So the argument
+becomes a BIGINT here too. Every expression that contains the argument is typed again by the rules of the
+binder.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SEEN_AS = {
 
 
 def specialised(definition: AggregateDefinition, types: tuple[Type, ...]) -> AggregateDefinition:
-    """The definition as a call with arguments of these types sees it; raises where that has no type."""
+    """Return the definition for these argument types; raise if untypable."""
     if not any(column.type.kind is Kind.ANY for column in definition.arguments):
         return definition
     arguments = Schema(
@@ -63,7 +64,7 @@ def _seen_as(type_: Type) -> Type:
 
 
 def _window_schema(schema: Schema, arguments: Schema) -> Schema:
-    """Columns without a type are those of inwindow, which has one for each argument."""
+    """Assign the arguments' types to untyped columns, which are those of inwindow."""
     if not any(column.type.kind is Kind.ANY for column in schema):
         return schema
     if len(schema) != len(arguments):

@@ -1,4 +1,7 @@
-"""The state of a compiled call: records and pools of all partitions, in arrays."""
+"""State of a compiled call.
+
+Arrays of records and pools of all partitions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ _FEW = 16
 
 @dataclass(slots=True)
 class CompiledState:
-    """`arrays` by the names that generated code knows them by."""
+    """State of a compiled call.
+
+    `arrays` have their names in the generated code.
+    """
 
     arrays: dict[str, Any]
     texts: Texts
@@ -31,7 +37,7 @@ class CompiledState:
 
     @property
     def waiting(self) -> int:
-        """How many slots of partitions are open, or how many tuples will expire."""
+        """Return the number of open slots, or of tuples that will expire."""
         slot = self.arrays["slot"]
         return int(slot[0] if "opened" in self.arrays else slot[1] - slot[0])
 
@@ -39,7 +45,7 @@ class CompiledState:
 @stored_as("uda.object", version=1)
 @dataclass(frozen=True, slots=True)
 class UserObject:
-    """What is stored of an object of a user's class: where the class is found, and what the object keeps."""
+    """Stored form of a user's object: its class and its state."""
 
     where: str
     kept: Any
@@ -56,7 +62,7 @@ def _restored(plain: dict[str, Any]) -> CompiledState:
 
 
 def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
-    """The first version had another name for the records that note a failure."""
+    """Rename records of the first version, whose names began with `trouble_`."""
     arrays = {name.replace("trouble_", "failure_"): array for name, array in old["arrays"].items()}
     return old | {"arrays": arrays}
 
@@ -65,7 +71,7 @@ register("uda.compiled", 2, CompiledState, _plain, _restored, upgrade={1: _with_
 
 
 def _with_objects(array: Any, change: Callable[[Any], Any]) -> Any:
-    """Records in which objects of a user's class are changed into something else."""
+    """Convert the user's objects in the records."""
     if "object" not in (array.dtype.names or ()):
         return array
     changed = array.copy()
@@ -104,22 +110,25 @@ def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -
 
 
 def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
-    """Rows of a record; Python reads their fields as attributes, as machine code does."""
+    """Return zeroed rows of a record.
+
+    In Python they are record arrays, whose fields are attributes as in machine code.
+    """
     made = np.zeros(count, dtype)
     return made if form == MACHINE else made.view(numpy.rec.recarray)
 
 
 def allow_nulls(state: CompiledState, plain: Module, module: Module) -> None:
-    """Gives the records flags for NULL, as the module for arguments that may be NULL has them."""
+    """Convert the state to the module with nullable arguments."""
     state.nullable = True
     move(state, plain, module)
 
 
 def move(state: CompiledState, before: Module, after: Module, models: Sequence[int] | None = None) -> None:
-    """Puts what one module has kept where another one keeps it.
+    """Move the state of one module to the layout of another module.
 
-    `models` are the numbers that its models have in the one before, if they are not all of them. Models that
-    were kept as one may be apart from now on: then each has a copy.
+    `models` are the numbers of its models in the module before, unless it has all of them. Models that shared
+    state may have separate state afterwards; each then has a copy.
     """
     fields, pools = _origins(before, after, models)
     old_arrays = state.arrays
@@ -144,7 +153,7 @@ def move(state: CompiledState, before: Module, after: Module, models: Sequence[i
 def _origins(
     before: Module, after: Module, models: Sequence[int] | None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Fields and pools of models have other names where other models are kept."""
+    """Return the earlier names of fields and pools that models use."""
     fields: dict[str, str] = {}
     pools: dict[str, str] = {}
     for record, made in after.codes.items():
@@ -157,7 +166,7 @@ def _origins(
 
 
 def make_room(state: CompiledState, module: Module, partitions: int, tuples: int) -> None:
-    """Lets the arrays take so many partitions, and so many tuples more."""
+    """Extend the arrays for so many partitions, and so many additional tuples."""
     for name, dtype in module.records.items():
         array = state.arrays[name]
         if len(array) < partitions and not _is_one_record(module, name):
@@ -172,7 +181,10 @@ def make_room(state: CompiledState, module: Module, partitions: int, tuples: int
 
 
 def _is_one_record(module: Module, name: str) -> bool:
-    """Notes of failure, and the state of a base that is run over the window, are not kept per partition."""
+    """Return True if an array has one record for all partitions.
+
+    Failure records have one record, and so has a base version that is recomputed over the window.
+    """
     return name.startswith("failure") or (name != "K" and module.codes[name.lower()].version.place == "0")
 
 

@@ -1,7 +1,7 @@
-"""The statements of one version of an aggregate, as source over its partition's record and pools.
+"""ESL statements of an aggregate version, as source over records and pools.
 
-A statement takes effect as a whole: where its own table is read by a query in it, or it may fail half-way,
-what it does is worked out before anything is changed.
+Statements are atomic. If a query in the statement reads the same table, or if the statement may fail
+half-way, its effect is computed before anything is changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from slicemill.esl.types.schema import Schema, Type
 
 
 class StatementCode:
-    """Writes a version that is written in ESL: its statements, state by state."""
+    """Writes a version that is written in ESL, state by state."""
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -46,7 +46,7 @@ class StatementCode:
         return self.version.one_body
 
     def columns(self) -> RecordColumns:
-        """The fields of the record."""
+        """Return the fields of the record."""
         types: dict[str, Type] = {}
         flagged: set[str] = set()
         extra: list[tuple[str, Any]] = []
@@ -70,13 +70,16 @@ class StatementCode:
         return RecordColumns(types, frozenset(self.version.flagged(table)))
 
     def reset(self) -> None:
-        """Empties the tables: the aggregate begins again."""
+        """Write code that empties the tables."""
         for name in self.version.schemas:
             if name != INWINDOW:
                 self.out.line(f"{self.record}.{safe(name)}_rows = 0")
 
     def bind_last(self, started: str) -> None:
-        """For TERMINATE: the arguments of the last tuple, NULL if there was none."""
+        """Write code that binds TERMINATE's arguments to those of the last tuple.
+
+        The arguments are NULL if there was no tuple.
+        """
         if not self.version.keeps_arguments:
             return
         for argument in self.definition.arguments:
@@ -105,13 +108,13 @@ class StatementCode:
         return returns_one(first, frozenset()) and returns_one(later, before)
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
-        """All statements of a state; `bound`: the arguments have values."""
+        """Write the statements of a state; `bound`: arguments have values."""
         self.version.state, self.version.bound = state, bound
-        self.version.window_holds_some = True  # the tuple that has come, or that is about to leave
+        self.version.window_holds_some = True  # the arriving or the expiring tuple
         self._in_turn(self.definition.bodies.get(state, ()), ())
 
     def _in_turn(self, statements: Sequence[Statement], path: StatementPath) -> None:
-        """Statements one after another; `path` leads to the loop that they stand in."""
+        """Write statements in order; `path` leads to the enclosing loop."""
         for index, statement in enumerate(statements):
             here = (*path, index)
             if isinstance(statement, While):
@@ -134,7 +137,7 @@ class StatementCode:
     def _loop(self, statement: While, path: StatementPath) -> None:
         out, rounds = self.out, self.out.fresh("rounds")
         if deletes_from_window(statement.statements):
-            self.version.window_holds_some = False  # in the rounds behind the first
+            self.version.window_holds_some = False  # from the second round on
         out.line(f"{rounds} = 0")
         with out.block("while True:"):
             self._scalars.fail = partial(self.version.fail_at, self._site((*path, CONDITION)))
@@ -218,7 +221,7 @@ class StatementCode:
             out.line(f"{self.version.row(table, row)} = {new}[{row}]")
 
     def _change(self, statement: Update, row: str, target: Callable[[str], str]) -> None:
-        """All assignments read the row as it was."""
+        """Write assignments, which all read the row before the update."""
         table = statement.table.lower()
         schema: Schema = self.version.schemas[table]
         columns = self.version.columns_of(table, statement.table, row)
@@ -291,7 +294,7 @@ def _tables_of(query: RelationQuery) -> Iterator[str]:
 
 
 def _tables_in(expr: Expr | None) -> Iterator[str]:
-    """The tables that queries in an expression read."""
+    """Yield the tables that queries in an expression read."""
     for node in walk(expr) if expr is not None else ():
         if isinstance(node, ScalarQuery | ExistsQuery):
             yield from _tables_of(node.query)

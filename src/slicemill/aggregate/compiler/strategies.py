@@ -1,4 +1,4 @@
-"""From a call to the source that runs it: a loop over the tuples by its strategy (M37)."""
+"""Generated loop of a call, by its evaluation strategy (M37)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slicemill.esl.types.schema import Type
 
 
 class CallCode:
-    """Writes the routines of one call into its loop, by the call's strategy."""
+    """Writes the routines of a call, by the call's strategy."""
 
     def __init__(self, loop: TupleLoop) -> None:
         self.loop = loop
@@ -27,7 +27,10 @@ class CallCode:
         self.window: WindowCode | None = None
 
     def write(self) -> list[str]:
-        """The lines of `run`; after the last time, facts and fields are complete."""
+        """Return the lines of `run`.
+
+        After the last pass, facts and fields are complete.
+        """
         writers: dict[Strategy | None, Callable[[], Callable[[], None]]] = {
             None: self._group,
             Strategy.UNBOUNDED: self._unbounded,
@@ -54,9 +57,10 @@ class CallCode:
         return self.out.lines
 
     def _until_full(self, write: Callable[[], None]) -> None:
-        """A loop that is left to make room and then taken up: while it runs, its arrays stay the same.
+        """Write a loop that is interrupted to grow a pool.
 
-        A tuple for which there is no room has expired others, and nothing more, when it is taken up again.
+        While the loop runs, its arrays stay the same. When a tuple without room is processed again, it has
+        only expired other tuples so far.
         """
         out = self.out
         out.line("full = 0")
@@ -71,7 +75,7 @@ class CallCode:
                 out.line(f"window = ops.ring_room(window, window_top, {heads}, p, preceding + 1)")
 
     def write_finish(self) -> list[str]:
-        """The lines of `finish`: TERMINATE for some groups."""
+        """Return the lines of `finish`: TERMINATE for some groups."""
         self.loop.number = "p"
         made = self.loop.aggregate(self._base(), "s", "p")
         self._bounds()
@@ -89,7 +93,7 @@ class CallCode:
         return self.loop.base
 
     def _bounds(self) -> None:
-        """How many rows one tuple or slot can give, or that nobody knows."""
+        """Compute the maximum number of rows per tuple or slot, if known."""
         bounds = [
             made.bound_of(state)
             for made in self.loop.codes.values()
@@ -100,7 +104,7 @@ class CallCode:
         self.loop.bound = sum(known)
 
     def _input(self) -> ArgumentCodes:
-        """The arguments of the tuple at hand."""
+        """Write access to the current tuple, and return its arguments."""
         self.out.line("p = codes[i]")
         self.loop.records("p")
         given = []
@@ -143,14 +147,17 @@ class CallCode:
         return f"({position} // slide + 1) * slide"
 
     def _lower(self, position: str, of: str = "") -> str:
-        """Where the window of a position begins; `of` panes, or of tuples."""
+        """Return the source of a window's start; `of` selects panes or tuples."""
         assert self.loop.frame is not None
         if self.loop.frame.unit == "RANGE" and self.loop.frame.slide is not None:
             return f"({position} // {of}slide + 1) * {of}slide - {of}preceding"
         return f"{position} - {of}preceding"
 
     def _yields(self, more: int = 0) -> str:
-        """Of a slide in rows: the text of whether this tuple, or one that comes later, ends its slot."""
+        """Return source that tests if a tuple ends its row slot.
+
+        The tuple is the current one, or the one after `more` further tuples.
+        """
         arrivals = self.loop.k("arrivals")
         return f"({arrivals} + {more}) % slide == 0" if more else f"{arrivals} % slide == 0"
 
@@ -160,7 +167,7 @@ class CallCode:
         window = self.window = WindowCode(self.loop, self.loop.types, "b")
         made = self.loop.codes.get("s")
         self.loop.one_each = frame.slide is None and made is not None and made.answers_once
-        # What a model comes to can be asked for when it is wanted, as long as nothing has come since.
+        # A model's value can be computed lazily until the next tuple arrives.
         model = made if isinstance(made, ModelCode) and frame.slide is not None else None
 
         def write() -> None:
@@ -236,7 +243,10 @@ class CallCode:
         keeps = made.returns_at_steps()
 
         def close(answers: bool) -> None:
-            """The pane's values go through the window; what the last one returns is the answer."""
+            """Write code that passes the pane's values to the window version.
+
+            The results are those of the pane's last value.
+            """
             out = self.out
             out.line("pane = n")
             if keeps:
@@ -291,7 +301,10 @@ class CallCode:
         return Code(f"out_{place}[v]", self.loop.shared.null(f"return {place}", f"out_{place}_null[v]"))
 
     def _close_slots(self, answer: Callable[[], None]) -> None:
-        """When time has passed the end of the slot: an answer for each partition that had a tuple in it."""
+        """Write code that closes slots which the watermark has passed.
+
+        It emits results for each partition with a tuple in the slot.
+        """
         out = self.out
         with out.block("if slot[0] > 0 and now >= slot[1]:"):
             with out.block("for o in range(slot[0]):"):
@@ -316,7 +329,10 @@ class CallCode:
         out.line(f"{self.loop.k('open_ts')} = ts[i]")
 
     def _active(self) -> Callable[[], None]:
-        """Negative tuples, oldest first, between arrivals (M36); at a tie arrivals come first (X14)."""
+        """Write ACTIVE EXPIRATION: negative tuples, oldest first, between arrivals (M36).
+
+        At equal times, arrivals precede expiries (X14).
+        """
         window = self.window = WindowCode(self.loop, self.loop.types, "b")
 
         def write() -> None:

@@ -1,8 +1,8 @@
-"""What generated code calls: room in pools of rows, and arithmetic whose result may be no number of its type.
+"""Runtime support of generated code: pool allocation and checked arithmetic.
 
-A pool holds the rows of one table for all partitions, each in a block of `room` places from `begin` on. `n`
-rows lie from `at` on; the oldest row leaves by moving `at` on. In a ring, `at` counts from `begin`, and after
-the last place of the block comes its first.
+A pool has the rows of one table for all partitions, each in a block of `room` rows that starts at `begin`.
+Its `n` rows start at `at`; removing the oldest row increments `at`. In a ring, `at` counts from `begin`, and
+the block's last row is followed by its first.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)
 
 @helper
 def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
-    """A pool in which partition p has room behind its rows.
+    """Return the pool with free space after the rows of partition p.
 
-    Rows move to the front of their block if they fill no more than half of it, else to a block of twice the
-    size. Where the pool is used up, all blocks move to a new one, closely packed. Either way rows are copied
-    after as many have been added, so a row is moved a few times in its life.
+    Rows move to the front of their block if they fill at most half of it, else to a block of twice the size.
+    If the pool is full, all blocks are compacted into a new pool. In each case as many rows have been added
+    as are copied, so a row is copied only a few times.
     """
     if 2 * n[p] > room[p] or room[p] == 0:
         wanted = 2 * n[p] + 4
@@ -57,7 +57,10 @@ def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int)
 
 @helper
 def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int, most: int) -> Any:
-    """The same for rings that never hold more than `most` rows: then a block of that size lasts."""
+    """Like `more_room`, for rings of at most `most` rows.
+
+    A block of that size never grows.
+    """
     wanted = min(2 * n[p] + 4, most)
     first, last, new = p, p + 1, pool
     if top[0] + wanted > len(pool):
@@ -78,9 +81,9 @@ def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
 
 @helper
 def longer(array: Any) -> Any:
-    """The array with room for as much again."""
+    """Return the array, extended to twice its length."""
     new = np.empty(2 * len(array) + 16, array.dtype)
-    # A loop: Numba takes eight times as long to compile the assignment of a slice.
+    # A loop, because Numba takes eight times as long to compile a slice assignment.
     for i in range(len(array)):
         new[i] = array[i]
     return new
@@ -94,7 +97,7 @@ def count_from(numbers: Any, first: int) -> None:
 
 @kernel
 def product_overflows(a: Any, b: Any) -> Any:
-    """Whether a * b has no 64 bits."""
+    """Return True if a * b overflows 64 bits."""
     if a == 0 or b == 0:
         return False
     if a == MIN_BIGINT or b == MIN_BIGINT:
@@ -104,7 +107,10 @@ def product_overflows(a: Any, b: Any) -> Any:
 
 @kernel
 def whole_quotient(a: Any, b: Any) -> Any:
-    """Rounded towards zero; b is not 0, and not -1 where a is the smallest number."""
+    """Divide, rounding towards zero.
+
+    b must not be 0, and not -1 if a is the smallest integer.
+    """
     quotient = a // b
     if quotient < 0 and quotient * b != a:
         quotient += 1
@@ -113,7 +119,10 @@ def whole_quotient(a: Any, b: Any) -> Any:
 
 @kernel
 def whole_remainder(a: Any, b: Any) -> Any:
-    """With the sign of a; b is not 0."""
+    """Return the remainder with the sign of a.
+
+    B must not be 0.
+    """
     if b == -1 or b == 1:
         return np.int64(0)
     return np.int64(a - whole_quotient(a, b) * b)
@@ -126,7 +135,7 @@ def double_remainder(a: float, b: float) -> float:
 
 @kernel
 def sorted_by(order: Any, keys: Any) -> Any:
-    """An order of rows, further sorted by a key; rows with equal keys stay as they were."""
+    """Sort rows by a further key; the sort is stable."""
     new = order.copy()
     sort_by(new, keys, 0, len(new))
     return new

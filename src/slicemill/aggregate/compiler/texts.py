@@ -1,4 +1,4 @@
-"""Texts as numbers: a dictionary that grows with what comes, and forgets what no state holds any more."""
+"""Dictionary encoding of texts, with removal of unused texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _FEW = 1024
 
 
 class Texts:
-    """Codes are places in the list. The first ones, those of literals, stay as they are."""
+    """Dictionary of texts; codes are list indexes, literals come first.
+
+    The codes of literals never change.
+    """
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.values = list(literals)
@@ -35,7 +38,7 @@ class Texts:
         return made
 
     def encode(self, column: pa.Array) -> NDArray[np.int64]:
-        """The codes of a column; those of NULLs are arbitrary."""
+        """Return the codes of a column; arbitrary for NULLs."""
         encoded = column.dictionary_encode()
         codes = np.array([self.code(text) for text in encoded.dictionary.to_pylist()], np.int64)
         places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -53,12 +56,15 @@ class Texts:
         return pc.take(pa.array(self.values, pa.string()), places)
 
     def forget(self, fields: list[Any]) -> None:
-        """Gives new codes to the texts that these arrays of codes hold, once there are many others."""
+        """Remove unused texts, and renumber the codes in these arrays.
+
+        This happens only after the dictionary has doubled.
+        """
         if len(self.values) < 2 * self._after_last:
             return
         held = [np.arange(self._fixed), *(field.ravel() for field in fields)]
         used = np.unique(np.concatenate(held))
-        used = used[(used >= 0) & (used < len(self.values))]  # a row that is not in use may hold anything
+        used = used[(used >= 0) & (used < len(self.values))]  # unused rows may contain any number
         new = np.zeros(len(self.values), np.int64)
         new[used] = np.arange(len(used))
         for field in fields:

@@ -1,10 +1,10 @@
-"""Calls of models over one window as one call, which keeps cores once that several of them have.
+"""Joint evaluation of models over one window, with shared cores stored once.
 
     calls = ModelCalls([Asked(mean, (price,)), Asked(slope, (price, size))], frame)
     state = calls.uda.start()
     answers = calls.uda.run(state, Tuples(columns_of(calls.arguments), seller, ts))
 
-Answers have a column for each model. They are those of the model alone, to the last bit.
+The result has a column per model, identical to the last bit to the result of the model alone.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _MANY = 256
 
 
 class ModelCalls:
-    """`arguments` may have more than the models need: what a state keeps has its place by them.
+    """Models evaluated as one call; raises NoCompiledForm if impossible.
 
-    Those that go by age go by the same time. Raises NoCompiledForm where the form cannot take them.
+    `arguments` may include more than the models need, because the layout of a state depends on them. All
+    models that use age must use the same time.
     """
 
     def __init__(
@@ -62,7 +63,10 @@ class ModelCalls:
         self.uda = CompiledCall((plain, nullable), returns, types, frame, literals, how, _failed)
 
     def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:
-        """Those of the calls that are still wanted; what is kept for the others goes from the state."""
+        """Return the call with only these models.
+
+        Drop the state of all others.
+        """
         numbers = [number for number, each in enumerate(self.asked) if each in wanted]
         left = ModelCalls(
             [self.asked[n] for n in numbers], self._frame, self.arguments, self._form, self._costs
@@ -92,7 +96,10 @@ class ModelCalls:
         )
 
     def _read_again(self, models: Sequence[Model]) -> frozenset[str]:
-        """The cores that are cheaper to read again, each by itself, whoever else asks for it."""
+        """Return the cores that are cheaper to recompute than to maintain.
+
+        The choice for a core is independent of the other models.
+        """
         sizes = None if self._frame is None or self._costs is None else slide_of(self._frame)
         if sizes is None or self._costs is None:
             return frozenset()
@@ -108,11 +115,14 @@ class ModelCalls:
         )
 
 
-_SUPPOSED = 1000  # elements of a window of time: for most ways only their share in a slide counts
+_SUPPOSED = 1000  # elements of a RANGE window; most methods depend only on the share in a slide
 
 
 def slide_of(frame: WindowFrame) -> tuple[int, int] | None:
-    """How many elements a window has and how many a slide brings; None where only data tell."""
+    """Return the sizes of a window and of a slide.
+
+    None if data-dependent.
+    """
     if frame.length is None:
         return None
     if frame.unit == "ROWS":
@@ -129,12 +139,12 @@ def model_calls(
     arguments: tuple[Expr, ...] | None = None,
     costs: CoreCosts | None = None,
 ) -> ModelCalls:
-    """Calls of models, made once for all who ask in this process."""
+    """Return joint model calls, cached per process."""
     return ModelCalls(asked, frame, arguments, costs=costs)
 
 
 def _all_arguments(asked: Sequence[Asked]) -> tuple[Expr, ...]:
-    """Every argument once, those that are times last."""
+    """Return each distinct argument, times last."""
     times = {each.at for each in asked if each.at is not None}
     numbers = dict.fromkeys(argument for each in asked for argument in each.arguments)
     return (*(argument for argument in numbers if argument not in times), *times)

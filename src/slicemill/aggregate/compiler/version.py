@@ -1,4 +1,4 @@
-"""One version of an aggregate: the record and pools that hold its state, and what names in its body mean."""
+"""One aggregate version in generated code: its record, pools and names."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from slicemill.esl.types.schema import Kind, Type
 
 ArgumentCodes: TypeAlias = Sequence[
     Callable[[], Code]
-]  # the values of the arguments, asked only for those needed
+]  # the values of the arguments, called only for those needed
 
-CONVERSION = -1  # the site of an argument that is no value of its declared type
+CONVERSION = -1  # site of an argument whose value does not fit its declared type
 
-_PREFIXES = {"s": "arg", "b": "base", "c": "part"}  # of arguments, by the record of the version
+_PREFIXES = {"s": "arg", "b": "base", "c": "part"}  # prefixes of arguments, by the version's record
 
 
 def safe(name: str) -> str:
-    """A name of ESL as one of Python."""
+    """Return an ESL name as a Python identifier."""
     plain = re.sub(r"\W", "_", name.lower())
     return f"{plain}_" if iskeyword(plain) or not plain.isidentifier() else plain
 
 
 @dataclass(slots=True)
 class ModuleFacts:
-    """What all parts of one module have in common.
+    """Facts shared by all parts of a module.
 
-    `facts` are found while the source is written: which values may be NULL, which are read. Later parts
-    depend on them, so the source is written again until no fact is new.
+    `facts` are collected while the source is written: which values may be NULL, which are read. Because later
+    parts depend on the facts, the source is written again until there are no new facts.
     """
 
     form: str
@@ -67,9 +67,9 @@ class ModuleFacts:
 
 @dataclass(slots=True)
 class WindowPool:
-    """The pool of the window's tuples: their raw arguments, converted where they are read.
+    """Pool of the window's tuples: raw arguments, converted when they are read.
 
-    Where no statement searches it, blocks are rings: a new tuple takes the place of the one that left.
+    If no statement searches the window, blocks are rings: a new tuple replaces the expired one.
     """
 
     types: tuple[Type, ...]
@@ -83,10 +83,10 @@ class WindowPool:
 
 
 class Version:
-    """What is known of one version of an aggregate: its record, its tables, and what names mean in it.
+    """Generation context of one aggregate version: record, tables and names.
 
-    `record` names its partition's record, `place` that record's index. The loop says what happens to a row
-    that is returned (`give`), and the text with which a routine ends where it fails (`leave`).
+    `record` is the name of the partition's record, `place` the index of that record. The loop sets `give`,
+    which writes code for a returned row, and `leave`, which returns the text that ends a routine on failure.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Version:
         self.filled = surely_filled(definition) & self.single
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
-        # What is being written: of which state, whether arguments have values, whether the window holds any.
+        # Current context: the state, whether arguments have values, whether the window surely has tuples.
         self.state = BodyState.INITIALIZE
         self.bound = True
         self.window_holds_some = False
@@ -121,7 +121,7 @@ class Version:
     # -- the record ----------------------------------------------------------------------------------------
 
     def flagged(self, table: str) -> set[str]:
-        """The columns of a table that may be NULL."""
+        """Return the columns of a table that may be NULL."""
         names = self.schemas[table].names
         return {safe(name) for name in names if self.maybe_null(f"{self.record} {table}.{name}")}
 
@@ -129,7 +129,7 @@ class Version:
         return self.shared.null(what, "maybe") != "False"
 
     def fields(self, table: str) -> list[str]:
-        """Everything that a table of one row keeps."""
+        """Return all record fields of a single-row table."""
         flagged = self.flagged(table)
         names = [safe(name) for name in self.schemas[table].names]
         names += [f"{name}_null" for name in names if name in flagged]
@@ -155,7 +155,7 @@ class Version:
         return Code(name, self.shared.null(name, f"{name}_null"))
 
     def bind(self, given: ArgumentCodes, types: Sequence[Type]) -> None:
-        """Gives the arguments their values, in the types they are declared with."""
+        """Write code that binds the arguments, converted to their declared types."""
         self.scalars.fail = partial(self.fail_at, CONVERSION)
         for argument, code, type_ in zip(self.definition.arguments, given, types, strict=True):
             read = f"{self.record} reads {argument.name}" in self.shared.facts
@@ -184,10 +184,10 @@ class Version:
         self.out.failing = True
 
     def failed(self, site: int) -> str:
-        """The text that notes the arguments for the interpreter and gives the number of the site."""
+        """Return source that stores the arguments for the interpreter, and the site."""
         values = []
         for argument in self.definition.arguments:
-            # One that cannot be converted has no value yet; the interpreter looks at the tuple itself.
+            # A failed conversion has no value yet; the interpreter reads the tuple itself.
             code = self.current(argument.name) if self.bound and site != CONVERSION else Code("0")
             if code.value == "0":
                 code = Code(default_of(argument.type), "True")
@@ -234,7 +234,7 @@ class Version:
         return f"{self.record}.{safe(table)}_rows"
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
-        """A condition for a row of a table that holds one at most, where that is not certain anyway."""
+        """Write a condition for a single-row table, if it may be empty."""
         later = self.state in (BodyState.ITERATE, BodyState.EXPIRE)
         if later and table in self.filled and not self.one_body:
             return nullcontext()
@@ -242,12 +242,12 @@ class Version:
 
     @property
     def one_body(self) -> bool:
-        """Whether the first tuple and later ones share their statements."""
+        """Return True if the first tuple and later ones share their statements."""
         bodies = self.definition.bodies
         return bodies.get(BodyState.INITIALIZE) == bodies.get(BodyState.ITERATE)
 
     def row(self, table: str, index: str) -> str:
-        """A row of a table of many."""
+        """Return the source of a row in a pool."""
         if table == INWINDOW and self.window is not None:
             return self.window.row(index)
         return f"{self.array(table)}[{self.record}.{safe(table)}_at + {index}]"
@@ -275,5 +275,5 @@ class Version:
 
 
 def _always_fits(source: Type, target: Type) -> bool:
-    """Whether a value that nobody reads can be left as it is, because it would convert."""
+    """Return True if an unneeded conversion can be skipped safely."""
     return source.kind is target.kind or target.kind is Kind.DOUBLE or target.kind is Kind.BIGINT

@@ -1,4 +1,4 @@
-"""Windows in loops: what arrives, what expires, and the version derived from the base (M32, M33)."""
+"""Windows in generated loops: arrival, expiry and derived window versions (M32, M33)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from slicemill.esl.types.schema import Type
 
 
 class WindowCode:
-    """Writes the window version of an aggregate into a loop, or the version derived from the base.
+    """Writes an aggregate's window version, or the version derived from its base.
 
-    `pool` is where the window's tuples are; `base` and `own` write the versions that the loop runs.
+    `pool` has the window's tuples. `base` and `own` write the versions that the loop runs.
     """
 
     def __init__(self, loop: TupleLoop, types: tuple[Type, ...], derived: str) -> None:
@@ -37,14 +37,14 @@ class WindowCode:
             self.base = loop.aggregate(loop.base, derived, "0")
 
     def arrive(self, position: str, lower: str, given: ArgumentCodes) -> None:
-        """A tuple comes; those before `lower` have left (M32)."""
+        """Write a tuple's arrival, after expiring tuples before `lower` (M32)."""
         if self.own is not None:
             self._own_arrival(self.own, position, lower, given)
         else:
             self._derived_arrival(position, lower, given)
 
     def leave(self) -> None:
-        """The oldest tuple leaves, and an answer is given for that."""
+        """Write the expiry of the oldest tuple, with its results."""
         if self.own is not None:
             self._expire(self.own)
             return
@@ -54,15 +54,15 @@ class WindowCode:
 
     @property
     def needed(self) -> bool:
-        """Whether anybody can tell what the window holds."""
+        """Return True if any result depends on the window's content."""
         keeps = any(fact.startswith("window keeps") for fact in self.loop.shared.facts)
         return keeps or self.own is None or self.own.needs_window()
 
     @property
     def counted(self) -> bool:
-        """Whether the number of tuples in the window says which of them has expired.
+        """Return True if expiry depends only on the number of tuples in the window.
 
-        Positions are not kept then. Where the aggregate deletes tuples, expiry must go by arrival numbers.
+        Then positions are not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
         """
         definition = self.loop.version
         bodies = [] if definition is None else list(definition.bodies.values())
@@ -111,7 +111,10 @@ class WindowCode:
         self.out.line(f"{self.loop.k('window_rows')} -= 1")
 
     def _expire(self, made: AggregateCode) -> None:
-        """EXPIRE for the oldest tuple, which then leaves, if EXPIRE has not deleted it."""
+        """Write EXPIRE for the oldest tuple, and its removal.
+
+        The removal is skipped if EXPIRE has deleted the tuple.
+        """
         statements = made.version.definition.bodies.get(BodyState.EXPIRE, ())
         definition = made.version.definition
         if statements or definition.external is not None or definition.model is not None:
@@ -136,7 +139,7 @@ class WindowCode:
 
     @contextmanager
     def _expired(self, lower: str) -> Iterator[None]:
-        """A loop over the tuples that lie before `lower`, oldest first."""
+        """Write a loop over the tuples before `lower`, oldest first."""
         if self.counted:
             with self.out.block(f"while {self.loop.k('window_rows')} > preceding:"):
                 yield
@@ -155,7 +158,10 @@ class WindowCode:
         self._recompute("0")
 
     def _recompute(self, begin: str) -> None:
-        """The base over the window's tuples from `begin` on (N1): the last step's returns, and TERMINATE."""
+        """Write the base version over the window's tuples from `begin` (N1).
+
+        Its results are those of the last step, followed by TERMINATE.
+        """
         made = self.base
         assert made is not None, "it is derived from the base"
         out, record = self.out, made.version.record
@@ -179,5 +185,5 @@ class WindowCode:
 
 
 def _nothing(codes: list[Code]) -> None:
-    """What EXPIRE returns is output only under ACTIVE EXPIRATION."""
+    """Discard EXPIRE's values, which are emitted only under ACTIVE EXPIRATION."""
     del codes
