@@ -1,1 +1,1 @@
-"""Aggregates of users row by row: statements of ESL, Python classes, models, queries over relations."""
+"""Row-by-row interpreter of user aggregates: ESL, Python classes, models, relational queries."""

@@ -1,7 +1,7 @@
-"""Calls that have no compiled form, row by row: the fallback behind the same interface.
+"""Interpreter fallback for calls without a compiled form.
 
-What is code in their state (routines, conversions) is left out of checkpoints, and made anew by the call that
-goes on with it.
+It has the interface of compiled calls. Checkpoints do not include the code in the state, such as
+accumulators' routines and conversions. The call that resumes from the state creates this code again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from slicemill.storage.codec import StorageError, decode, encode, register
 
 
 class ResultRow(NamedTuple):
-    """A row that came out: of which tuple, when, and whether because that one expired."""
+    """Output row.
+
+    Its tuple, its time, and True if it is due to expiry.
+    """
 
     number: int
     ts: int
@@ -41,36 +44,37 @@ class ResultRow(NamedTuple):
     expired: bool = False
 
 
-# A checkpoint encodes at most about so many states of groups or partitions. Runs encode the others, those
-# that have not changed for longest first, so many at a time.
+# Checkpoints encode about so many group or partition states at most. Runs encode all other states in
+# batches, beginning with those that have been unchanged for longest.
 _FRESH, _TOGETHER = 1_024, 256
 _STATE = "state"
 
 
 @dataclass(slots=True)
 class Running:
-    """The state of a call while it runs.
+    """Running state of a call.
 
-    A call has groups or, with a window, partitions. `fresh` has the numbers of those that have changed since
-    they were encoded, the last changed one last. `encoded` has the others as text, which a checkpoint writes
-    once. After a restart they become objects again when their next tuple arrives.
+    A call has groups or, with a window, partitions. `fresh` has the numbers of the groups or partitions that
+    have changed since they were encoded; the last number changed most recently. `encoded` has the states of
+    all other groups or partitions as text, so that a checkpoint writes them only once. After a restart, a
+    state is decoded when its next tuple arrives.
     """
 
-    groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)  # without window
+    groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)  # without a window
     partitions: dict[int, tuple[PartitionWindow, int]] = field(
         default_factory=dict
-    )  # with how many tuples came
-    # Of an open slot of time: its end, and by partition the tuple that will answer, with its timestamp.
+    )  # with the number of arrived tuples
+    # Open time slot: its end, and per partition the number and timestamp of the yield tuple.
     slot_end: int = 0
     opened: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # Under ACTIVE EXPIRATION: when a tuple will leave, which one, and of which partition.
+    # Under ACTIVE EXPIRATION: expiry time, number and partition of each tuple.
     negatives: deque[tuple[int, int, int]] = field(default_factory=deque)
     arrivals: int = 0
     encoded: RowsByNumber = field(default_factory=RowsByNumber)
     fresh: dict[int, None] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """Return what is stored of it: no code."""
+        """Return the stored form, without code."""
         of_groups = {number: self.state_of(number) for number in self.fresh if number in self.groups}
         of_partitions = {number: self.state_of(number) for number in self.fresh if number in self.partitions}
         return {
@@ -84,7 +88,7 @@ class Running:
         }
 
     def state_of(self, number: int) -> Any:
-        """Return what is stored of one group or partition."""
+        """Return the stored form of one group or partition."""
         if number in self.groups:
             return self.groups[number][1].state()
         partition, came = self.partitions[number]
@@ -95,13 +99,13 @@ class Running:
         self.fresh[number] = None
 
     def encode_some(self) -> None:
-        """Encode what has not changed for longest, if much has changed."""
+        """Encode the states that have been unchanged for longest, if many changed."""
         if len(self.fresh) < _FRESH + _TOGETHER:
             return
         numbers, texts = [], []
         for number in list(islice(self.fresh, len(self.fresh) - _FRESH)):
             made = encode(self.state_of(number))
-            if not made.payloads:  # long values stay as they are
+            if not made.payloads:  # states with long values are not encoded
                 numbers.append(number)
                 texts.append(json.dumps(made.tree, separators=(",", ":"), allow_nan=False).encode())
                 del self.fresh[number]
@@ -110,7 +114,7 @@ class Running:
             self.encoded.replace(np.array(numbers), pa.table({_STATE: pa.array(texts, pa.large_binary())}))
 
     def decoded(self, number: int) -> Any:
-        """Return what was encoded of one group or partition, None if nothing was."""
+        """Return the decoded state of a group or partition, or None."""
         if number >= len(self.encoded.places) or self.encoded.places[number] < 0:
             return None
         row = self.encoded.added.at(self.encoded.places[number : number + 1])
@@ -119,7 +123,10 @@ class Running:
 
 @dataclass(slots=True)
 class InterpretedState:
-    """Running, or as it was stored until the call goes on with it."""
+    """State of a call.
+
+    Running, or still in stored form after a restart.
+    """
 
     running: Running | None
     stored: dict[str, Any] | None = None
@@ -129,7 +136,10 @@ class InterpretedState:
 
 
 def _with_partitions(old: dict[str, Any]) -> dict[str, Any]:
-    """The first version kept windows in another way; what it kept of groups is the same."""
+    """Upgrade the first version, whose windows are stored in another format.
+
+    The format of groups is the same.
+    """
     if old["running"] is not None:
         raise StorageError("windows of this version are no longer read: begin the query anew")
     windows = {"partitions": {}, "slot_end": 0, "opened": {}, "negatives": deque()}
@@ -147,7 +157,7 @@ register(
 
 
 class InterpretedCall:
-    """A call, row by row."""
+    """Call that runs row by row."""
 
     def __init__(
         self,
@@ -163,7 +173,7 @@ class InterpretedCall:
         if found.panes is not None:  # results are exact without panes
             found = replace(found, algebraic=False, panes=None)
         if self._active and found.forgets:
-            # That a built-in forgets is its own affair: a user is told of every tuple that leaves.
+            # The derived window version reports every expiry, which the user expects.
             found = replace(found, window=None)
         self._definition = found
 
@@ -202,7 +212,7 @@ class InterpretedCall:
             self._group(running, number)
         if not running.groups:
             running.groups[0] = self._fresh_group()
-        # Groups are numbered as their first tuples arrive.
+        # Groups are numbered in the order of their first tuples.
         returned = [
             (group, self._definition.row_of(value))
             for group, (accumulator, _) in sorted(running.groups.items())
@@ -214,7 +224,7 @@ class InterpretedCall:
     def due(self, state: InterpretedState) -> int | None:
         running = self._running(state)
         if running.negatives:
-            # One past the expiry: a tuple that arrives at that time itself comes before it.
+            # One after the expiry, because a tuple that arrives at the same time precedes it.
             return running.negatives[0][0] + 1
         return running.slot_end if running.opened else None
 
@@ -223,7 +233,7 @@ class InterpretedCall:
         return self._frame is not None and self._frame.active
 
     def _running(self, state: InterpretedState) -> Running:
-        """The state, made to run where it comes from a checkpoint."""
+        """Return the running state; build it from its stored form if necessary."""
         if state.running is None:
             stored = state.stored
             assert stored is not None, "it is one or the other"
@@ -243,7 +253,7 @@ class InterpretedCall:
         return made, Stepper(made)
 
     def _restore(self, running: Running, number: int, kept: Any) -> None:
-        """Make a group or a partition of what is stored of it."""
+        """Build a group or a partition from its stored state."""
         if self._frame is None:
             running.groups[number] = self._fresh_group()
             running.groups[number][1].restore(kept)
@@ -283,7 +293,7 @@ class InterpretedCall:
         running.partitions[key] = partition, came + 1
         if self._definition.numbered:
             args = (*args, came)
-        # Whoever expires by the clock is found by its number.
+        # Under ACTIVE EXPIRATION the position is the arrival number, which identifies the tuple.
         partition.arrive(number if frame.active else came if frame.unit == "ROWS" else ts, args)
         if frame.active:
             assert frame.preceding is not None
@@ -295,7 +305,7 @@ class InterpretedCall:
             out += self._results(number, ts, partition.answer())
 
     def _pass_time(self, running: Running, ts: int, out: list[ResultRow]) -> None:
-        """Tuples that expired before `ts` leave; a slot that has ended is answered for each partition."""
+        """Expire tuples before `ts`, and emit the results of slots that ended."""
         while running.negatives and running.negatives[0][0] < ts:
             left, number, key = running.negatives.popleft()
             partition, _ = self._partition(running, key)

@@ -1,11 +1,13 @@
-"""Aggregates written in Python (M38): `CREATE AGGREGATE name(…) : type LANGUAGE PYTHON AS 'module:class'`.
+"""UDAs in Python (M38).
 
-The class is made without arguments, one object for each group or partition, and has the methods of the
-states: `initialize(*args)`, `iterate(*args)`, for a window aggregate `expire(*args)`, and for a base one that
-blocks `terminate()`, which must leave the state as it is. A method returns None for nothing, a value, or a
-list of values; where the aggregate is declared with several columns, a value is a tuple.
+`CREATE AGGREGATE name(…) : type LANGUAGE PYTHON AS 'module:class'`.
 
-In a window aggregate `self.inwindow` is the window: iterate over it, ask it for `oldest()`, `delete(where)`.
+The class is instantiated without arguments, once per group or partition. Its methods are those of the states:
+`initialize(*args)`, `iterate(*args)`, for a window aggregate `expire(*args)`, and for a blocking base
+aggregate `terminate()`, which must not change the state. A method returns None, a value, or a list of values.
+If the aggregate has several columns, a value is a tuple.
+
+In a window aggregate, `self.inwindow` is the window, with iteration, `oldest()` and `delete(where)`.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ _WINDOW = "inwindow"
 
 
 def import_class(external: str) -> Callable[[], object]:
-    """The class named by `module:class`."""
+    """Import the class named by `module:class`."""
     module, _, name = external.partition(":")
     made: Callable[[], object] = getattr(importlib.import_module(module), name)
     return made
 
 
 def object_state(thing: object) -> Any:
-    """What a user's object keeps: its attributes, or what its own `__getstate__` gives."""
+    """Return the state of a user's object: its attributes, or `__getstate__`."""
     kept = thing.__getstate__()
-    # The window belongs to the call.
+    # The window is part of the call's state.
     return {name: value for name, value in kept.items() if name != _WINDOW} if type(kept) is dict else kept
 
 
 def restore_object(thing: Any, state: Any) -> None:
-    """Give a new object of the class what another one has kept."""
+    """Load a stored state into a new object of the class."""
     if hasattr(thing, "__setstate__"):
         thing.__setstate__(state)
         return
@@ -52,7 +54,7 @@ def restore_object(thing: Any, state: Any) -> None:
 
 
 class ExternalAccumulator:
-    """A Python object behind the protocol of base and window accumulators."""
+    """Adapter of a Python object to the base and window accumulator protocols."""
 
     __slots__ = ("_definition", "_object", "_started", "_to_arguments", "_to_return")
 
@@ -78,7 +80,7 @@ class ExternalAccumulator:
         return self._call("expire", args)
 
     def terminate(self) -> Returned:
-        """Nothing over no tuple: the object has not been initialised."""
+        """Return no values without a tuple, because the object is not initialised."""
         if not self._started or not hasattr(self._object, "terminate"):
             return []
         return self._call("terminate", None)
@@ -97,7 +99,7 @@ class ExternalAccumulator:
         return [self.checked(value, method) for value in values]
 
     def checked(self, value: object, method: str) -> object:
-        """A value that a method returned, in the declared types."""
+        """Convert a returned value to the declared types."""
         schema: Schema = self._definition.returns
         row: Row = (value,) if len(schema) == 1 else tuple(value) if isinstance(value, (tuple, list)) else ()
         try:

@@ -1,13 +1,13 @@
-"""Aggregates by name: those defined in ESL or in Python, and the built-in ones (M29-M33, M37, M38).
+"""Look up aggregates by name: user-defined or built-in (M29-M33, M37, M38).
 
-Aggregates written in ESL are interpreted statement by statement: slow and obviously right.
+Aggregates in ESL are interpreted statement by statement, which is slow but simple to verify.
 
-A name may have a base and a window version, each independent. Where the user has defined neither,
-the built-in aggregate of that name is meant; where only a window version, the base version is the built-in
-one; where only a base version, windows are derived from it.
+A name may have a base and a window version, independent of each other. If the user has defined neither
+version, the name means the built-in aggregate. If only a window version is defined, the base version is the
+built-in one. If only a base version is defined, windows are derived from it.
 
-A body may call its own aggregate over fewer or other rows: each call has tables of its own, and calls nest
-up to MOST_CALLS deep.
+A body may call its own aggregate over fewer or other rows. Each call has its own tables, and calls nest up to
+MOST_CALLS deep.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from slicemill.rows import Row
 from slicemill.scalar.values import ExpressionError
 
 MOST_CALLS = 500
-_FRAMES = 30  # of Python, for one call inside another: about ten, and more in nested expressions
-_SHALLOW = 10  # calls that fit below Python's own limit, also from a deep caller
+_FRAMES = 30  # Python frames per nested call: about ten, and more in nested expressions
+_SHALLOW = 10  # number of nested calls that fit below Python's own limit, even from a deep caller
 
 
 def resolve_aggregate(
     name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
 ) -> aggregate.RowAggregate:
-    """What the operators run for an aggregate's name; `tables` gives the stored tables that bodies may read.
+    """Return an aggregate by name; `tables` returns stored tables for bodies.
 
     >>> from slicemill.esl import bind
     >>> catalog = bind('''CREATE AGGREGATE total(x Int) : Int { TABLE state(s Int);
@@ -74,7 +74,10 @@ def resolve_aggregate(
 
 
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
-    """Finds aggregates by name, once each: bodies may call one another."""
+    """Return a lookup of aggregates, which resolves each name once.
+
+    Bodies may call one another.
+    """
 
     found: dict[tuple[str, bool], aggregate.RowAggregate] = {}
     nesting = CallNesting()
@@ -98,9 +101,9 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
 
 
 def evaluate_relation(query: RelationQuery, catalog: Catalog, tables: Source) -> list[Row]:
-    """The rows of an ad hoc query on tables, or of a view over tables (M40), now.
+    """Evaluate an ad hoc query or a view over tables (M40).
 
-    `tables` gives the rows of a table by its declared name.
+    `tables` returns the rows of a table by its declared name.
 
     >>> from slicemill.esl import bind
     >>> catalog = bind("CREATE TABLE t(a int, b int); SELECT a, sum(b) FROM t GROUP BY a ORDER BY a").catalog
@@ -139,7 +142,10 @@ def _defined(
 
 
 def _check_combines(definition: AggregateDefinition) -> None:
-    """Panes are combined by handing what they returned to the same aggregate (M35)."""
+    """Check that an ALGEBRAIC aggregate accepts its own results (M35).
+
+    The results of panes are the arguments of the same aggregate.
+    """
     arguments, returns = definition.arguments, definition.returns
     if len(arguments) != len(returns) or not all(
         assignable(argument.type, column.type) for argument, column in zip(arguments, returns, strict=True)
@@ -160,7 +166,7 @@ def _base_factory(
         return lambda: ExternalAccumulator(definition, make)
 
     def own_name_is_builtin(name: str, distinct: bool) -> aggregate.RowAggregate:
-        """A base version that calls its own name builds on the built-in aggregate it replaces."""
+        """Look up a name; the aggregate's own name means the built-in one."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
@@ -189,7 +195,10 @@ def _window_factory(
 
 
 class CallNesting:
-    """How many bodies run inside one another. At Python's own limit a user would be told nothing."""
+    """Nesting depth of bodies, limited with a clear error message.
+
+    Python's own recursion limit would give an unclear error.
+    """
 
     __slots__ = ("_depth",)
 
@@ -198,7 +207,7 @@ class CallNesting:
 
     def enter(self, name: str) -> None:
         self._depth += 1
-        # Only where calls are really deep: the limit is the whole process's, and not ours alone.
+        # Only for deep calls, because the limit applies to the whole process.
         if self._depth == _SHALLOW and sys.getrecursionlimit() < MOST_CALLS * _FRAMES:
             sys.setrecursionlimit(MOST_CALLS * _FRAMES)
         if self._depth > MOST_CALLS:
@@ -212,7 +221,7 @@ class CallNesting:
 
 
 class CompiledOnDemand:
-    """A program that is compiled when it is first asked for."""
+    """Program that is compiled on first use."""
 
     __slots__ = ("_compile", "_program")
 
@@ -227,10 +236,10 @@ class CompiledOnDemand:
 
 
 class EslAccumulator:
-    """The running state of an aggregate written in ESL, base or window version.
+    """Running state of an aggregate in ESL, base or window version.
 
-    Arguments are visible to all statements: in EXPIRE those of the expiring tuple, in TERMINATE those of the
-    last one.
+    All statements can read the arguments. In EXPIRE they are those of the expiring tuple, in TERMINATE those
+    of the last tuple.
     """
 
     __slots__ = ("_body", "_name", "_names", "_nesting", "_program", "_to_arguments")
@@ -271,7 +280,7 @@ class EslAccumulator:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
     def run_statement(self, state: BodyState, path: StatementPath) -> None:
-        """One statement alone, over the tables and arguments at hand: for its error."""
+        """Run one statement over the current tables and arguments, for its error."""
         steps: Sequence[Step] = self._program[state]
         for index in path[:-1]:
             loop = steps[index]

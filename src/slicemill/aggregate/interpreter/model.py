@@ -1,4 +1,4 @@
-"""Models row by row: the formula over the whole window, read anew at each tuple."""
+"""Row-by-row evaluation of models, which reads the whole window at each tuple."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ MICROSECONDS = 1_000_000  # age is in seconds
 
 
 class ModelAccumulator:
-    """A model behind the protocol of base and window accumulators. It keeps the tuples, and nothing else."""
+    """Adapter of a model to the base and window accumulator protocols.
+
+    Its state is the list of tuples.
+    """
 
     __slots__ = ("_model", "_rows", "_to_arguments", "_window")
 
@@ -34,7 +37,7 @@ class ModelAccumulator:
         return [self._value()] if self._window else []
 
     def expire(self, args: Args) -> Returned:  # noqa: ARG002
-        """Tuples leave in the order in which they came."""
+        """Remove the oldest tuple; tuples expire in arrival order."""
         self._rows.pop(0)
         return []
 

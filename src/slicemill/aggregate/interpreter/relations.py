@@ -1,11 +1,11 @@
-"""Queries over finite relations, by SQL's definition: product, WHERE, groups, HAVING, order, DISTINCT (M29).
+"""Relational queries by SQL's definition: product, WHERE, groups, HAVING, order, DISTINCT (M29).
 
-A query becomes a function: compiled once, evaluated whenever an aggregate's body or a user asks. An
-environment says what the names in an expression mean; an inner query sees the names around it, its own first.
-Where rows come from is up to the environment's `source`.
+A query is compiled to a function once, and evaluated by the body of an aggregate or as an ad hoc query. The
+environment resolves the names in expressions. An inner query can read the columns of its outer queries; its
+own columns hide them. The `source` of the environment returns the rows of relations.
 
-The result of a base aggregate is all it returned, tuple by tuple, and what TERMINATE adds, as on a stream: a
-non-blocking aggregate over a table of n rows may give n rows.
+The result of a base aggregate is everything that it returns, at each tuple and in TERMINATE, as on a stream.
+So a non-blocking aggregate over a table of n rows may return n rows.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.rows import Leaf, compile_with
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
-Lookup: TypeAlias = Callable[[str, bool], aggregate.RowAggregate]  # by name, and whether DISTINCT
+Lookup: TypeAlias = Callable[[str, bool], aggregate.RowAggregate]  # by name and DISTINCT
 
 _TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
 
 
 def no_tables(name: str) -> Iterable[Row]:
-    """The source of a place where no relation can be read."""
+    """Raise, as the source of a context without relations."""
     raise SlicemillError(f"table {name} cannot be read here: no rows were given for it")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEnvironment:
-    """What names mean: columns of the row at hand and of the rows around it; in an aggregate, also its own.
+    """Names in expressions: columns of current and outer rows, arguments, oldest tuple.
 
-    The columns of `oldest` are NULL where the window is empty. `stored` gives stored tables alone, where
-    `source` has others before them.
+    The columns of `oldest` are NULL if the window is empty. `stored` returns only stored tables, whereas
+    `source` may hide them by an aggregate's local tables.
     """
 
     source: Source
@@ -60,7 +60,7 @@ class QueryEnvironment:
             ) from None
 
     def around(self, columns: Mapping[str, object]) -> QueryEnvironment:
-        """The environment inside a row: its columns hide those of the same name outside."""
+        """Return the environment inside a row, whose columns hide outer ones."""
         return replace(self, columns={**self.columns, **columns})
 
 
@@ -69,7 +69,7 @@ CompiledQuery: TypeAlias = Callable[[QueryEnvironment], list[Row]]
 
 
 def compile_in_query(expr: Expr, lookup: Lookup) -> Getter:
-    """The value of an expression in an environment; sub-queries are evaluated there."""
+    """Compile an expression over an environment, with its sub-queries."""
 
     def resolve(leaf: Leaf) -> Getter:
         if isinstance(leaf, ColumnRef):
@@ -87,7 +87,7 @@ def compile_in_query(expr: Expr, lookup: Lookup) -> Getter:
 
 
 def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[QueryEnvironment], bool]:
-    """Whether a condition is true, neither false nor unknown; always, where there is none."""
+    """Compile a predicate; NULL is false, and a missing predicate true."""
     if expr is None:
         return lambda _env: True
     value = compile_in_query(expr, lookup)
@@ -95,10 +95,10 @@ def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[Q
 
 
 def assignment(source: Type, target: Type) -> Callable[[object], object]:
-    """Makes a value of one type fit where another is declared: numbers convert, texts are cut to length.
+    """Return the conversion of a value to the declared type.
 
-    A value whose type is only known by looking at it (ANY) does not tell whether an integer is a time:
-    then it is one if that is declared.
+    Numbers are converted, texts are truncated. If the source type is ANY, an integer is accepted as a time,
+    because the value does not show the difference.
     """
     return (
         _checked_time(target)
@@ -117,12 +117,12 @@ def _checked_time(type_: Type) -> Callable[[object], object]:
 
 
 def columns_of(alias: str, schema: Schema, row: Row) -> dict[str, object]:
-    """A row of a relation, under the names by which expressions read it."""
+    """Return a row's columns by their names in expressions."""
     return {f"{alias}.{name}": value for name, value in zip(schema.names, row, strict=True)}
 
 
 def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
-    """The query as a function from the environment around it to its rows."""
+    """Compile a query to a function from its environment to its rows."""
     joined = _compile_inputs(query.inputs, lookup)
     selected = compile_condition_in_query(query.where, lookup)
     grouped = _compile_groups(query, lookup) if query.group_by or query.aggregates else None
@@ -134,7 +134,7 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
         inside = [row for row in joined(env) if selected(row)]
         if grouped is not None:
             inside = [group for group in grouped(env, inside) if having(group)]
-        for key, descending in reversed(order):  # sorting is stable: the first key is the last to sort
+        for key, descending in reversed(order):  # sorting is stable, so the first key is sorted last
             inside.sort(key=key, reverse=descending)
         out = [tuple(item(row) for item in items) for row in inside]
         if query.distinct:
@@ -147,7 +147,10 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
 def _compile_inputs(
     inputs: Sequence[RelationInput], lookup: Lookup
 ) -> Callable[[QueryEnvironment], Iterator[QueryEnvironment]]:
-    """Every combination of one row from each input, as environments; a single empty one without inputs."""
+    """Return the product of the inputs as environments.
+
+    Without inputs there is one environment.
+    """
     readers = [_compile_input(entry, lookup) for entry in inputs]
 
     def joined(env: QueryEnvironment) -> Iterator[QueryEnvironment]:
@@ -155,7 +158,7 @@ def _compile_inputs(
             yield env.around({name: value for row in rows for name, value in row.items()})
 
     def joined_in_turn(env: QueryEnvironment) -> Iterator[QueryEnvironment]:
-        """A function is called for each combination of rows before it."""
+        """Call table functions once for each combination of the preceding rows."""
         found = [env]
         for entry, reader in zip(inputs, readers, strict=True):
             fixed = reader(env) if entry.arguments is None else None
@@ -170,7 +173,10 @@ def _compile_inputs(
 def _compile_input(
     entry: RelationInput, lookup: Lookup
 ) -> Callable[[QueryEnvironment], list[dict[str, object]]]:
-    """The rows of one input. A sub-query sees what is around the whole query, not the inputs beside it."""
+    """Return the rows of one input.
+
+    A sub-query can read the columns outside the whole query, but not those of the other inputs.
+    """
     if entry.query is not None and entry.arguments is not None:
         call, given = compile_table_call(entry.query, lookup), entry.arguments
         values = [(name, compile_in_query(value, lookup)) for name, value in given]
@@ -192,7 +198,7 @@ def _compile_input(
 def compile_table_call(
     query: RelationQuery, lookup: Lookup
 ) -> Callable[[Source, Mapping[str, object]], list[Row]]:
-    """The rows of a function for the values of its arguments: it sees stored tables, and nothing around."""
+    """Compile a table function, which reads only stored tables and its arguments."""
     rows_of = compile_query(query, lookup)
     return lambda stored, values: rows_of(QueryEnvironment(stored, arguments=values))
 
@@ -200,16 +206,16 @@ def compile_table_call(
 def _compile_groups(
     query: RelationQuery, lookup: Lookup
 ) -> Callable[[QueryEnvironment, list[QueryEnvironment]], list[QueryEnvironment]]:
-    """From the selected rows to one environment for each row that a group returns."""
+    """Compile grouping: from selected rows to an environment per output row."""
     keys = [compile_in_query(item.expr, lookup) for item in query.group_by]
     calls = [_compile_call(call, lookup) for call in query.aggregates]
     columns = [column for call in query.aggregates for column in call.columns]
     names = [*(item.name for item in query.group_by), *(column.name for column in columns)]
-    # What the aggregates return is computed by value; DECIMALs, for one, get their declared scale here.
+    # Aggregates compute with values only; DECIMALs, for example, get their declared scale here.
     convert = [assignment(ANY, item.expr.type) for item in query.group_by]
     convert += [assignment(ANY, column.type) for column in columns]
     inner_names = {f"{entry.alias}.{name}" for entry in query.inputs for name in entry.schema.names}
-    # Inner queries know a grouped column by the name it has in its row.
+    # Inner queries refer to a grouped column by its name in the input row.
     aliases = {item.expr.name: item.name for item in query.group_by if isinstance(item.expr, ColumnRef)}
 
     def group_of(row: Row) -> Row:
@@ -229,9 +235,10 @@ def _compile_groups(
 def _grouped(
     calls: Sequence[aggregate.RowCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
 ) -> list[Row]:
-    """Group values followed by aggregate values: what tuples return, then TERMINATE of group after group.
+    """Return group keys with aggregate values.
 
-    Without GROUP BY there is one group, which exists even over no rows at all.
+    These are the values that tuples return, then TERMINATE of each group. Without GROUP BY there is one
+    group, even without rows.
     """
     if not calls:
         assert group_of is not None, "a grouped query has keys or calls"
@@ -286,7 +293,10 @@ def _single_value(rows: Sequence[Row]) -> object:
 
 
 def _sort_key(getter: Getter) -> Callable[[QueryEnvironment], Any]:
-    """NULL is the smallest value and NaN the greatest."""
+    """Return a sort key.
+
+    NULL is the smallest value and NaN the greatest.
+    """
 
     def key(row: QueryEnvironment) -> tuple[int, object]:
         value = getter(row)

@@ -1,7 +1,7 @@
-"""The statements of an aggregate written in ESL, over its local tables (M29, M32).
+"""Interpreter of ESL statements over an aggregate's local tables (M29, M32).
 
-A statement takes effect as a whole: all its conditions and values are computed from the tables as they were
-before it. Values convert to the declared type of the column they go into.
+Statements are atomic: all conditions and values are computed from the tables as they were before the
+statement. Values are converted to the declared type of their column.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ MOST_ROUNDS = 100_000
 
 
 def row_converter(schema: Schema) -> Callable[[Args], Row]:
-    """Takes values of whatever type to the types of a schema."""
+    """Return a conversion of values of any type to a schema's types."""
     convert = [assignment(ANY, column.type) for column in schema]
     return lambda args: tuple(to(value) for to, value in zip(convert, args, strict=True))
 
 
 class BodyContext:
-    """What the statements of one running aggregate work on: arguments, tables, window, and RETURN.
+    """Data of a running aggregate: arguments, tables, window and RETURN.
 
-    The rows of a table are a list that is replaced, never changed: whoever holds one holds a snapshot.
-    `outside` gives the stored tables, which a body may read too.
+    The row list of a table is replaced, never mutated, so every reference to it is a snapshot. `outside`
+    returns the stored tables, which a body may read too.
     """
 
     __slots__ = ("_inwindow_schema", "_to_inwindow", "arguments", "inwindow", "outside", "returned", "tables")
@@ -81,15 +81,15 @@ class BodyContext:
         return self.outside(relation)
 
     def window_row(self, args: Args) -> Row:
-        """A tuple of the window in the types that inwindow is declared with."""
+        """Return a window tuple in the declared types of inwindow."""
         return self._to_inwindow(args)
 
 
 Step: TypeAlias = Callable[[BodyContext], None]
 Program: TypeAlias = dict[BodyState, list[Step]]
-# Where a statement stands in the body of a state: its index, or those of the loops around it and its own.
+# Position of a statement in the body of a state: the indexes of the enclosing loops, then its own index.
 StatementPath: TypeAlias = tuple[int, ...]
-ROUNDS, CONDITION = -2, -1  # in a loop, behind its statements
+ROUNDS, CONDITION = -2, -1  # indexes in a loop, after its statements
 
 
 def compile_bodies(definition: AggregateDefinition, lookup: Lookup) -> Program:
@@ -112,7 +112,10 @@ def _compile(statement: Statement, schemas: Mapping[str, Schema], lookup: Lookup
 
 
 class LoopStep:
-    """A WHILE. Its `parts` are its statements, then what ends too many rounds, and its condition."""
+    """WHILE loop.
+
+    Its `parts` are its statements, the error for too many rounds, and its condition.
+    """
 
     __slots__ = ("_holds", "_steps", "parts")
 

@@ -1,7 +1,7 @@
-"""One partition of a window call row by row: a class for each strategy of the dispatch table (M31-M37).
+"""Row-by-row window evaluation in one partition, a class per strategy (M31-M37).
 
-`arrive` takes the partition's next tuple, `answer` gives what the latest one yields. Who asks, and when, is
-up to the call: at each tuple, at every n-th, or when a slot of time has ended.
+`arrive` processes the next tuple of the partition, `answer` returns the result at the latest tuple. The call
+decides when to call `answer`: at each tuple, at each n-th tuple, or at the end of a time slot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from slicemill.aggregate.windows import Strategy, strategy_of
 
 
 class PartitionWindow(Protocol):
-    """The state of a call in one partition; positions are arrival numbers or timestamps (see `Frame`)."""
+    """State of a call in one partition.
+
+    Positions are arrival numbers or timestamps (see `WindowFrame`).
+    """
 
     def arrive(self, position: int, args: Args) -> None: ...
 
@@ -56,7 +59,10 @@ class UnboundedWindow:
 
 
 class TumblingWindow:
-    """The base version, begun anew in each slot, over the last tuples of the slot that the window covers."""
+    """The base version, restarted in each slot.
+
+    It covers the tuples of the slot that are in the window.
+    """
 
     def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
         assert frame.length is not None
@@ -83,9 +89,11 @@ class TumblingWindow:
 
 
 class SlidingWindow:
-    """The window version: the oldest tuples expire, the new one is inserted, then it is told of (M32).
+    """The window version.
 
-    Under ACTIVE EXPIRATION tuples expire by the clock of the call, which calls `expire` (M36).
+    Expire the oldest tuples, insert the new one, step (M32).
+
+    Under ACTIVE EXPIRATION the call calls `expire` by time (M36).
     """
 
     def __init__(self, window: WindowFactory, frame: WindowFrame) -> None:
@@ -104,7 +112,10 @@ class SlidingWindow:
         self._returned = self._stepper.step(args)
 
     def expire(self, position: int) -> Returned | None:
-        """EXPIRE for the oldest tuple, if it has this position: the aggregate may have deleted that one."""
+        """Call EXPIRE for the oldest tuple, if it has this position.
+
+        The aggregate may have deleted the tuple with this position.
+        """
         args = self._inwindow.oldest()
         if args is None or self._inwindow.oldest_position() != position:
             return None
@@ -125,7 +136,10 @@ class SlidingWindow:
 
 
 class PanedWindow:
-    """The base version per pane of gcd(length, slide); what panes return goes through the window version."""
+    """The base version per pane, then the window version over pane values.
+
+    A pane has the length gcd(length, slide).
+    """
 
     def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
         assert frame.length is not None and frame.slide is not None
@@ -145,7 +159,10 @@ class PanedWindow:
         self._open.step(args)
 
     def answer(self) -> Returned:
-        """Closes the pane: its values go on one by one, and the last of them sees all."""
+        """Close the pane and pass its values to the window version.
+
+        The result is that of the last value, which covers the complete pane.
+        """
         if self._open is None:
             return []
         values, self._open = self._open.value(), None
@@ -165,7 +182,7 @@ class PanedWindow:
 
 
 def fresh_partition(definition: RowAggregate, frame: WindowFrame) -> PartitionWindow:
-    """A fresh partition, by the strategy of the call."""
+    """Return a new partition for the call's strategy."""
     match strategy_of(definition, frame):
         case Strategy.UNBOUNDED:
             return UnboundedWindow(definition)

@@ -1,5 +1,5 @@
-"""Models in the loops of aggregates: the same strategies, records and pools, other lines in between.
+"""Code generation for models, within the loops of the other aggregates.
 
-`expressions` writes formulas, `accumulators` and `weighted` what is kept of a window for each core; `code`
-puts them together.
+`expressions` writes formulas. `accumulators` and `weighted` write the state of a window for each core. `code`
+combines them.
 """

@@ -1,11 +1,12 @@
-"""What is kept of a window for a core, as source: one class for each way of keeping it (C14, C17, C24).
+"""Generated accumulators of model cores, a class per method (C14, C17, C24).
 
-`came` is written where an element comes, `left` where it leaves. Additions and removals wear sums and
-products: these are made again from the window's elements when as many have left as there are (the rebase of
-C24, at n slides), and before that where rounding has eaten what is left. That is so when a great number has
-come and gone: a sum notes how much its elements were worth together, and the most that this has been.
+`came` writes the code for an arriving element, `left` for an expiring one. Additions and removals accumulate
+rounding errors in sums and products. These are rebuilt from the window's elements after as many removals as
+there are elements (the rebase of C24, at n slides), and earlier if cancellation has lost too many digits.
+That happens after a large number has expired. To detect it, a sum also accumulates the absolute values of its
+elements, and the maximum of that total.
 
-All that is kept begins as 0.
+All fields are initially 0.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from slicemill.aggregate.compiler.source import NoCompiledForm, Writer
 from slicemill.esl.types.schema import BIGINT, DOUBLE
 from slicemill.model.core import Core
 
-# A sum is made again when so little is left of the most that it was: the rest has 64 bits of 104 still.
+# A sum is rebuilt when its absolute total is less than this share of its maximum; 64 of 104 bits then remain.
 _LEFT_OF_SUM = 2.0**-40
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorPlace:
-    """Where a accumulator writes: the source, its partition's record, and room in pools by their names.
+    """Target of an accumulator's code: writer, record, and pools by name.
 
-    `count` is the field that counts the elements.
+    `count` is the field with the number of elements.
     """
 
     out: Writer
@@ -44,14 +45,15 @@ class AccumulatorPlace:
         return f"{name}{self.number}"
 
     def row(self, pool: str, index: str) -> str:
-        """A row of a pool, from the first that is still there."""
+        """Return a row of a pool, counted from its first remaining row."""
         return f"{self.record}_{pool}[{self.record}.{pool}_at + {index}]"
 
 
 class AccumulatorCode(ABC):
-    """Keeps a core up to date; one that additions and removals wear (`worn`) is made again now and then.
+    """Writes the maintenance code of a core.
 
-    When `came` is written, the element is counted already; when `left` is written, it is still counted.
+    An accumulator with rounding errors (`worn`) is rebuilt occasionally. The element counter is already
+    incremented when `came` runs, and not yet decremented when `left` runs.
     """
 
     worn = False
@@ -61,37 +63,37 @@ class AccumulatorCode(ABC):
 
     @property
     def again(self) -> str:
-        """Of one that is worn: the variable that says whether it is being made again."""
+        """Return the variable that is true while a worn accumulator is rebuilt."""
         return f"{self.place.record}_again{self.place.number}"
 
     def is_spent(self) -> str:
-        """The text of whether rounding has eaten what is left."""
+        """Return the source of a test for lost digits."""
         return ""
 
     def fields(self) -> dict[str, str]:
-        """What it keeps in the record, by name, with the types."""
+        """Return the record fields with their types."""
         return {}
 
     def pools(self) -> dict[str, RecordColumns]:
-        """What it keeps for several elements."""
+        """Return the pools that store elements."""
         return {}
 
     @abstractmethod
     def came(self, image: Pair) -> None:
-        """`image` is what the core sees of the element."""
+        """Write an element's arrival; `image` is its value under the core's transform."""
 
     @abstractmethod
     def left(self, image: Pair) -> None: ...
 
     def aged(self) -> None:  # noqa: B027
-        """`passed` seconds have passed."""
+        """Write the passing of `passed` seconds."""
 
     @abstractmethod
     def value(self) -> Pair: ...
 
 
 class ElementCount(AccumulatorCode):
-    """n itself, which the loop counts anyway."""
+    """Number of elements n, which the loop counts anyway."""
 
     def came(self, image: Pair) -> None:
         pass
@@ -104,7 +106,10 @@ class ElementCount(AccumulatorCode):
 
 
 class PairSum(AccumulatorCode):
-    """`weighed`: elements leave, so that what they are worth together is noted, too."""
+    """Sum as a pair of doubles.
+
+    With `weighed`, elements expire, so that the sum of absolute values is accumulated too.
+    """
 
     worn = True
 
@@ -143,7 +148,9 @@ class PairSum(AccumulatorCode):
 
 
 class ScaledProduct(AccumulatorCode):
-    """Zeros are counted apart; what is not 0 is kept with an exponent of its own, and cannot overflow."""
+    """Product of nonzero elements, with a separate exponent, and a zero count.
+
+    The exponent prevents overflow."""
 
     worn = True
 
@@ -177,7 +184,7 @@ class ScaledProduct(AccumulatorCode):
 
 
 class TruthCount(AccumulatorCode):
-    """all, any and xor: integers, which nothing wears."""
+    """all, any and xor: integers without rounding errors."""
 
     def fields(self) -> dict[str, str]:
         return {self.place.name("kept"): "i8"}
@@ -207,7 +214,7 @@ class TruthCount(AccumulatorCode):
 
 
 class Candidates(AccumulatorCode):
-    """max, min, argmax and argmin: a deque of the elements that no later one outdoes."""
+    """max, min, argmax and argmin: a monotonic deque of candidate elements."""
 
     _pool = "deque"
 
@@ -251,7 +258,7 @@ class Candidates(AccumulatorCode):
 
 
 class ElementQueue(AccumulatorCode):
-    """first, last and lag: the elements in the order in which they came."""
+    """first, last and lag: a queue of the elements."""
 
     _pool = "queue"
 
@@ -275,7 +282,10 @@ class ElementQueue(AccumulatorCode):
 
 
 class RankHeaps(AccumulatorCode):
-    """median, quantile and topk: a heap of the elements up to the rank, and one of those above."""
+    """median, quantile and topk: heaps below and above the rank.
+
+    The lower heap includes the element at the rank.
+    """
 
     _pools = ("below", "above")
 
@@ -293,7 +303,7 @@ class RankHeaps(AccumulatorCode):
         return (1, 2) if share is None else (share.numerator, share.denominator)
 
     def _target(self, count: str) -> str:
-        """How many elements the heap below holds when the window has `count`."""
+        """Return the size of the lower heap for `count` elements."""
         if self.core.aggregate == "topk":
             return f"max({count} - {int(self.core.options[0]) - 1}, 0)"
         above, below = self._share()
@@ -320,7 +330,7 @@ class RankHeaps(AccumulatorCode):
         self._make_room()
         arrived, gone = self.place.field("arrived"), self.place.field("gone")
         target = self._target(self.place.count)
-        # Numbers begin with 1, so that their signs tell the heaps apart.
+        # Numbers start at 1, so that their sign identifies the heap.
         self.place.out.line(f"{arrived} += 1")
         self._call("came", f"{image[0]}, {arrived}, {gone} + 1, {target}")
 
@@ -349,10 +359,10 @@ class RankHeaps(AccumulatorCode):
 
 
 class CombiningStacks(AccumulatorCode):
-    """An operator that cannot be undone, here gcd.
+    """Two-stack queue for an operator without an inverse, here gcd.
 
-    The older elements each hold what comes of them and of those between them and the border; the value of the
-    newer ones is kept apart. When no older ones are left, the newer ones become the older ones.
+    Each older element stores the aggregate from itself to the border. The newer elements have one aggregate.
+    When there are no older elements left, the newer ones become the older ones.
     """
 
     _pool = "stack"
@@ -404,7 +414,7 @@ def drop_first(place: AccumulatorPlace, pool: str) -> None:
 
 
 def _if_any(place: AccumulatorPlace, pool: str, found: str, least: int = 0) -> Pair:
-    """A value, if there are more elements than so many."""
+    """Write a value, NaN unless there are more than `least` elements."""
     name = place.out.fresh("found")
     place.out.line(f"{name} = np.nan")
     with place.out.block(f"if {place.record}.{pool}_rows > {least}:"):

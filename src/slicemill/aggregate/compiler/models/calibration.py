@@ -1,4 +1,4 @@
-"""Measures what ways of computing a core cost on this machine (C18), with the loops that queries run."""
+"""Calibration: measures the costs of core methods on this machine (C18)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slicemill.model.core_costs import CoreCosts
 from slicemill.model.model import expression
 from slicemill.scalar.vectors import Vector
 
-_SIZE = 512  # elements of the windows that are tried
+_SIZE = 512  # elements per measured window
 _OFTEN, _SELDOM, _RARELY = 8, 64, 256  # slides
 _ROWS = 100 * _SIZE
 _ROUNDS = 3
@@ -29,7 +29,10 @@ Seconds = Callable[[str, int, CoreCosts], float]
 
 
 def measured_costs(seconds: Seconds | None = None) -> CoreCosts:
-    """`seconds` says how long a row takes for a model over windows of 512 rows with a slide, in some way."""
+    """Measure the costs of core methods.
+
+    `seconds` returns the time per row of a model over windows of 512 rows, for a slide and a method.
+    """
     took = seconds or row_seconds
     loop = took("n", _OFTEN, _NEVER_AGAIN)
     log = math.log2(_SIZE)
@@ -38,7 +41,7 @@ def measured_costs(seconds: Seconds | None = None) -> CoreCosts:
         return max(took(text, _OFTEN, _NEVER_AGAIN) - loop, 0.0) * 1e9
 
     def again(text: str) -> tuple[float, float]:
-        """To store an element, and to read one."""
+        """Return the costs of storing an element and of reading an element."""
         seldom, rarely = (took(text, slide, _ALWAYS_AGAIN) for slide in (_SELDOM, _RARELY))
         read = max(seldom - rarely, 0.0) / (_SIZE / _SELDOM - _SIZE / _RARELY)
         return max(rarely - loop - read * _SIZE / _RARELY, 0.0) * 1e9, read * 1e9
@@ -59,7 +62,10 @@ def measured_costs(seconds: Seconds | None = None) -> CoreCosts:
 
 
 def row_seconds(text: str, slide: int, costs: CoreCosts) -> float:
-    """Processor time for a row, the least of some rounds, once the loop is machine code."""
+    """Return the processor time per row, the minimum of some rounds.
+
+    A first run compiles the loop to machine code.
+    """
     calls = ModelCalls(
         [Asked(expression(text, ["x"]), (ColumnRef("x", DOUBLE),))],
         WindowFrame("ROWS", _SIZE - 1, slide),

@@ -1,8 +1,8 @@
-"""Models in a loop: what is written where a tuple comes, leaves, or a result is asked for.
+"""Code of models in a loop: arrival, expiry and results.
 
-Several models over one window are written as one, which keeps equal cores once (`slicemill.model.joint`).
-What is worn, or has lost its digits, is made again from the window, each part by itself: so the bits of a
-result do not depend on which other models there are.
+Several models over one window are written together, so that equal cores are stored once
+(`slicemill.model.joint`). Accumulators with rounding errors or lost digits are rebuilt from the window, each
+independently. So the bits of a result do not depend on the other models.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ from slicemill.model.terms import Expr, Number, Parameter, Symbol, walk
 from slicemill.model.weights import symbols_of
 
 _NOTHING = ("0.0", "0.0")
-_LONGEST_WHOLE = "9.2e18"  # what 64 bits hold
-_HEADS = ("rows", "begin", "at", "room")  # of a pool
+_LONGEST_WHOLE = "9.2e18"  # limit of 64-bit integers
+_HEADS = ("rows", "begin", "at", "room")  # fields per pool
 
 
 class ModelCode:
-    """Writes a version that is one model or several: records and pools hold what their cores accumulate."""
+    """Writes a version of one or more models.
+
+    Their cores are its state.
+    """
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -55,7 +58,7 @@ class ModelCode:
         self.pivots = self._pivots()
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
-        self.answers_if = "True"  # the text of whether a tuple that comes is answered
+        self.answers_if = "True"  # source of a test whether an arriving tuple returns a result
 
     def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
@@ -65,16 +68,19 @@ class ModelCode:
             return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
-        # Nothing leaves a base version: there any weight can be kept.
+        # Nothing expires in a base version, so that any weight can be maintained.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
 
     def _is_read_again(self, kept: FilteredCore) -> bool:
-        """Whether that is cheaper than keeping it up (C18). Distances from a pivot are always kept up."""
+        """Return True if recomputing is cheaper than maintaining (C18).
+
+        Distances from a pivot are always maintained.
+        """
         return self.windowed and not kept.centred and str(kept.core) in self.definition.read_again
 
     def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
-        """One for each expression of which centred sums are made, by the elements that it is of."""
+        """Return a pivot for each expression with centred sums, by its elements."""
         found: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
         sums = self._centred_sums()
         for number, kept in enumerate(self.joint.kept):
@@ -87,7 +93,7 @@ class ModelCode:
         return found
 
     def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
-        """For each kind of elements the end of its fields' names, and its accumulators."""
+        """Yield suffix, conditions and accumulators for each kind of elements."""
         for number, conditions in enumerate(self.joint.vectors):
             both = zip(self.joint.kept, self.accumulators, strict=True)
             yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
@@ -98,7 +104,7 @@ class ModelCode:
     def _kept(self, accumulator: AccumulatorCode) -> FilteredCore:
         return self.joint.kept[accumulator.place.number]
 
-    # -- what the loop asks --------------------------------------------------------------------------------
+    # -- interface of the loop ------------------------------------------------------------------------------
 
     def columns(self) -> RecordColumns:
         extra: list[tuple[str, str]] = []
@@ -112,7 +118,7 @@ class ModelCode:
         return RecordColumns({}, extra=extra)
 
     def _fields(self, accumulator: AccumulatorCode) -> dict[str, str]:
-        """All that the record holds for a core."""
+        """Return all record fields of a core."""
         found = dict(accumulator.fields())
         if _may_overflow(accumulator):
             found[accumulator.place.name("huge")] = "i8"
@@ -121,10 +127,10 @@ class ModelCode:
         return found
 
     def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Where the state of another one has what this one keeps; `numbers` are its models there.
+        """Map the state of another model code to this one.
 
-        The other has as many models or more, and tells as many apart or fewer. Gives fields of the record,
-        then pools, by the names that they have here.
+        `numbers` are the indexes of these models in `other`. `other` has at least as many models, and may
+        share state that is separate here. Return record fields and pools, keyed by their names here.
         """
         fields: dict[str, str] = {}
         pools: dict[str, str] = {}
@@ -190,7 +196,10 @@ class ModelCode:
                     self.answer()
 
     def _came(self) -> None:
-        """What is worn is made again from the window's tuples, of which the newest has just come."""
+        """Write an arrival; rebuild worn accumulators from the window's tuples.
+
+        The newest tuple in the window is the arriving one.
+        """
         if not self.windowed or not any(accumulator.worn for accumulator in self.accumulators):
             self._arrive(is_newest="")
             return
@@ -204,7 +213,7 @@ class ModelCode:
             self._arrive(is_newest="j == newest")
 
     def _begin_again(self) -> None:
-        """Finds out what has to be made again, which then has seen no element."""
+        """Write the code that resets the accumulators that must be rebuilt."""
         out, record = self.out, self.record
         worn: list[AccumulatorCode] = []
         for end, conditions, mine in self._vectors():
@@ -243,7 +252,10 @@ class ModelCode:
         return Code(text, self.shared.null(f"window {place}", f"{text}_null"))
 
     def _arrive(self, is_newest: str) -> None:
-        """A tuple of the window; what is not made again takes the newest one only."""
+        """Write a tuple's arrival.
+
+        During a rebuild, all other accumulators process only the newest tuple.
+        """
         out, record = self.out, self.record
         if self._uses_age:
             at = self._given_at()
@@ -304,7 +316,7 @@ class ModelCode:
         return self.version.current("at").value
 
     def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
-        """The columns of the tuple at hand, and what is computed of them."""
+        """Return the columns of the current tuple, and formulas of them."""
         names: dict[Expr, Pair] = {}
         for column in dict.fromkeys(
             part
@@ -326,7 +338,7 @@ class ModelCode:
         return names, Formulas(self.out, names)
 
     def _images(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
-        """What the cores see of the tuple, by what they take of it, and whether that is centred."""
+        """Return the images of the tuple by (transform, centred)."""
         images: dict[tuple[Expr, bool], Pair] = {}
         for kept, accumulator in zip(self.joint.kept, self.accumulators, strict=True):
             key = kept.core.transform, False
@@ -335,7 +347,7 @@ class ModelCode:
         for condition in dict.fromkeys(
             condition for conditions in self.joint.vectors for condition in conditions
         ):
-            formulas.pair(condition.of)  # here, so that all that follows can use it
+            formulas.pair(condition.of)  # computed here, so that all later code can use the value
         for _, atom in self.pivots:
             formulas.pair(atom)
         return images
@@ -353,7 +365,7 @@ class ModelCode:
         }
 
     def _bounded(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
-        """0 where it is too great for a double, which `huge` tells."""
+        """Replace an image that overflows by 0, and set `huge`."""
         if not _may_overflow(accumulator):
             return image
         name = self.out.fresh("image")
@@ -365,7 +377,10 @@ class ModelCode:
     def _image(
         self, accumulator: AccumulatorCode, images: Mapping[tuple[Expr, bool], Pair], sign: str
     ) -> Pair:
-        """As long as an element is too great for it, a core has no value."""
+        """Return a core's image.
+
+        The core has no value while an element overflows.
+        """
         image = images[accumulator.core.transform, self._kept(accumulator).centred]
         if _may_overflow(accumulator):
             self.out.line(f"{accumulator.place.field('huge')} {sign}= {image[0]}_huge")
@@ -374,7 +389,7 @@ class ModelCode:
     def _if_element(
         self, conditions: frozenset[Condition], formulas: Formulas, otherwise: str
     ) -> AbstractContextManager[None]:
-        """A condition for tuples that are elements, unless all are."""
+        """Write a condition for tuples that are elements, unless all are."""
         if not conditions:
             return nullcontext()
         limits = {condition: _LONGEST_WHOLE if condition.whole else "np.inf" for condition in conditions}
@@ -388,7 +403,7 @@ class ModelCode:
     # -- results -------------------------------------------------------------------------------------------
 
     def answer(self) -> None:
-        """What the models come to, now."""
+        """Write the current results of the models."""
         out = self.out
         formulas = Formulas(out, self._values(), rounded=True)
         codes = []
@@ -403,13 +418,13 @@ class ModelCode:
         self.version.give(codes)
 
     def written_values(self) -> tuple[list[Pair], Formulas]:
-        """Writes what everything that is kept comes to; then formulas of that can be written."""
+        """Write the values of all accumulators; return them and their formulas."""
         values = self._values()
         pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
         return pairs, Formulas(self.out, values, rounded=True)
 
     def _values(self) -> dict[Expr, Pair]:
-        """What the cores come to, and the values of the whole window that some of them need first."""
+        """Return the values of cores, computing window values they need first."""
         names: dict[Expr, Pair] = {}
 
         def need(name: str) -> None:
@@ -441,7 +456,7 @@ class ModelCode:
         return names
 
     def _centred_sums(self) -> list[int]:
-        """The sums of first degree that formulas ask for with distances from a pivot."""
+        """Return the first-degree sums that formulas need with distances from a pivot."""
         formulas = (*self.joint.results, *self.joint.lets.values())
         asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
         return [number for number in range(len(self.joint.kept)) if f"u{number}" in asked]
@@ -471,7 +486,7 @@ class ModelCode:
 
 
 def _may_overflow(accumulator: AccumulatorCode) -> bool:
-    """Whether what a core sees of an element may be too great for a double."""
+    """Return True if a core's image of an element may overflow."""
     return not isinstance(accumulator, RecomputedCore) and not isinstance(
         accumulator.core.transform, Parameter | Number
     )

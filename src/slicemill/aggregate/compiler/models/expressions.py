@@ -1,4 +1,4 @@
-"""Formulas of models as source: every value is a pair of doubles, NaN where there is none."""
+"""Source of model formulas; values are pairs of doubles, NaN means none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMALL_POWERS = range(2, 9)
 
 
 def constant(value: Fraction) -> Pair:
-    """A number to 106 bits."""
+    """Return a number as a pair of doubles, with 106 bits."""
     try:
         high = float(value)
     except OverflowError:
@@ -28,10 +28,10 @@ def constant(value: Fraction) -> Pair:
 
 
 class Formulas:
-    """Writes formulas; `names` are the pairs that stand for columns and symbols, which may have equal names.
+    """Writes formulas.
 
-    `known` are pairs that stand for other expressions. `rounded`: sums of values that rounding has touched,
-    where a tiny difference means none.
+    `names` maps columns and symbols, which may have equal names, to pairs. `known` maps other expressions to
+    pairs. With `rounded`, operands have rounding errors, so that a tiny sum or difference becomes 0.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Formulas:
         self._two |= {"+": "total", "-": "difference"} if rounded else {"+": "add", "-": "subtract"}
 
     def pair(self, expr: Expr) -> Pair:
-        """Writes what computes an expression; gives the names of its value."""
+        """Write the computation of an expression, and return its value's names."""
         if expr not in self._known:
             self._known[expr] = self._written(expr)
         return self._known[expr]
@@ -76,7 +76,7 @@ class Formulas:
         raise NoCompiledForm(f"{expr} has no form in machine code")
 
     def _power(self, of: Pair, exponent: int) -> Pair:
-        """By squaring, written out."""
+        """Write a power by repeated squaring."""
         if exponent == 1:
             return of
         half = self._power(self._call("multiply", of, of), exponent // 2)
@@ -110,7 +110,7 @@ class Formulas:
         return f"{name}h", f"{name}l"
 
     def _choice(self, condition: str, yes: Expr, no: Expr) -> Pair:
-        """Only the branch that is taken is worked out."""
+        """Write a choice that evaluates only one branch."""
         name = self._out.fresh("chosen")
         self._out.line(f"{name}h, {name}l = np.nan, 0.0")
         for test, branch in (

@@ -1,4 +1,7 @@
-"""Letters that no expression says, as source: the window is an array, as is what each one gives (C4-C9)."""
+"""Source of cores in letter form.
+
+Each letter maps an array to an array (C4-C9).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _ORDERED = {
 
 
 class LetteredCore(RecomputedCore):
-    """Has no value where a function has none, or where F takes more elements than there are."""
+    """Core in letter form.
+
+    It has no value if a function has none, or if F takes more elements than there are.
+    """
 
     def value(self) -> Pair:
         out, pool = self.place.out, self.place.name(self._pool)
@@ -38,7 +44,10 @@ class LetteredCore(RecomputedCore):
         return Formulas(self.place.out, {element: (x, "0.0"), Parameter("x"): (x, "0.0")}).pair(function)
 
     def _written(self, of: Flow, window: str) -> str:
-        """Writes what a letter and all before it give; the name of the array that has it."""
+        """Write a letter and its inputs.
+
+        Return the name of the resulting array.
+        """
         if isinstance(of, FlowInput):
             return window
         given = [self._written(inner, window) for inner in of.inputs]
@@ -89,7 +98,10 @@ class LetteredCore(RecomputedCore):
         out.line(f"{name} = {name}[:{name}_count].copy()")
 
     def _folded(self, aggregate: str, first: str, name: str, given: str) -> None:
-        """Ac or A over an array, as a vector of one element or none."""
+        """Write Ac or A over an array.
+
+        The result has at most one element.
+        """
         high, low = self.folded(aggregate, f"len({first})", lambda: (f"{first}[q]", "0.0"))
         self.place.out.line(f"{name}_h = {high} + {low}")
         self.place.out.line(f"{name} = {given}")

@@ -1,6 +1,6 @@
-"""The values that a running model keeps, read from its state (C19).
+"""Inspection of running models: core values, read from the state (C19).
 
-What is written is what a result is made of, as Python: it runs once, for people who look.
+The code of a result runs once, as Python, for display.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from slicemill.model.graphs.canonical import named
 
 @dataclass(frozen=True, slots=True)
 class CoreValue:
-    """A core: the node of the model's graph that has its value, and what that is of."""
+    """Value of a core.
+
+    Its node in the model's graph, and its text.
+    """
 
     node: str
     core: str
@@ -35,7 +38,10 @@ class CoreValue:
 
 @dataclass(frozen=True, slots=True)
 class ModelValue:
-    """One model in one partition, as it is now; `elements` are those in its window."""
+    """Current state of one model in one partition.
+
+    `elements` is the number of elements in its window.
+    """
 
     elements: int
     result: float | bool | None
@@ -43,7 +49,7 @@ class ModelValue:
 
 
 def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> Iterator[ModelValue]:
-    """The models of a module, in their order, for the partition with that number. `arrays` may change."""
+    """Yield the models' values in a partition; `arrays` may change later."""
     (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
     if place >= len(arrays[made.record.upper()]):
         return
@@ -66,7 +72,7 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> I
 
 
 def _reading(made: ModelCode) -> ModelCode:
-    """The same code, writing what it keeps and what it comes to into lists."""
+    """Return code that writes core values and results into lists."""
     of = made.version
     code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.place, of.window, frozenset()))
     out, record = code.out, made.record
@@ -81,7 +87,7 @@ def _reading(made: ModelCode) -> ModelCode:
 
 
 def _readable(array: Any) -> Any:
-    """A copy, whose rows have attributes where it has fields."""
+    """Return a copy, with fields as attributes."""
     copied = array.copy()
     return copied.view(with_attributes(copied.dtype)) if copied.dtype.names else copied
 

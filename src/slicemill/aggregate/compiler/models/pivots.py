@@ -1,8 +1,8 @@
-"""Pivots, as source: numbers near the elements, from which centred sums take their distances (C24).
+"""Pivots of centred sums: numbers near the elements (C24).
 
-The pivot is the oldest element of the time when it was chosen. It serves as long as the elements are around
-it: where their mean has moved away by far more than they differ, or what came and went was far greater than
-what is left, the sums of the window are made again with another one.
+A centred sum adds distances from the pivot. The pivot is the oldest element at the time of its choice. The
+sums are rebuilt with a new pivot in two cases: the mean is far from the pivot compared to the deviation of
+the elements, or expired elements were far greater than the remaining ones.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from slicemill.aggregate.compiler.source import Writer
 
 # Squared: the mean is further from the pivot than 2^12 standard deviations.
 _FAR = 2.0**-24
-# Of the squares: a fourth power then has 72 bits of 104 still.
+# Share of the squares; a fourth power then has 72 of 104 bits left.
 _LEFT_OF_SQUARES = 2.0**-16
-# Twice as much is still a double, and so is the square of what is far enough.
+# Twice the first is still a double, and so is the square of the second.
 _GREATEST = "1e300"
 _ENOUGH = "1e150"
 
 
 class PivotCode:
-    """Writes what is kept of one pivot; `moving`: elements leave, so that it has to be looked at."""
+    """Writes the state of one pivot; with `moving`, elements expire.
+
+    A pivot with expiring elements may have to be replaced.
+    """
 
     def __init__(self, out: Writer, record: str, end: str, count: str, moving: bool) -> None:
         self._out, self._record, self._end, self._count = out, record, end, count
@@ -28,7 +31,7 @@ class PivotCode:
 
     @property
     def again(self) -> str:
-        """The variable that says whether the pivot is being chosen again."""
+        """Return the variable that is true while the pivot is replaced."""
         return f"{self._record}_pivot{self._end}_again"
 
     def _field(self, name: str) -> str:
@@ -47,7 +50,10 @@ class PivotCode:
         )
 
     def choose(self, image: Pair) -> None:
-        """The first element that comes is the pivot; it is counted already."""
+        """Write the choice of the first element as pivot.
+
+        It is already counted.
+        """
         first = f"{self._count} == 1"
         with self._out.block(f"if {self.again} and {first}:" if self._moving else f"if {first}:"):
             self._out.line(f"{self._field('pivot')} = {image[0]} if abs({image[0]}) < {_GREATEST} else 0.0")
@@ -73,7 +79,7 @@ class PivotCode:
         self._out.line(f"{self._field('squares')} {sign}= {name} * {name}")
 
     def sum_of_distances(self, total: Pair) -> Pair:
-        """Σ(x - p), from Σx."""
+        """Return Σ(x - p), computed from Σx."""
         name = self._out.fresh("near")
         pivot = self._field("pivot")
         self._out.line(f"{name}h, {name}l = dd.multiply({pivot}, 0.0, float({self._count}), 0.0)")

@@ -1,4 +1,4 @@
-"""Cores that must read the window again, as source: their elements are kept, and a loop runs over them."""
+"""Source of cores that are recomputed from stored elements per result."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from slicemill.model.core import Core
 from slicemill.model.terms import AGE, DIMENSION, FROM_NEWEST, POSITION, Expr, Parameter, Symbol, walk
 
 _BEGIN = {"sum": "0.0", "prod": "1.0", "xor": "0.0", "gcd": "0.0", "all": "1.0", "any": "0.0"}
-_WHOLE = ("xor", "gcd")  # of integers of 64 bits
+_WHOLE = ("xor", "gcd")  # of 64-bit integers
 _SORTING = ("median", "quantile", "topk")
 
 
 class RecomputedCore(AccumulatorCode):
-    """`names` gives the values of the whole window that the core needs, before its loop is written."""
+    """Core that is recomputed by a loop over its elements.
+
+    Set `names` to the window values that the core needs, before its loop is written.
+    """
 
     _pool = "elements"
 
@@ -32,7 +35,7 @@ class RecomputedCore(AccumulatorCode):
         return {self.place.name(self._pool): RecordColumns(types)}
 
     def keep(self, columns: Mapping[Expr, Pair], at: str) -> None:
-        """An element has come, with these columns."""
+        """Write the storage of an arriving element with these columns."""
         place, out = self.place, self.place.out
         pool = place.name(self._pool)
         place.make_room(pool)
@@ -44,7 +47,10 @@ class RecomputedCore(AccumulatorCode):
         out.line(f"{rows} += 1")
 
     def came(self, image: Pair) -> None:
-        """What the core sees of an element depends on the others: `keep` takes the element itself."""
+        """Write nothing.
+
+        The image depends on other elements, so `keep` stores the element.
+        """
 
     def left(self, image: Pair) -> None:
         del image
@@ -61,7 +67,10 @@ class RecomputedCore(AccumulatorCode):
         return h, low
 
     def folded(self, aggregate: str, rows: str, image: Callable[[], Pair]) -> Pair:
-        """Writes the loop of an aggregate over so many values, of which `image` writes that with number q."""
+        """Write an aggregate's loop over `rows` values.
+
+        `image` writes the value with index q.
+        """
         out = self.place.out
         name = out.fresh("again")
         h, low = f"{name}h", f"{name}l"

@@ -1,12 +1,15 @@
-"""Weighted sums, as source: Σ u^r e^(βu) x for each mode of the weight and each power up to its degree (C21).
+"""Weighted sums.
 
-When the element in front leaves, positions i of all others fall by one; when an element comes, their j and
-their age grow. Sums with higher powers are then combined from those with lower ones:
+Σ u^r e^(βu) x per mode of the weight and power (C21).
+
+When the oldest element expires, the positions i of all others decrease by one. When an element arrives, their
+j and their age increase. Sums with higher powers are then computed from sums with lower powers:
 
     (u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu)
 
-Sums that turn with the position would be turned by the same, slightly wrong angle at each slide. They stay as
-they are instead: an element keeps the angle of its number in the stream, and the result is turned back.
+Rotating sums by the same, slightly rounded angle at each slide would accumulate an error. So sums that rotate
+with the position are not rotated. Instead each element has the angle of its number in the stream, and the
+result is rotated back.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _DIGITS = 50
 
 
 def step_of(mode: Mode) -> Fraction:
-    """|e^β|, the growth of a mode in one step, to many digits."""
+    """Return |e^β|, the growth of a mode per step, in high precision."""
     if not mode.rate:
         return mode.base
     with localcontext() as context:
@@ -42,7 +45,7 @@ def step_of(mode: Mode) -> Fraction:
 
 
 class Powers:
-    """Writes the sums of one mode: pairs of doubles, or real and imaginary parts where the mode turns."""
+    """Writes the sums of one mode: pairs of doubles, or complex numbers."""
 
     def __init__(self, mode: Mode, degree: int, out: Writer) -> None:
         self.mode, self.degree, self.out = mode, degree, out
@@ -57,7 +60,7 @@ class Powers:
         return [name for power in range(self.degree + 1) for name in self.names(stem, power)]
 
     def at(self, u: str, whole: bool) -> Pair:
-        """e^(βu), for a whole u or any."""
+        """Return e^(βu), for an integer or real u."""
         out, mode = self.out, self.mode
         name = out.fresh("mode")
         high, low = constant(step_of(mode))
@@ -85,9 +88,10 @@ class Powers:
         zero: bool = False,
         number: str = "",
     ) -> None:
-        """Adds the element, or takes it away; at u = 0 only the power 0 is left of it.
+        """Write the addition or removal of an element.
 
-        `number` is the element's in the stream, where its angle goes by that.
+        At u = 0 only the power 0 is not zero. `number` is the element's number in the stream, if its angle
+        depends on that number.
         """
         out = self.out
         weight = ("1.0", "0.0") if zero else self.at(number or u, whole)
@@ -110,10 +114,10 @@ class Powers:
             out.line(f"{first}, {second} = dd.{call}({first}, {second}, {scaled[0]}, {scaled[1]})")
 
     def shift(self, stem: str, into: str, by: str, *, whole: bool, turn: bool = True) -> None:
-        """The sums of `stem` with all positions moved, in `into`; it may be the same."""
+        """Write the sums with all positions shifted, into `into`, possibly `stem` itself."""
         out = self.out
         weight = self.at(by, whole) if turn else ("1.0", "0.0")
-        # From the highest power down, so that those below are still as they were.
+        # From the highest power down, because each power needs the old values of the lower ones.
         for power in range(self.degree, -1, -1):
             name = out.fresh("moved")
             one = f"{name}a", f"{name}b"
@@ -140,13 +144,16 @@ class Powers:
 
 
 def powers_of(core: Core, out: Writer) -> list[Powers]:
-    """The sums that a weighted core is made of, one for each mode of its weight."""
+    """Return a weighted core's sums, one per mode of its weight."""
     assert core.weight is not None
     return [Powers(mode, degree, out) for mode, degree in core.weight.modes.items()]
 
 
 def _angle(mode: Mode, u: str, whole: bool) -> str:
-    """The angle of a mode at u. Whole turns are left out before anything is rounded, if u counts."""
+    """Return the angle of a mode at u.
+
+    For integer u, whole turns are dropped before anything is rounded.
+    """
     if not whole:
         return f"{mode.angle!r} * {u}"
     if not mode.frequency and abs(mode.turns.numerator) * mode.turns.denominator < 2**62:
@@ -156,7 +163,7 @@ def _angle(mode: Mode, u: str, whole: bool) -> str:
 
 
 def combined(core: Core, powers: list[Powers], stems: list[str], out: Writer) -> Pair:
-    """The weighted sum, from the sums of its modes."""
+    """Write the weighted sum from the sums of its modes."""
     assert core.weight is not None
     name = out.fresh("weighted")
     out.line(f"{name}h, {name}l = 0.0, 0.0")
@@ -164,7 +171,7 @@ def combined(core: Core, powers: list[Powers], stems: list[str], out: Writer) ->
     present = {term.mode for term in core.weight.terms}
     for term in core.weight.terms:
         if term.mode not in modes:
-            continue  # its conjugate is kept
+            continue  # the sum of its conjugate is stored
         kept, stem = powers[modes.index(term.mode)], stems[modes.index(term.mode)]
         part = _real_part(term, kept.names(stem, term.degree), term.mode.conjugate() in present)
         out.line(f"{name}h, {name}l = dd.add({name}h, {name}l, {part})")
@@ -179,7 +186,7 @@ def _real_part(term: Term, names: Pair, paired: bool) -> str:
 
 
 class Weighted(AccumulatorCode):
-    """Kept by shifting: worn, like all that is undone."""
+    """Weighted sum maintained by shifting; it accumulates rounding errors."""
 
     worn = True
 
@@ -188,12 +195,12 @@ class Weighted(AccumulatorCode):
         assert core.weight is not None
         self.powers = powers_of(core, place.out)
         self.variable = core.weight.variable
-        # Does it turn with the position?
+        # does it rotate with the position?
         self.numbered = self.variable == POSITION and core.weight.modes_turn
 
     @property
     def _gone(self) -> str:
-        """How many elements have left."""
+        """Return the field with the number of expired elements."""
         return self.place.field("gone")
 
     def _stem(self, mode: int) -> str:
@@ -250,7 +257,7 @@ class Weighted(AccumulatorCode):
         return combined(self.core, self.powers, stems, self.place.out)
 
     def _turned_back(self, powers: Powers, stem: str) -> str:
-        """The sums with angles that go by the position."""
+        """Write the sums rotated back to angles by position."""
         if not powers.turning:
             return stem
         out, back = self.place.out, self.place.out.fresh("back")
@@ -262,7 +269,10 @@ class Weighted(AccumulatorCode):
 
 
 class WeightedStacks(AccumulatorCode):
-    """Weights that favour the oldest: two stacks of sums, whose positions are counted from each on."""
+    """Weights that favour the oldest elements: two stacks of sums.
+
+    Positions count from the start of each stack.
+    """
 
     _pool = "weights"
 
