@@ -107,6 +107,6 @@ class Uda(Protocol):
     def due(self, state: Any) -> int | None:
         """Return the watermark at which pending output is emitted.
 
-        None without pending output.
+        Return None without pending output.
         """
         ...

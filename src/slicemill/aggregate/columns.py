@@ -1,7 +1,4 @@
-"""Input of column aggregates.
-
-Sorted rows with arguments, and windows as row ranges.
-"""
+"""Rows and windows as inputs of aggregates over columns."""
 
 from __future__ import annotations
 

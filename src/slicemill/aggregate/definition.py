@@ -78,7 +78,7 @@ class BaseAccumulator(RowAccumulator, Protocol):
     def terminate(self) -> Returned:
         """Return the result so far.
 
-        Of a fresh accumulator, that of an empty input.
+        A fresh accumulator returns the result of an empty input.
 
         The state is unchanged, because cumulative windows call `terminate` after every tuple (M31).
         """

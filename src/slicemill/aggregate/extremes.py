@@ -172,7 +172,7 @@ EXTREMES = (
 
 @kernel
 def _winners(ranks: Places, takes_part: Mask, starts: Places, ends: Places) -> Places:
-    """Return the first row of the greatest rank in each window, or -1."""
+    """Return each window's first row of the greatest rank, or -1."""
     out = np.empty(len(starts), np.int64)
     queue = np.empty(len(ranks), np.int64)
     first = behind = end = 0

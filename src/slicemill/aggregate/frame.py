@@ -1,4 +1,4 @@
-"""The frame of a window call: which tuples of a partition a result covers (M32, M34, M37).
+"""Window frames: the tuples that a result covers (M32, M34, M37).
 
 A tuple's *position* is its arrival number in the partition for ROWS, and its timestamp for RANGE. SLIDE s
 divides the positions into slots [k*s, (k+1)*s). The last tuple of a slot, its yield tuple, emits the result
@@ -87,7 +87,7 @@ class WindowFrame:
     def in_panes(self, pane: int) -> WindowFrame:
         """Return the frame over panes.
 
-        Panes instead of tuples, numbers for positions (X7).
+        Its tuples are panes, and its positions are pane numbers (X7).
         """
         assert self.length is not None and self.slide is not None
         panes = self.length // pane

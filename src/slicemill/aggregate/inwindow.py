@@ -34,7 +34,7 @@ class Inwindow:
     def oldest(self) -> Args | None:
         """Return the arguments of the oldest tuple.
 
-        None if the window is empty.
+        Return None if the window is empty.
         """
         return self._tuples[0][1] if self._tuples else None
 

@@ -1,7 +1,4 @@
-"""Calls of models.
-
-The model of a query, its arguments, and sharing between models.
-"""
+"""Calls of models: their arguments, and state shared between models."""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ def _nearest_float(exact: int | Fraction) -> float:
 class Moments:
     """Exact count and sums of powers up to a degree.
 
-    Can be added and subtracted.
-
-    Infinities and NaNs are counted separately, since subtraction cannot remove them from a sum.
+    Moments can be added and subtracted. Infinities and NaNs are counted separately, since subtraction cannot remove them from a sum.
     """
 
     __slots__ = ("count", "kinds", "nonfinite", "sums")
@@ -192,7 +190,7 @@ def _root(variance: float | None) -> float | None:
 
 
 def skewness(moments: Moments) -> float | None:
-    """Return the skewness of the population, as in Spark: NULL if the variance is 0.
+    """Return the population skewness; NULL if the variance is 0 (Spark).
 
     With n numbers and a_k = n^(k-1) * sum((x - mean)^k), the skewness is a_3 / a_2^1.5.
     """
@@ -211,7 +209,7 @@ def skewness(moments: Moments) -> float | None:
 
 
 def kurtosis(moments: Moments) -> float | None:
-    """Return the excess kurtosis of the population, as in Spark: NULL if the variance is 0.
+    """Return the population's excess kurtosis; NULL if the variance is 0.
 
     It is a_4 / a_2^2 - 3, with a_k as in `skewness`.
     """

@@ -1,7 +1,4 @@
-"""nth_value.
-
-The value of the n-th oldest tuple of a window, including NULL.
-"""
+"""nth_value: the value of a window's n-th oldest tuple, possibly NULL."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from slicemill.aggregate.inwindow import Args
 class NthValue:
     """Value at index n, counted from 1.
 
-    N is the constant second argument.
+    `n` is the constant second argument.
 
     The default of n is 1.
     """

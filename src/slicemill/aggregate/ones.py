@@ -1,4 +1,4 @@
-"""Approximate number of ones in the last n bits, in O(log² n) memory.
+"""Approximate number of ones in n bits, in O(log² n) memory.
 
 The error is at most 50 % (M41; Datar et al., 2002). Ones are counted in buckets of 1, 2, 4, … ones, with at
 most two buckets per size. A third bucket merges the two oldest buckets of its size into one of twice the

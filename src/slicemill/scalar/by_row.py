@@ -70,7 +70,7 @@ def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
 def hint_by_row(expr: Expr) -> str | None:
     """Return what to write instead of a call by row.
 
-    None for calls with a kernel.
+    Return None for calls with a kernel.
 
     The hint may be empty.
     """

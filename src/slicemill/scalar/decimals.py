@@ -154,11 +154,9 @@ def div_column(types: tuple[Type, ...]) -> Callable[..., Out] | None:
 def _quotients(
     left: NDArray[np.int64], right: NDArray[np.int64], places: int, limit: float, largest: float
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """Divide.
+    """Divide decimals in 128 bits, rounding halves away from zero.
 
-    Left * 10**places / right in 128 bits, halves away from zero.
-
-    Return the quotients, and a mask of rows for the row form. Divisors must be less than `largest`, quotients
+    Return left * 10**places / right, and a mask of rows for the row form. Divisors must be less than `largest`, quotients
     less than `limit`.
     """
     rows = len(left)

@@ -1,4 +1,4 @@
-"""Regular expressions in RE2's syntax, which RE2 matches in time linear in the text.
+"""Translation of regular expressions to RE2, which matches in linear time.
 
 The syntax tree of Python's parser is written as RE2 syntax, node by node. Look-around, back references,
 possessive and atomic groups have no linear form. The end of a text (`$` in Java, which also matches before a

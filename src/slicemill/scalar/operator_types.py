@@ -19,7 +19,7 @@ _TIME = (Kind.TIMESTAMP, Kind.DATE)
 def arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:
     """Return the type of `left operator right`.
 
-    None if the operands are invalid.
+    Return None if the operands are invalid.
     """
     if Kind.ANY in (left.kind, right.kind):
         return t.ANY

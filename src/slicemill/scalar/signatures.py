@@ -346,7 +346,7 @@ def fits(parameter: str, type_: Type) -> bool:
 def result_type(signature: Signature, arguments: Sequence[Expr]) -> Type | None:
     """Return a call's result type.
 
-    None if its arguments have no common type.
+    Return None if its arguments have no common type.
     """
     rule = signature.result
     first = arguments[0].type

@@ -94,7 +94,7 @@ def row_form(
 def kernel_of(call: KernelCall) -> Kernel | None:
     """Return the kernel of a call.
 
-    None if the call runs by the row form.
+    Return None if the call runs by the row form.
     """
     column = function_of(call.function, call.types).column
     made = None if column is None else column(call)

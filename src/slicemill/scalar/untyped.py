@@ -65,7 +65,7 @@ def _function(name: str, arguments: Sequence[Expr]) -> RowFunction:
 def result_of_call(name: str, arguments: Sequence[Expr], types: Types) -> Type | None:
     """Return the type of a call.
 
-    None if there is no such call.
+    Return None if there is no such call.
     """
     if name in _ARITHMETIC:
         return arithmetic_type(name, *types)

@@ -199,7 +199,7 @@ class CompiledCall:
     def _may_be_null(self, vector: Vector) -> bool:
         """Return True if a value may be NULL.
 
-        To a model, non-finite numbers are.
+        A model treats non-finite numbers as NULL.
         """
         if vector.valid is not None and not np.all(vector.valid):
             return True
@@ -287,9 +287,9 @@ def _joined(parts: Sequence[CallAnswers]) -> CallAnswers:
 
 
 def _empty(size: int, dtype: Any) -> Any:
-    """Allocate an array with Arrow, which reuses freed memory for the next chunk.
+    """Allocate an array with Arrow, which reuses freed memory.
 
-    NumPy returns memory to the operating system, so that each page costs a page fault the next time.
+    NumPy returns memory to the operating system, so that each page costs a page fault in the next chunk.
     """
     if dtype is np.object_:
         return np.empty(size, dtype)

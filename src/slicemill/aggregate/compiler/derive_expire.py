@@ -63,7 +63,7 @@ def with_derived_window(name: str, catalog: Catalog) -> Catalog:
 def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
     """Return the window version.
 
-    None if the body does not match the pattern.
+    Return None if the body does not match the pattern.
     """
     images = images_of(base)
     returned = base.bodies.get(BodyState.TERMINATE, ())

@@ -1,6 +1,4 @@
-"""Storage layout of an aggregate's local tables.
-
-Record fields or pools of rows.
+"""Storage layout of local tables: record fields or pools of rows.
 
 A table that never has more than one row is stored in the partition's record. An analysis counts rows through
 the statements of each state: an INSERT adds its maximum, an unconditional DELETE removes all, and a loop is

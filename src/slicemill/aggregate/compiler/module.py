@@ -1,7 +1,4 @@
-"""Generated module of a call.
-
-Its source and the parameters of its routines.
-"""
+"""Generated module of a call: its source and its routines' parameters."""
 
 from __future__ import annotations
 

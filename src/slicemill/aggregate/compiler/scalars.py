@@ -1,6 +1,4 @@
-"""Source form of expressions.
-
-A value, its NULL flag, and preceding lines where needed.
+"""Source form of expressions: a value, its NULL flag and preceding lines.
 
 The semantics are those of `scalar.rows`. A strict call is NULL as soon as an argument is NULL, and evaluates
 nothing further. AND, OR, CASE and COALESCE evaluate no more than needed. An error, such as an overflow, ends
@@ -169,7 +167,7 @@ class Scalars:
         return self._free(name, [self.out.named(code) for code in codes], call.type, make)
 
     def _nullif(self, arguments: Sequence[Expr], types: tuple[Type, ...], columns: Columns) -> Code:
-        """Write NULLIF; each argument is evaluated once, as it may be a query."""
+        """Write NULLIF; arguments may be queries and are evaluated once."""
         equals = FUNCTIONS["="]
         make = equals.source and equals.source(types, t.BOOLEAN, self.form == MACHINE)
         if make is None:
@@ -216,7 +214,7 @@ class Scalars:
     def guarded(self, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
         """Write a strict call.
 
-        If it may fail or divide, only for non-NULL arguments.
+        A call that may fail or divide is evaluated only for non-NULL arguments.
         """
         null = any_null(codes)
         if null == "True":

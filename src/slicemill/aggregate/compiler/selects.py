@@ -264,7 +264,7 @@ class Selects:
 class LocalAggregate:
     """Built-in aggregate over a local table.
 
-    Code before, in and after the loop.
+    It writes code before, in and after the loop.
 
     `step` must be written where the arguments of the row are bound.
     """

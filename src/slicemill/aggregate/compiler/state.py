@@ -1,7 +1,4 @@
-"""State of a compiled call.
-
-Arrays of records and pools of all partitions.
-"""
+"""State of a compiled call: arrays of records and pools."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _FEW = 16
 class CompiledState:
     """State of a compiled call.
 
-    `arrays` have their names in the generated code.
+    The keys of `arrays` are the names in the generated code.
     """
 
     arrays: dict[str, Any]

@@ -109,7 +109,7 @@ def product_overflows(a: Any, b: Any) -> Any:
 def whole_quotient(a: Any, b: Any) -> Any:
     """Divide, rounding towards zero.
 
-    b must not be 0, and not -1 if a is the smallest integer.
+    `b` must not be 0, and not -1 if `a` is the smallest integer.
     """
     quotient = a // b
     if quotient < 0 and quotient * b != a:
@@ -121,7 +121,7 @@ def whole_quotient(a: Any, b: Any) -> Any:
 def whole_remainder(a: Any, b: Any) -> Any:
     """Return the remainder with the sign of a.
 
-    B must not be 0.
+    `b` must not be 0.
     """
     if b == -1 or b == 1:
         return np.int64(0)

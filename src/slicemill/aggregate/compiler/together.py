@@ -121,7 +121,7 @@ _SUPPOSED = 1000  # elements of a RANGE window; most methods depend only on the 
 def slide_of(frame: WindowFrame) -> tuple[int, int] | None:
     """Return the sizes of a window and of a slide.
 
-    None if data-dependent.
+    Return None if data-dependent.
     """
     if frame.length is None:
         return None

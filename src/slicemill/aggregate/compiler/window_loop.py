@@ -60,7 +60,7 @@ class WindowCode:
 
     @property
     def counted(self) -> bool:
-        """Return True if expiry depends only on the number of tuples in the window.
+        """Return True if expiry depends only on the window's size.
 
         Then positions are not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
         """

@@ -71,9 +71,9 @@ def squares(values: Floats) -> tuple[Floats, Floats]:
 
 @kernel
 def prefixes(hi: Floats, lo: Floats, begin: Ints) -> tuple[Floats, Floats, bool]:
-    """Return prefix sums per key; those of key k start at begin[k] + k.
+    """Return the prefix sums of each key.
 
-    Each key has one prefix sum more than entries.
+    The sums of key k start at begin[k] + k, because each key has one sum more than entries.
     """
     keys = len(begin) - 1
     high, low, exact = np.zeros(len(hi) + keys + 1), np.zeros(len(hi) + keys + 1), True

@@ -37,7 +37,7 @@ def integers(values: list[int]) -> NDArray[Any]:
 class Totals:
     """Exact sums of spans.
 
-    Integers in 1 / `units`, or pairs of doubles.
+    A sum is an integer multiple of 1 / `units`, or a pair of doubles.
     """
 
     units: int
@@ -99,7 +99,7 @@ def with_nonfinite(
 
 @kernel
 def _whole_means(whole: Ints, count: Ints) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return sum / count, flagged if the sum is inexact as a double."""
+    """Return sum / count, flagged if the sum is no double."""
     found, doubt = np.empty(len(whole)), np.empty(len(whole), np.bool_)
     for i in range(len(whole)):
         found[i] = whole[i] / max(count[i], 1)

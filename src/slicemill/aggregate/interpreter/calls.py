@@ -33,10 +33,7 @@ from slicemill.storage.codec import StorageError, decode, encode, register
 
 
 class ResultRow(NamedTuple):
-    """Output row.
-
-    Its tuple, its time, and True if it is due to expiry.
-    """
+    """Output row with its tuple's number, its time and an expiry flag."""
 
     number: int
     ts: int
@@ -125,7 +122,7 @@ class Running:
 class InterpretedState:
     """State of a call.
 
-    Running, or still in stored form after a restart.
+    It is running, or still in stored form after a restart.
     """
 
     running: Running | None

@@ -1,6 +1,6 @@
 """UDAs in Python (M38).
 
-`CREATE AGGREGATE name(…) : type LANGUAGE PYTHON AS 'module:class'`.
+The declaration is `CREATE AGGREGATE name(…) : type LANGUAGE PYTHON AS 'module:class'`.
 
 The class is instantiated without arguments, once per group or partition. Its methods are those of the states:
 `initialize(*args)`, `iterate(*args)`, for a window aggregate `expire(*args)`, and for a blocking base

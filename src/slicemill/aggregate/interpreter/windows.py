@@ -89,9 +89,9 @@ class TumblingWindow:
 
 
 class SlidingWindow:
-    """The window version.
+    """The window version over a sliding window.
 
-    Expire the oldest tuples, insert the new one, step (M32).
+    `arrive` expires the oldest tuples, inserts the new one, then calls the aggregate (M32).
 
     Under ACTIVE EXPIRATION the call calls `expire` by time (M36).
     """

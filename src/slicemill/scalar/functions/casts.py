@@ -79,7 +79,7 @@ def _converter(source: Type, target: Type) -> RowFunction:
 def cast_kernel(source: Type, target: Type) -> Kernel | None:
     """Return the kernel of a conversion.
 
-    None if only the row form exists.
+    Return None if only the row form exists.
     """
     function = _column(source, target)
     return None if function is None else Kernel(function, patches=True)
@@ -103,7 +103,7 @@ def _column(source: Type, target: Type) -> Strict | None:
 def cast_source(source: Type, target: Type) -> SnippetMaker | None:
     """Return the source form of a conversion.
 
-    None if only the row form exists.
+    Return None if only the row form exists.
     """
     integers = (Kind.INT, Kind.BIGINT)
     if source.kind is target.kind and source.kind not in (Kind.DECIMAL, Kind.VARCHAR):

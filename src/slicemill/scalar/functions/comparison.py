@@ -95,7 +95,7 @@ def _equal_source(kind: Kind, a: str, b: str) -> str:
 
 
 def less(type_: Type) -> RowFunction:
-    """Return a test if the first value sorts first.
+    """Return a function that tests if the first value sorts first.
 
     Values are not NULL.
     """

@@ -1,6 +1,6 @@
 """Real functions.
 
-Where Python raises, they return NaN or infinity, as in Java.
+Where Python raises, the functions return NaN or infinity, as in Java.
 
 Columns equal rows bit by bit. Arrow's kernels call the same C library functions as Python does, whereas
 NumPy's own differ in the last bit. Arguments on which Java and C disagree are left to the row form.

@@ -37,7 +37,7 @@ def _ilike_row(text: str, pattern: str, escape: str = "\\") -> bool:
 def _like_test(pattern: str, escape: str) -> Callable[[pa.Array], Mask] | None:
     """Return a column test for a LIKE pattern.
 
-    None if only the row form exists.
+    Return None if only the row form exists.
     """
     if len(escape) != 1 or escape in pattern or len(pattern) > _LONG_PATTERN:
         return None

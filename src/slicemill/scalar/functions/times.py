@@ -90,7 +90,7 @@ _LEAST_US, _LARGEST_US = -(2**63) + 1000 * DAY_US, 2**63 - 1 - 1000 * DAY_US
 def _first_day(unit: object) -> Callable[[Any], Any] | None:
     """Return a function to the first day of a unit.
 
-    None if shorter than a week.
+    Return None if the unit is shorter than a week.
     """
     name = unit.upper() if isinstance(unit, str) else ""
     if name == "WEEK":
@@ -109,7 +109,7 @@ def _first_day(unit: object) -> Callable[[Any], Any] | None:
 def _trunc_row(days: int, unit: str) -> int | None:
     """Return the first day of a unit.
 
-    NULL for an invalid unit, as in Spark.
+    Return NULL for an invalid unit, as in Spark.
     """
     first = _first_day(unit)
     return None if first is None else int(first(days))

@@ -26,10 +26,7 @@ from slicemill.model.graphs.canonical import named
 
 @dataclass(frozen=True, slots=True)
 class CoreValue:
-    """Value of a core.
-
-    Its node in the model's graph, and its text.
-    """
+    """Value of a core, with its node in the model's graph and its text."""
 
     node: str
     core: str

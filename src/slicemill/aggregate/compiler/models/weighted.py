@@ -1,6 +1,4 @@
-"""Weighted sums.
-
-Σ u^r e^(βu) x per mode of the weight and power (C21).
+"""Weighted sums Σ u^r e^(βu) x, per mode and power (C21).
 
 When the oldest element expires, the positions i of all others decrease by one. When an element arrives, their
 j and their age increase. Sums with higher powers are then computed from sums with lower powers:
