@@ -156,8 +156,8 @@ def _quotients(
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     """Divide decimals in 128 bits, rounding halves away from zero.
 
-    Return left * 10**places / right, and a mask of rows for the row form. Divisors must be less than `largest`, quotients
-    less than `limit`.
+    Return left * 10**places / right, and a mask of rows for the row form. Divisors must be less than
+    `largest`, quotients less than `limit`.
     """
     rows = len(left)
     found, bad = np.zeros((rows, 2), np.uint64), np.zeros(rows, np.bool_)

@@ -26,18 +26,17 @@ SAME: Final = "as in Spark"  # in place of a template
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """Function or operator, in all of its forms.
+    """Function or operator, in all of its forms. Its signatures are in `signatures`.
 
-    Its signatures are in `signatures`, under its name.
-
-    `row` makes, for the types of a call, the function that evaluates one row. It defines the semantics.
-    `takes` returns the types that the arguments are converted to, in every form. A `strict` function returns
-    NULL if an argument is NULL, without being called. Its arguments are evaluated from left to right (with
-    `right_first`, from right to left) up to the first NULL; as in Spark, arguments after that NULL are not
-    evaluated and cannot fail. A `lazy` function receives getters of its arguments and calls only the getters
-    it needs. `column` makes the kernel of a call. The row form runs if `column` is None or returns None.
-    `source` makes the text of a call in compiled aggregates; None if there is no source form. `duckdb` is the
-    DuckDB equivalent; None if DuckDB has no function with the same meaning. The name is Spark's.
+    - `row` makes, for the types of a call, the function that evaluates one row. It defines the semantics.
+    - `takes` returns the types that the arguments are converted to, in every form.
+    - A `strict` function is not called if an argument is NULL; the result is NULL. Its arguments are evaluated
+      from left to right (with `right_first`, from right to left) up to the first NULL. As in Spark, arguments
+      after that NULL are not evaluated and cannot fail.
+    - A `lazy` function receives getters of its arguments and calls only the getters that it needs.
+    - `column` makes the kernel of a call. The row form runs if `column` is None or returns None.
+    - `source` makes the source text of a call in compiled aggregates; None if there is no source form.
+    - `duckdb` is the SQL of DuckDB; None if DuckDB has no equivalent. The function's name is Spark's.
     """
 
     row: RowMaker
@@ -74,7 +73,7 @@ def as_result(types: Types, result: Type) -> Types:
 def as_common(types: Types, _result: Type) -> Types:
     """Return the common type for every argument.
 
-    The types unchanged if there is none.
+    Return the types unchanged if there is no common type.
     """
     merged: Type | None = types[0]
     for type_ in types[1:]:

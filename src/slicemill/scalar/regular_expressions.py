@@ -103,7 +103,7 @@ def like_pattern(pattern: str, escape: str, ignore_case: bool) -> LikePattern:
 class PatternMatch(NamedTuple):
     """Match of a pattern.
 
-    The span of the match, then those of its groups.
+    `spans` has the span of the match, then those of its groups.
 
     A group without a match has the span (-1, -1).
     """

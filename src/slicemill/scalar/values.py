@@ -66,7 +66,7 @@ def bigint_checked(value: int) -> int:
 def integer_check(type_: Type) -> Callable[[int], int]:
     """Return the range check of an integer type.
 
-    32 bits for INT and MONTHS, 64 for all others.
+    The range has 32 bits for INT and MONTHS, and 64 bits for all other types.
     """
     return int_checked if type_.kind in (Kind.INT, Kind.MONTHS) else bigint_checked
 

@@ -88,7 +88,7 @@ _LEAST_US, _LARGEST_US = -(2**63) + 1000 * DAY_US, 2**63 - 1 - 1000 * DAY_US
 
 
 def _first_day(unit: object) -> Callable[[Any], Any] | None:
-    """Return a function to the first day of a unit.
+    """Return a function from a day to its unit's first day.
 
     Return None if the unit is shorter than a week.
     """
