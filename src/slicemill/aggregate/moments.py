@@ -53,7 +53,8 @@ def _nearest_float(exact: int | Fraction) -> float:
 class Moments:
     """Exact count and sums of powers up to a degree.
 
-    Moments can be added and subtracted. Infinities and NaNs are counted separately, since subtraction cannot remove them from a sum.
+    Moments can be added and subtracted. Infinities and NaNs are counted separately, since subtraction cannot
+    remove them from a sum.
     """
 
     __slots__ = ("count", "kinds", "nonfinite", "sums")
@@ -592,9 +593,9 @@ def _objects(values: list[Moments]) -> NDArray[np.object_]:
 
 
 def _exponent(moments: Moments) -> int:
-    """Return a power of two that is a unit of these moments.
+    """Return the exponent of a power-of-two unit of these moments.
 
-    Its n-th power divides the sum of n-th powers.
+    The n-th power of this unit divides the sum of n-th powers.
     """
     powers = [1 - Fraction(value).denominator.bit_length() for value in moments.sums]
     return min(power // degree for degree, power in enumerate(powers, 1))

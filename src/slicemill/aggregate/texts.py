@@ -46,9 +46,7 @@ class JoinedTexts:
 class ColumnTexts:
     """Joined texts over columns.
 
-    Each value is a slice of one long text.
-
-    That works because the texts of a window are contiguous.
+    The texts of a window are contiguous, so each value is a slice of one long text.
     """
 
     separator: str

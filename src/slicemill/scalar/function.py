@@ -30,9 +30,9 @@ class ScalarFunction:
 
     - `row` makes, for the types of a call, the function that evaluates one row. It defines the semantics.
     - `takes` returns the types that the arguments are converted to, in every form.
-    - A `strict` function is not called if an argument is NULL; the result is NULL. Its arguments are evaluated
-      from left to right (with `right_first`, from right to left) up to the first NULL. As in Spark, arguments
-      after that NULL are not evaluated and cannot fail.
+    - A `strict` function is not called if an argument is NULL; the result is NULL. Its arguments are
+      evaluated from left to right (with `right_first`, from right to left) up to the first NULL. As in Spark,
+      arguments after that NULL are not evaluated and cannot fail.
     - A `lazy` function receives getters of its arguments and calls only the getters that it needs.
     - `column` makes the kernel of a call. The row form runs if `column` is None or returns None.
     - `source` makes the source text of a call in compiled aggregates; None if there is no source form.

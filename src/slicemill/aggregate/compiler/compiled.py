@@ -197,7 +197,7 @@ class CompiledCall:
         return self._loaded[nullable]
 
     def _may_be_null(self, vector: Vector) -> bool:
-        """Return True if a value may be NULL.
+        """Return True if a column may contain NULL.
 
         A model treats non-finite numbers as NULL.
         """

@@ -41,7 +41,7 @@ _HEADS = ("rows", "begin", "at", "room")  # fields per pool
 class ModelCode:
     """Writes a version of one or more models.
 
-    Their cores are its state.
+    The cores of the models are the state of the version.
     """
 
     def __init__(self, version: Version) -> None:

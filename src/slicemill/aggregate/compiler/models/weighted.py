@@ -267,7 +267,7 @@ class Weighted(AccumulatorCode):
 
 
 class WeightedStacks(AccumulatorCode):
-    """Weights that favour the oldest elements: two stacks of sums.
+    """Weighted sum that favours the oldest elements: two stacks of sums.
 
     Positions count from the start of each stack.
     """
