@@ -106,7 +106,7 @@ WindowFactory = Callable[[Inwindow], WindowAccumulator]
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """Pane aggregate and combiner of a non-self-combining aggregate.
+    """Pane aggregate and combiner, unless an aggregate combines its own results.
 
     `pane` computes one value per pane. The window version of `combine` receives these values as its
     arguments.
@@ -120,12 +120,13 @@ class Panes:
 class RowAggregate:
     """Aggregate function: its base version, its window version and its properties.
 
-    ALGEBRAIC aggregates can be evaluated by panes. Without `panes`, an ALGEBRAIC aggregate combines its own
-    results, as sum, min and max do. `columns` is the number of columns of RETURN; unless it is 1, each value
-    is a tuple. `forgets`: the window version deletes tuples that no longer matter, so that EXPIRE is not
-    called for them. `numbered`: in a window, the arguments of a tuple are followed by its arrival number in
-    the partition. `finish` converts a value to the declared type of the column. `statistic` makes the state
-    that both versions share, if the aggregate is a statistic.
+    - `algebraic` aggregates can be evaluated by panes. Without `panes`, such an aggregate combines its own
+      results, as sum, min and max do.
+    - `columns` is the number of columns of RETURN. Unless it is 1, each value is a tuple.
+    - `forgets`: the window version deletes tuples that no longer matter, so EXPIRE is not called for them.
+    - `numbered`: in a window, a tuple's arrival number in its partition follows the arguments.
+    - `finish` converts a value to the declared type of the column.
+    - `statistic` makes the state that both versions share, if the aggregate is a statistic.
     """
 
     name: str

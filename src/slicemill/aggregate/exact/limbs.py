@@ -296,7 +296,7 @@ def variances(
 
 @kernel
 def decimal_means(sums: Limbs, starts: Places, ends: Places, counts: Places, factor: int) -> Limbs:
-    """Return factor * sum / count of each range, rounded half up.
+    """Return factor * sum / count of each range, rounded once.
 
     Halves are rounded away from zero. `factor` and counts have up to 32 bits. The caller ensures that the
     means fit into 128 bits.
