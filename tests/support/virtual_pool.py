@@ -22,11 +22,8 @@ class VirtualPool(InlinePool):
         self._clock = clock
         self._round_s = round_s
 
-    def send(self, worker: int, message: object) -> None:
-        assert isinstance(message, Message)
-        super().send(worker, message)
-        answer = self._events.pop()
-        assert isinstance(answer, WorkerAnswer) and isinstance(answer.message, tuple)
+    def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:
+        assert isinstance(message, Message) and isinstance(answer.message, tuple)
         took_s, reply = self._round_s, []
         runs = {item.unit: item for item in message.items if isinstance(item, RunUnit)}
         for done in answer.message:
@@ -39,4 +36,4 @@ class VirtualPool(InlinePool):
                 reply.append(done)
                 took_s += self._round_s
         self._clock.now += round(1_000_000 * took_s)
-        self._events.append(replace(answer, message=tuple(reply)))
+        return replace(answer, message=tuple(reply))

@@ -49,14 +49,15 @@ class CostlyPool(InlinePool):
         assert isinstance(message, Message)
         self.sent.append((worker, message))
         super().send(worker, message)
-        answer = self._events[-1]
-        assert isinstance(answer, WorkerAnswer)
-        if self.cost_s is not None and isinstance(answer.message, tuple):
-            told = tuple(
-                replace(done, cpu_s=self.cost_s(done)) if isinstance(done, RunDone) else done
-                for done in answer.message
-            )
-            self._events[-1] = replace(answer, message=told)
+
+    def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:
+        if self.cost_s is None or not isinstance(answer.message, tuple):
+            return answer
+        told = tuple(
+            replace(done, cpu_s=self.cost_s(done)) if isinstance(done, RunDone) else done
+            for done in answer.message
+        )
+        return replace(answer, message=told)
 
     def runs_of(self, unit: str) -> list[tuple[int, RunUnit]]:
         return [

@@ -49,8 +49,14 @@ class InlinePool:
             answer = self._handlers[worker](message)
         except Exception as problem:
             answer = failure(problem)
-        self._events.append(WorkerAnswer(worker, self._incarnations[worker], answer, sent_us))
+        event = self.answered(WorkerAnswer(worker, self._incarnations[worker], answer, sent_us), message)
+        if event is not None:
+            self._events.append(event)
         self._awake.set()
+
+    def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:  # noqa: ARG002
+        """Return the answer to a message as the dispatcher gets it; subclasses may change or hold it."""
+        return answer
 
     def lose(self, worker: int) -> None:
         """Reset a worker, as if its process had been killed."""

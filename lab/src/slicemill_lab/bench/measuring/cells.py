@@ -44,14 +44,13 @@ class NotingPool(InlinePool):
         self.cpu_s.clear()
         self.bytes_read.clear()
 
-    def send(self, worker: int, message: object) -> None:
-        super().send(worker, message)
-        answer = self._events[-1]
-        if isinstance(answer, WorkerAnswer) and isinstance(answer.message, tuple):
+    def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:
+        if isinstance(answer.message, tuple):
             for done in answer.message:
                 if isinstance(done, RunDone):
                     self.cpu_s[done.unit, done.cell] += done.cpu_s
                     self.bytes_read[done.unit, done.cell] += done.bytes_read
+        return super().answered(answer, message)
 
     def state_bytes(self) -> dict[tuple[str, int], int]:
         """What cells keep now."""

@@ -37,10 +37,9 @@ class VirtualWorkers(InlinePool):
         """When the next answer comes."""
         return self._later[0][0] if self._later else None
 
-    def send(self, worker: int, message: object) -> None:
-        super().send(worker, message)
-        answer = self._events.pop()
-        assert isinstance(answer, WorkerAnswer)
+    def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:  # noqa: ARG002
+        """Hold the answer until the virtual time at which the worker has done its work."""
+        worker = answer.worker
         took_s, told = 0.0, answer.message
         if isinstance(told, tuple):
             reply: list[object] = []
@@ -56,11 +55,11 @@ class VirtualWorkers(InlinePool):
         self._free_us[worker] = begin + round(took_s * _US)
         self._sent += 1
         heappush(self._later, (self._free_us[worker], self._sent, replace(answer, message=told)))
+        return None
 
     def wait(self, timeout_s: float | None) -> list[Event]:
         """What has come by now; who has time to wait gets the next answer, when it is there."""
-        found = list(self._events)
-        self._events.clear()
+        found = [self._events.popleft() for _ in range(len(self._events))]
         if timeout_s and self._later and not found:
             self._clock.now = max(self._clock.now, self._later[0][0])
         while self._later and self._later[0][0] <= self._clock():
