@@ -1,9 +1,10 @@
-"""The server: one mill that many people use at once (M39-M40).
+"""The server: one mill shared by many users over HTTP and the PostgreSQL protocol (M39-M40).
 
     REST, live results ─┐
-    PostgreSQL protocol ─┼─► MillService ─► Mill    one set of calls behind all ways in
+    PostgreSQL protocol ─┼─► MillService ─► Mill    every client interface calls the same service
     shell, console ──────┘
 
-`service` has the calls; `http` and `postgres` put them on the network. Nothing here touches rows on their way
-through queries: results are read from the logs of the home, by epoch.
+`service` implements the calls. `http` and `postgres` expose them on the network. The server does not take
+part
+in query processing: it reads results from the logs of the home, epoch by epoch.
 """

@@ -1,16 +1,17 @@
-"""Principals and their tokens.
+"""Principals, roles and access tokens.
 
-The tokens of a home are kept as hashes in `access/tokens.json`. A token is shown once, when it is made.
+The home stores tokens as hashes in `access/tokens.json`. A token is shown once, when it is created.
 
     [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
 
 A home that never had a token is open: a server on a loopback address serves every client as its owner. The
 first token writes the file `access/closed` as well. A home with one of the two files is closed, even if
-`tokens.json` is lost, empty or damaged. The folder alone says nothing, because it also contains the audit
-log. A server that has seen one of the files, or that listens on a public address, stays closed until it ends.
+`tokens.json` is lost, empty or damaged. The folder alone does not close the home, because the audit log is in
+the same folder. A server that has seen one of the files, or that listens on a public address, stays closed
+until it ends.
 
-`names` are patterns: a principal with patterns sees and changes only what they match. ESL has no schemas, so
-a common beginning of names does what a schema does elsewhere.
+`names` are patterns. A principal with patterns can read and change only objects whose names match. ESL has no
+schemas, so a common name prefix takes the place of a schema.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _TOKEN_BYTES = 32
 
 
 class UserRole(IntEnum):
-    """What somebody may do; each may do what those before it may."""
+    """Role of a principal. Each role includes the permissions of the roles before it."""
 
-    READER = 1  # look: results, questions, the catalog, figures
+    READER = 1  # read: results, ad hoc queries, the catalog, metrics
     OPERATOR = 2  # change: declare, drop, set
-    ADMIN = 3  # keep: tokens, the audit log, a bundle for support
+    ADMIN = 3  # administer: tokens, the audit log, support bundles
 
     @property
     def word(self) -> str:
@@ -48,24 +49,24 @@ class UserRole(IntEnum):
 
 
 class Denied(SlicemillError):
-    """Somebody is known, and may not do this."""
+    """Error for an authenticated principal that lacks the permission for a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who is connected. A name of None stands for the user of the server's process."""
+    """Authenticated client. A name of None stands for the user that started the server process."""
 
     name: str | None
     role: UserRole
     names: tuple[str, ...] = ()
 
     def require(self, role: UserRole, what: str) -> None:
-        """Raise Denied unless they have at least this role."""
+        """Raise Denied unless the principal has at least this role."""
         if self.role < role:
             raise Denied(f"{what} is for role {role.word}; {self.name} has role {self.role.word}")
 
     def may_name(self, name: str) -> bool:
-        """May they see and change what has this name?"""
+        """Return True if the principal may read and change an object of this name."""
         return not self.names or any(fnmatchcase(name.lower(), pattern) for pattern in self.names)
 
     def require_name(self, name: str) -> None:
@@ -77,11 +78,11 @@ OWNER = Principal(None, UserRole.ADMIN)
 
 
 class TokenFileError(SlicemillError):
-    """The token file is there, but cannot be read."""
+    """The token file exists but cannot be read."""
 
 
 class Access:
-    """The tokens of a home. Their file is read again when it changes.
+    """Tokens of a home. The token file is read again when it changes.
 
     With `closed`, a token is required even if the home never had one.
     """
@@ -94,7 +95,7 @@ class Access:
 
     @property
     def asks(self) -> bool:
-        """True if every client must show a token."""
+        """True if every client must present a token."""
         if not self._closed and self._file is not None:
             try:
                 marked = self._file.with_name(_MARK).exists()
@@ -120,7 +121,7 @@ class Access:
         except TokenFileError:
             return None  # `problems` reports the file
         found = None
-        for entry in entries:  # all of them, so that the time does not reveal which one matches
+        for entry in entries:  # compare all entries, so that the time does not reveal which one matches
             if hmac.compare_digest(_hash(token, entry["salt"]), entry["hash"]):
                 found = Principal(entry["name"], UserRole[entry["role"].upper()], tuple(entry["names"]))
         return found
@@ -138,7 +139,7 @@ class Access:
         return []
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return what is known of each token; TokenFileError if the file is damaged."""
+        """Return the entries of the token file. Raise TokenFileError if the file is damaged."""
         if self._file is None:
             return []
         try:
@@ -158,7 +159,7 @@ class Access:
         return self._read[1]
 
     def _version(self) -> tuple[int, ...] | None:
-        """Identify the content of the file; None if there is no file."""
+        """Return a fingerprint of the token file, or None if there is no file."""
         assert self._file is not None, "only a home has a token file"
         try:
             found = self._file.stat()
@@ -167,7 +168,7 @@ class Access:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def add(self, name: str, role: str, names: Sequence[str], at_us: int) -> str:
-        """Make a token for a name and return it. The token cannot be read again."""
+        """Create a token for a name and return it. The token cannot be read again."""
         if role.upper() not in UserRole.__members__:
             roles = [one.word for one in UserRole]
             raise SlicemillError(f"there is no role {role}; {did_you_mean(role, roles) or ', '.join(roles)}")
@@ -196,12 +197,12 @@ class Access:
 
     @staticmethod
     def _mark(file: Path) -> None:
-        """Write down beside the token file that the home has had tokens."""
+        """Write the file `closed`, which records that the home has had tokens."""
         write_whole(LOCAL, file.with_name(_MARK), _MARK_TEXT, durable=True)
 
 
 def _checked(content: object) -> list[dict[str, Any]]:
-    """Return the entries of a token file; ValueError if they are not what `add` writes."""
+    """Return the entries of a token file. Raise ValueError if `add` cannot have written them."""
     if not isinstance(content, list):
         raise ValueError("it is no list")
     for entry in content:
@@ -220,5 +221,5 @@ def _checked(content: object) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=1024)
 def _hash(token: str, salt: str) -> str:
-    """A token has 256 random bits: one round of a hash is as good as many."""
+    """Return the salted hash of a token. One round is enough, because a token has 256 random bits."""
     return hashlib.sha256(f"{salt}:{token}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a statement gives back to the person who sent it."""
+"""Result of one statement, as clients receive it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from slicemill.server.questions.pool import AnswerRows
 
 
 class StatementAnswer:
-    """`tag` says what was done, such as CREATE QUERY or INSERT 0 3; a question or command has rows.
+    """Result of a statement: a tag such as CREATE QUERY or INSERT 0 3, a message, and rows if there are any.
 
-    `warning` says what went wrong beside the statement, which is done.
+    A `warning` reports a problem that did not keep the statement from being applied, such as a failed audit
+    log.
     """
 
     def __init__(
@@ -31,11 +32,11 @@ class StatementAnswer:
 
     @property
     def table(self) -> pa.Table | None:
-        """All rows at once; whoever takes `rows` one after another has none left here."""
+        """Return all rows as one table. Rows that a caller has already taken from `rows` are missing."""
         return self.keep()
 
     def keep(self, most_bytes: float = math.inf) -> pa.Table | None:
-        """Compute the rows that are left and keep them; raise if they take more bytes than that."""
+        """Compute and keep the remaining rows. Raise an error if they take more than `most_bytes`."""
         if self._table is None and self.rows is not None:
             self._table = self.rows.whole(most_bytes)
             self.rows = AnswerRows.of(self._table)

@@ -1,6 +1,7 @@
-"""The audit log: who asked for what, from where, and whether it was done.
+"""Audit log: user, origin and outcome of each statement.
 
-One line of JSON each, in the home's `access/audit.jsonl`; a file that has grown large is put aside.
+The log has one line of JSON per statement, in `access/audit.jsonl` of the home. A file that has grown beyond
+64 MiB is renamed to `audit.1.jsonl`.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _MOST_WAITING = 10_000
 
 
 class AuditLog:
-    """Appends to a file, and to the server's log; without a home, the log is all.
+    """Appends statements to the audit file and to the server's log. Without a home there is no audit file.
 
-    An entry that cannot be written, because the disk is full for instance, does not fail its statement, which
-    may be done already. It is kept, and written in front of the next ones that can be.
+    An entry that cannot be written, for instance because the disk is full, does not fail its statement, which
+    may
+    already be applied. The entry is kept in memory and written before the next entries.
     """
 
     def __init__(self, home: Path | None = None, clock: Callable[[], int] = wall_clock_us) -> None:
@@ -34,12 +36,12 @@ class AuditLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[bytes] = []
-        self.problem: str | None = None  # why entries wait, as long as they do
+        self.problem: str | None = None  # why entries could not be written; None if all are written
 
     def note(self, who: str | None, way: str, what: str, outcome: str) -> str | None:
-        """Write an entry: `way` says how it came in (http, postgres), `outcome` what became of it.
+        """Write an entry. `way` is the interface (http, postgres), `outcome` the result of the statement.
 
-        Returns a warning if it could not be written so far.
+        Returns a warning if the entry could not be written yet.
         """
         what = redacted(what)
         note_event("statement", f"{what[:_SHOWN]!r}: {outcome}", by=who, way=way, outcome=outcome)
@@ -51,7 +53,7 @@ class AuditLog:
             return self._write(self._file)
 
     def write_waiting(self) -> None:
-        """Write the entries that wait, if that is possible by now."""
+        """Retry the entries that could not be written before."""
         with self._lock:
             if self._file is not None and self._waiting:
                 self._write(self._file)
@@ -75,7 +77,7 @@ class AuditLog:
 
 
 def _append(file: Path, data: bytes) -> None:
-    """Append all of the data, or nothing."""
+    """Append all of the data, or none of it."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size

@@ -1,4 +1,4 @@
-"""A bundle for support: what somebody who helps needs to see, in one ZIP file; no rows and no tokens."""
+"""Support bundle: one ZIP file of statements, plans and metrics, without rows and tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.server.service import MillService
 
 
 def support_bundle(service: MillService) -> bytes:
-    """The bundle. A part that cannot be made says why, and the others are there."""
+    """Return the support bundle. A part that fails contains its error; the other parts are complete."""
     mill = service.mill
     parts: dict[str, Callable[[], str]] = {
         "about.json": lambda: _json(_about()),
@@ -35,7 +35,7 @@ def support_bundle(service: MillService) -> bytes:
         for name, make in parts.items():
             try:
                 text = make()
-            except Exception as problem:  # what is broken is why somebody asks
+            except Exception as problem:  # a broken part is often the reason for the request
                 text = redacted(f"{type(problem).__name__}: {problem}")
             bundle.writestr(f"slicemill/{name}", text)
     return content.getvalue()

@@ -1,6 +1,7 @@
-"""Why a query is slow, in words: the first of some causes that holds, the gravest first.
+"""Diagnosis of slow queries: the most severe cause that applies, as text.
 
-A pure function of figures, so that each cause can be tested and all ways in tell the same.
+`cause_of` is a pure function of metrics, so each cause can be tested, and every client interface reports the
+same cause.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-# Less than this is what a round takes, and nobody's fault.
+# A shorter wait is normal: one round of the engine takes up to this long.
 LONG_WAIT_S = 1.0
 HELD_S = 5.0
 _BUSY = 0.5
 _PYTHON = 0.5
 _COLLECTING = 0.2
-_LITTLE = 0.25  # of a core: who waits although so little runs does not wait for a unit
+_LITTLE = 0.25  # of a core: if all units together use less, the query does not wait for another unit
 
 
 class Attention(IntEnum):
-    """How much a query needs somebody's attention."""
+    """Severity of the cause of a slow query."""
 
     NONE = 0
     NOTE = 1
@@ -29,7 +30,10 @@ class Attention(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlownessCause:
-    """`kind` is for programs, `text` for people; `of` is what it is about: a unit, a stream or a query."""
+    """Cause of a slow query. `kind` is for programs, `text` for people.
+
+    `of` names the unit, stream or query that causes the delay.
+    """
 
     attention: Attention
     kind: str
@@ -39,12 +43,17 @@ class SlownessCause:
 
 @dataclass(frozen=True, slots=True)
 class QuerySituation:
-    """What is known of a query at one moment; `units` are the cores that each unit has used of late.
+    """Metrics of a query at one moment, from which `cause_of` derives the cause.
 
-    `watermarks` are those of the streams that it reads, in seconds of event time; None where one has nothing
-    yet. `python` is the part of its unit's time in loops that have no machine code yet, `collecting` that in
-    garbage collection; `server_collecting` is the part of the clock for which that stops the server. A query
-    whose streams have all ended, and that has nothing left to do, `has_ended` itself.
+    `units` has the cores that each unit has used recently. `watermarks` has the watermark of each input
+    stream in
+    seconds of event time, or None before its first row. `python` is the share of the unit's CPU time in loops
+    that
+    are not compiled yet, `collecting` the share in garbage collection. `server_collecting` is the share of
+    wall
+    clock time in which garbage collection stops the server. `has_ended` is True if all input streams have
+    ended
+    and no row waits.
     """
 
     unit: str
@@ -68,7 +77,7 @@ class QuerySituation:
 
 
 def cause_of(query: QuerySituation) -> SlownessCause | None:
-    """The gravest cause that holds; None where nothing is wrong."""
+    """Return the most severe cause that applies, or None."""
     if query.failed is not None:
         return SlownessCause(Attention.BROKEN, "failed", f"failed: {query.failed}")
     if query.mill_problem is not None:
@@ -115,7 +124,7 @@ def _waiting(query: QuerySituation) -> SlownessCause | None:
 
 
 def _held(query: QuerySituation) -> SlownessCause | None:
-    """A query that reads several streams goes on with the slowest of them."""
+    """Report a stream that holds back the watermark of a query over several streams."""
     known = {stream: at for stream, at in query.watermarks.items() if at is not None}
     if len(query.watermarks) < 2 or not known:
         return None

@@ -1,4 +1,4 @@
-"""Limits of time for clients."""
+"""Timeouts of client connections."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """After these seconds a connection is closed.
+    """Seconds after which a connection is closed.
 
-    `stuck_s`: the client has taken nothing of what waits for it. `request_s`: no whole HTTP request has
-    arrived. `start_s`: a client of PostgreSQL has not shown its token.
+    `stuck_s`: the client has read nothing of its pending output. `request_s`: no complete HTTP request has
+    arrived. `start_s`: a PostgreSQL client has not authenticated.
     """
 
     stuck_s: float = 30.0
@@ -20,11 +20,11 @@ class ClientLimits:
 
 
 class SlowClient(Exception):
-    """A client took nothing for too long."""
+    """The client has read nothing for too long."""
 
 
 async def drained(writer: asyncio.StreamWriter, limits: ClientLimits) -> None:
-    """Wait until a client has taken most of what was sent; SlowClient if it takes nothing."""
+    """Wait until the write buffer has drained. Raise SlowClient if the client reads nothing."""
     while True:
         waiting = writer.transport.get_write_buffer_size()
         try:

@@ -1,6 +1,7 @@
-"""Limits on open connections: in total, per client address, and by the descriptors that must stay free.
+"""Limits on open connections: in total, per client address, and by free file descriptors.
 
-All ports of a server share the counts. A connection counts from `accept`, before TLS and before any token.
+All ports of a server share the counts. A connection is counted from `accept` on, before TLS and
+authentication.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _REFUSED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """`total` connections, `per_address` of one client; descriptors from `first_spare` on stay free."""
+    """At most `total` connections, `per_address` of them from one client.
+
+    Descriptors from `first_spare` on are kept free for the rest of the process.
+    """
 
     total: int
     per_address: int
@@ -33,7 +37,7 @@ class ConnectionLimits:
 
     @staticmethod
     def within(most: int, descriptors: int) -> ConnectionLimits:
-        """The limits of a process with so many descriptors; one address gets half of all connections.
+        """Return the limits for a number of file descriptors. One address gets half of all connections.
 
         >>> ConnectionLimits.within(2_000, 1_024)
         ConnectionLimits(total=768, per_address=384, first_spare=768)
@@ -44,13 +48,13 @@ class ConnectionLimits:
 
     @staticmethod
     def of_process(most: int = 2_000) -> ConnectionLimits:
-        """The limits by the descriptors that this process may have (ulimit -n)."""
+        """Return the limits for the open file limit of this process (ulimit -n)."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return ConnectionLimits.within(most, soft if soft != resource.RLIM_INFINITY else 1 << 30)
 
 
 class OpenConnections:
-    """Counts open connections by client address. Used in the network thread only."""
+    """Counter of open connections by client address. Used in the network thread only."""
 
     def __init__(self, limits: ConnectionLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
@@ -62,7 +66,7 @@ class OpenConnections:
     def refusal(self, descriptor: int, host: str) -> str | None:
         """Return why one more connection must be refused, or None.
 
-        The operating system gives out the lowest free descriptor, so a high one means that few are left.
+        The operating system assigns the lowest free descriptor, so a high one means that few are left.
         """
         if descriptor >= self.limits.first_spare:
             return "file descriptors are running out"
@@ -73,7 +77,7 @@ class OpenConnections:
         return None
 
     def opened(self, host: str) -> Callable[[], None]:
-        """Count a connection; returns the call for its end."""
+        """Count a connection. Returns the callback for its end."""
         address = _address(host)
         self._total += 1
         self._open[address] += 1
@@ -87,7 +91,7 @@ class OpenConnections:
         return ended
 
     def note(self, why: str, host: str) -> None:
-        """Log a refusal, one in ten seconds."""
+        """Log a refused connection, at most one in ten seconds."""
         now = self._clock()
         if now - self._noted_s >= _NOTED_EVERY_S:
             self._noted_s = now
@@ -97,7 +101,7 @@ class OpenConnections:
 
 
 def _address(host: str) -> str:
-    """The client that a limit is for: an IPv6 client owns a network of 64 bits.
+    """Return the address to which the limit applies: for IPv6, the network of 64 bits.
 
     >>> _address("192.0.2.7"), _address("2001:db8::7"), _address("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8::', '192.0.2.7')
@@ -111,7 +115,7 @@ def _address(host: str) -> str:
 
 
 class ClientSocket(socket.socket):
-    """An accepted connection, which is counted until it is closed."""
+    """Accepted connection, counted until it is closed."""
 
     ended: Callable[[], None] | None = None
 
@@ -123,7 +127,10 @@ class ClientSocket(socket.socket):
 
 
 class LimitedSocket(socket.socket):
-    """A listening socket that accepts within limits; `refused` is what a client gets beyond them."""
+    """Listening socket that enforces the connection limits.
+
+    A client beyond the limits receives `refused` and is disconnected.
+    """
 
     connections: OpenConnections
     refused = b""
@@ -140,4 +147,4 @@ class LimitedSocket(socket.socket):
             with plain, suppress(OSError):
                 plain.setblocking(False)
                 plain.send(self.refused)
-        raise BlockingIOError  # the event loop comes back for the others
+        raise BlockingIOError  # the event loop calls accept again for the remaining connections

@@ -1,4 +1,4 @@
-"""Tables as bytes for clients: JSON, Arrow or CSV."""
+"""Encoders of tables for clients: JSON, Arrow or CSV."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def json_of_epoch(rows: EpochRows) -> str:
-    """The rows of an epoch, as `json_rows` has them."""
+    """Return the rows of an epoch as JSON, in the format of `json_rows`."""
     names = rows.layout.names
     columns = [
         values if type_.kind in _AS_IT_IS else [plain(value, type_) for value in values]
@@ -32,9 +32,11 @@ def json_of_epoch(rows: EpochRows) -> str:
 
 
 def json_rows(table: pa.Table) -> str:
-    """The rows as a JSON array of objects; times are ISO 8601, intervals microseconds (`json_values`).
+    """Return the rows as a JSON array of objects.
 
-    Of two columns with one name the second is renamed.
+    Timestamps are ISO 8601 text, intervals are microseconds (`json_values`). If two columns have the same
+    name,
+    the second one is renamed.
 
     >>> json_rows(pa.table([[1], [2]], names=["n", "n"]))
     '[{"n": 1, "n_1": 2}]'
@@ -50,7 +52,7 @@ def _json_values(column: pa.ChunkedArray) -> list[object]:
 
 
 def arrow_stream(table: pa.Table) -> bytes:
-    """The table as an Arrow IPC stream."""
+    """Return the table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -59,7 +61,7 @@ def arrow_stream(table: pa.Table) -> bytes:
 
 
 def csv_text(table: pa.Table) -> bytes:
-    """The table as CSV with a header; what CSV has no form for is text, as in JSON."""
+    """Return the table as CSV with a header. Types that CSV does not support are written as their JSON text."""
     sink = pa.BufferOutputStream()
     shown = [
         column if _fits_csv(field.type) else pa.array(map(_as_text, _json_values(column)), pa.string())

@@ -1,7 +1,8 @@
-"""The rows of an epoch for live results: read once, for all forms in which somebody wants them.
+"""Rows of an epoch for live results, read once for all encodings.
 
-An epoch of a live query has a row or two, and many of them come each second. So values are taken out of their
-columns once, as the engine has them: times and intervals as microseconds. Who needs a table gets one.
+An epoch of a live query often has only one or two rows, and there are many epochs per second. The values are
+therefore taken out of their Arrow columns once. Timestamps and intervals stay integers of microseconds, as in
+the engine. A caller that needs an Arrow table gets it from `table`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _VIEWED = {Kind.TIMESTAMP: pa.int64(), Kind.INTERVAL: pa.int64(), Kind.DATE: pa.
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """The columns of a query's results, with the time in front."""
+    """Names and types of the columns of a query's results, with the timestamp first."""
 
     names: tuple[str, ...]
     types: tuple[Type, ...]
@@ -40,7 +41,7 @@ class RowLayout:
 
 @dataclass(frozen=True)
 class EpochRows:
-    """`columns` has a list of values for each column of the layout."""
+    """Rows of an epoch. `columns` has a list of values for each column of the layout."""
 
     layout: RowLayout
     columns: Sequence[Sequence[object]]
@@ -57,7 +58,7 @@ class EpochRows:
 
     @cached_property
     def table(self) -> pa.Table:
-        """The rows as everybody outside gets them."""
+        """The rows as an Arrow table in the form that clients receive."""
         return as_results(self._stored)
 
 

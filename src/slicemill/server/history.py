@@ -1,4 +1,4 @@
-"""Figures over time: a small ring of samples for each query, and one for the mill."""
+"""Metrics over time: a ring buffer of samples for each query, and one for the mill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAMPLES_KEPT = 360  # half an hour
 
 
 class FigureRing:
-    """The last samples of some figures, four bytes each; a figure over nothing is null."""
+    """Ring buffer of the last samples of some metrics, four bytes per value. A missing value is null."""
 
     def __init__(self, figures: Sequence[str], kept: int = SAMPLES_KEPT) -> None:
         self.figures = tuple(figures)
@@ -35,13 +35,13 @@ class FigureRing:
 
     @classmethod
     def of(cls, figures: Sequence[str], at_s: array[float], values: array[float]) -> FigureRing:
-        """A ring as `stored` has it."""
+        """Restore a ring buffer from the arrays that `stored` returned."""
         ring = cls(figures)
         ring._at, ring._values = at_s, values
         return ring
 
     def stored(self) -> tuple[array[float], array[float]]:
-        """The times of what is kept, and its values sample by sample."""
+        """Return the sample times and the values, sample by sample."""
         return self._at[-self._kept :], self._values[-self._kept * len(self.figures) :]
 
     def __len__(self) -> int:
@@ -52,13 +52,13 @@ class FigureRing:
         for name in self.figures:
             value = values.get(name)
             self._values.append(math.nan if value is None else value)
-        if len(self._at) >= 2 * self._kept:  # now and then, so that it costs nothing
+        if len(self._at) >= 2 * self._kept:  # trim rarely, so that the mean cost of a sample stays small
             width = len(self.figures)
             self._values = self._values[-self._kept * width :]
             self._at = self._at[-self._kept :]
 
     def columns(self) -> dict[str, list[float | None]]:
-        """Times in seconds under `at`, and each figure."""
+        """Return sample times in seconds under `at`, and a column for each metric."""
         count, width = min(len(self._at), self._kept), len(self.figures)
         first = len(self._at) - count
         found: dict[str, list[float | None]] = {"at": [round(at, 3) for at in self._at[first:]]}
@@ -67,7 +67,7 @@ class FigureRing:
         return found
 
     def last(self, name: str) -> float | None:
-        """The newest value of a figure that is there."""
+        """Return the newest value of a metric that is not null."""
         width, index = len(self.figures), self.figures.index(name)
         for place in range(len(self._values) - width + index, -1, -width):
             if not math.isnan(self._values[place]):

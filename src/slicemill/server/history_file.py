@@ -1,7 +1,9 @@
-"""Figures over time, kept in a file of the home so that charts go on after a restart.
+"""File of the metrics history, so that charts continue after a restart.
 
-It is an Arrow file with a row for each query and one, without a name, for the mill; policies and events are
-in its metadata. It is for people to look at: one that is damaged, or of another version, is not read.
+The file is an Arrow file in the home. It has a row for each query and a row with an empty name for the mill.
+Scheduling policies and events are in the metadata. Only charts use the history, so a damaged file or a file
+of
+another version is ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class KeptHistory:
-    """Rings by query, that of the mill, since when policies decided, and events as JSON has them."""
+    """Ring buffers of the queries and of the mill, policy changes with their times, and events."""
 
     queries: dict[str, FigureRing] = field(default_factory=dict)
     mill: FigureRing = field(default_factory=lambda: FigureRing(MILL_FIGURES))
@@ -42,7 +44,7 @@ class KeptHistory:
 
 
 def write_history(path: Path, kept: KeptHistory) -> None:
-    """Replace the file; who reads meanwhile sees the one before."""
+    """Replace the file atomically: concurrent readers see the old or the new file."""
     rings: list[tuple[str, FigureRing]] = [(_MILL, kept.mill), *kept.queries.items()]
     about = {
         "version": _VERSION,
@@ -64,7 +66,7 @@ def write_history(path: Path, kept: KeptHistory) -> None:
 
 
 def read_history(path: Path) -> KeptHistory:
-    """What was kept; nothing where there is no file, or none that can be read."""
+    """Read the history. It is empty if the file is missing or unreadable."""
     try:
         table = feather.read_table(path)
         about = json.loads(table.schema.metadata[b"slicemill"])

@@ -28,7 +28,7 @@ _VERSIONED = ("query", "relation", "aggregate", "model", "function")
 
 
 def listing(mill: Mill, what: ShownKind) -> pa.Table:
-    """The rows of SHOW."""
+    """Return the rows of SHOW."""
     if what is ShownKind.QUERIES:
         return _queries(mill)
     if what is ShownKind.STREAMS:
@@ -59,8 +59,7 @@ def _declared(mill: Mill, what: ShownKind) -> Iterable[Statement]:
 
 
 def state_of(mill: Mill, query: QueryDefinition) -> str:
-    """What becomes of a query: it is running, reads the past, is paused, failed, restarting, or answered when
-    it is asked."""
+    """Return the state of a query: running, backfilling, paused, failed, restarting, or ad hoc."""
     return mill.lives.of(query.name).state.value if query.continuous else "ad hoc"
 
 
@@ -102,7 +101,7 @@ def _queries(mill: Mill) -> pa.Table:
 
 
 def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
-    """To a tenth: what people read at a glance."""
+    """Return a quantile of the response time, rounded to a tenth of a millisecond for display."""
     found = metrics.response_ms(quantile) if metrics is not None else None
     return None if found is None else round(found, 1)
 
@@ -136,7 +135,10 @@ def _streams(mill: Mill) -> pa.Table:
 
 
 def alerts_listed(alerts: Iterable[AlertStatus]) -> pa.Table:
-    """The rows of SHOW ALERTS; of addresses only the host: what stands behind it is often a secret."""
+    """Return the rows of SHOW ALERTS.
+
+    Only the host of a webhook's address is shown, because the rest of the address often contains a secret.
+    """
     rows = [
         (
             one.name,
@@ -179,7 +181,7 @@ def _statements(mill: Mill) -> pa.Table:
 
 
 def versions(mill: Mill, name: str) -> pa.Table:
-    """The rows of SHOW VERSIONS: the definitions that a name has had."""
+    """Return the rows of SHOW VERSIONS: all definitions that a name has had."""
     found = [(mill.versions(kind, name), kind) for kind in _VERSIONED]
     rows = [
         (kind, one.number, one.at_us, one.by, one.epoch, one.because, one.text)
@@ -193,7 +195,7 @@ def versions(mill: Mill, name: str) -> pa.Table:
 
 
 def statement_of(mill: Mill, name: str, kind: str | None = None) -> str:
-    """The text that declared a name; things of different kinds may share it."""
+    """Return the statement that declared a name. Objects of different kinds may share a name."""
     kinds: dict[str, tuple[str, ...]] = {
         "QUERY": ("query",),
         "FUNCTION": ("function",),
@@ -213,13 +215,13 @@ def statement_of(mill: Mill, name: str, kind: str | None = None) -> str:
 
 
 def columns_of(mill: Mill, name: str) -> pa.Table:
-    """The rows of DESCRIBE: the columns of a stream, query, table or view."""
+    """Return the rows of DESCRIBE: the columns of a stream, query, table or view."""
     rows = [(column.name, str(column.type)) for column in schema_of(mill, name)]
     return _table({"column": _TEXT, "type": _TEXT}, rows)
 
 
 def schema_of(mill: Mill, name: str) -> Schema:
-    """The columns of what has rows."""
+    """Return the schema of a stream, query, table or view."""
     found = mill.catalog.queries.get(name.lower()) or mill.catalog.relation(name)
     if found is None:
         raise unknown(mill, name)
@@ -227,7 +229,7 @@ def schema_of(mill: Mill, name: str) -> Schema:
 
 
 def unknown(mill: Mill, name: str) -> UnknownName:
-    """The error of a name that nothing has."""
+    """Return the error for an unknown name, with a hint."""
     catalog = mill.catalog
     known = [one.name for one in (*catalog.queries.values(), *catalog.relations.values())]
     hint = did_you_mean(name, known) or "SHOW QUERIES and SHOW STREAMS list what is there"

@@ -1,13 +1,14 @@
-"""Live results: what is committed for a query goes to all who follow it, encoded once (P38).
+"""Live results: stream the committed results of a query to all followers, encoded once (P38).
 
-    dispatcher ── commit ──► watcher thread ──► loop: read and encode once ──► written to all connections
-                                                                               that have taken the last
-                              log of the query  ◄── epoch by epoch ── the others, each at its own place
+    dispatcher ── commit ──► watcher thread ──► event loop: read and encode once ──► connections that have
+                                                                                     drained their output
+                              log of the query  ◄── epoch by epoch ── slow followers, each with its own cursor
 
-A follower has a place in the query's log and nothing else. As long as its client takes what it gets, it
-sleeps: whoever hears of a commit writes to all connections of a query in one pass, which costs each of them
-one write. One that is slow falls behind in the log, where its rows are anyway, and reads on by itself; no
-queue grows, and nobody waits for it.
+The only state of a follower is its cursor in the query's log. While its client keeps up, the task of the
+follower sleeps. On a commit, the event loop writes the new rows to all sleeping followers of the query in one
+pass, which costs one write per connection. A slow follower falls behind in the log and reads from there in
+its
+own task. No output queue grows, and a slow follower does not delay others.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from slicemill.storage.epochs import Epoch
 from slicemill.storage.log import Log
 from slicemill.storage.segments import ExtentGone
 
-Encoder = Callable[[EpochRows, Epoch, int], bytes]  # rows of an epoch, and the version of their query
+Encoder = Callable[[EpochRows, Epoch, int], bytes]  # the integer is the query's version
 
 _CACHE_BYTES = 64 << 20
 _LOOK_EVERY_S = 0.5
-# Encoding more rows than these would hold up everybody else's.
+# Larger epochs are encoded in a thread, because they would block the event loop for all followers.
 _ROWS_AT_ONCE = 2_000
 _BYTES_AT_ONCE = 64 << 10
-_MOST_IN_RECENT = 20_000  # rows of one epoch that are still sent to whoever begins to look
-_EPOCHS_READ = 256  # of as many rows at most, for those who want the same in another form
+_MOST_IN_RECENT = 20_000  # larger epochs are not sent to a new follower that wants recent rows
+_EPOCHS_READ = 256  # decoded epochs in the cache, for followers with another encoding
 
 
 def recent_epoch(log: Log, rows: int) -> int:
-    """The epoch to follow a log from to see its newest rows, about so many, before those that come."""
+    """Return the epoch from which to follow a log to see about `rows` recent rows first."""
     found, left = log.head + 1, rows
     before = max(log.newest(rows) - 1, log.shown_begun_after)
     for epoch in reversed(log.epochs(after=before) if rows else []):
@@ -52,23 +53,24 @@ def recent_epoch(log: Log, rows: int) -> int:
 
 
 class DirectConnection(Protocol):
-    """A connection to which bytes can be written from outside of the task that serves it."""
+    """Connection to which code outside of its own task can write bytes."""
 
     @staticmethod
     def framed(content: bytes) -> bytes:
-        """The content as it goes over the connection."""
+        """Return the content framed for the connection."""
 
     def takes(self) -> bool:
-        """Whether its client has taken most of what was written."""
+        """Return True if the client has drained most of its pending output."""
 
     def write(self, framed: bytes) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LiveEpoch:
-    """Encoded rows of some epochs, and the epoch to ask for next; without content, nothing came for a while.
+    """Encoded rows of some epochs, and the epoch to continue from.
 
-    With a `gap`, rows before it are not retained any more; those of a changelog begin anew with its table.
+    Empty content means that nothing arrived during the idle time. With a `gap`, earlier rows are no longer
+    retained; a changelog then starts again with the current rows of its table.
     """
 
     content: bytes
@@ -78,7 +80,7 @@ class LiveEpoch:
 
 @dataclass(slots=True)
 class LiveCounts:
-    """How many epochs were encoded, how many went out to followers, and how many followers there are."""
+    """Numbers of epochs encoded, epochs sent to followers, and followers."""
 
     encoded: int = 0
     sent: int = 0
@@ -87,7 +89,7 @@ class LiveCounts:
 
 @dataclass(slots=True, eq=False)
 class _Sleeper:
-    """A follower that has all there is; what comes is written for it, until its task is needed again."""
+    """Follower that has received everything. The event loop writes new rows for it until its task must wake."""
 
     query: Query
     cursor: int
@@ -136,10 +138,13 @@ class LiveResults:
         connection: DirectConnection | None = None,
         columns: pa.Schema | None = None,
     ) -> AsyncIterator[LiveEpoch]:
-        """The results of a query from epoch `since` on, until it is dropped or the server stops.
+        """Yield the results of a query from epoch `since` on, until the query is dropped or the server stops.
 
-        Those that its `connection` has got already are left out. Whoever follows is asked every `idle_s`
-        seconds, be it with nothing. With `columns`, until the query has others.
+        Rows that the event loop has written directly to `connection` are not yielded again. After every
+        `idle_s`
+        seconds without rows an empty epoch is yielded, so that the caller can check its client. With
+        `columns`, the
+        iteration ends when the query is replaced by a version with other columns.
         """
         self.counts.followers += 1
         try:
@@ -159,11 +164,11 @@ class LiveResults:
     ) -> AsyncIterator[LiveEpoch]:
         while not self._stop and self._service.mill.queries.get(query.name) is query:
             if columns is not None and query.log.columns is not columns:
-                return  # it was replaced
+                return  # the query was replaced
             event = self._events.setdefault(query.name, asyncio.Event())
             gap = query.log.missed(cursor)
             epochs = self._epochs_after(query, cursor)
-            # Whoever is behind gets several at once: fewer, larger writes when there is much to do.
+            # A follower that is behind gets several epochs in one write: fewer and larger writes under load.
             parts, size = list[bytes](), 0
             for epoch in epochs:
                 if columns is not None and query.log.columns_at(epoch.number) is not columns:
@@ -177,7 +182,7 @@ class LiveResults:
                     yield self._sent(parts, cursor + 1, gap)
                     gap, parts, size = False, [], 0
                 if content is None and query.log.freed >= epoch.number:
-                    break  # freed meanwhile: what stands in its place is looked up
+                    break  # the epoch was freed meanwhile; look up what the log has now
                 if content is None:
                     gap = True
                     continue
@@ -199,14 +204,14 @@ class LiveResults:
             except TimeoutError:
                 yield LiveEpoch(b"", cursor + 1)
 
-    # -- those who have all there is -------------------------------------------------------------------
+    # -- followers that are up to date --------------------------------------------------------------
 
     async def _sleep(
         self, query: Query, cursor: int, encode: Encoder, idle_s: float, connection: DirectConnection
     ) -> tuple[int, bool]:
-        """Have what comes written, until the client is slow, the query ends or the time is over.
+        """Let the event loop write new rows until the client is slow, the query ends or the time is over.
 
-        Returns how far it has come, and whether it is time to ask who follows.
+        Returns the follower's cursor, and True if the idle time is over.
         """
         loop = asyncio.get_running_loop()
         sleeper = _Sleeper(query, cursor, encode, connection, loop.time() + idle_s)
@@ -221,11 +226,11 @@ class LiveResults:
         return sleeper.cursor, loop.time() >= sleeper.until_s
 
     def _write_to_sleepers(self, query: Query, sleepers: set[_Sleeper]) -> None:
-        """Write what is new to all that have what was there before, each form made once."""
+        """Write new rows to all sleeping followers. Each combination of cursor and encoding is framed once."""
         framed: dict[tuple[int, Encoder, Callable[[bytes], bytes]], tuple[bytes, int, int] | None] = {}
         for sleeper in sleepers:
             if sleeper.query is not query:
-                continue  # one of its name that was dropped
+                continue  # a dropped query of the same name
             frame = sleeper.connection.framed
             key = sleeper.cursor, sleeper.encode, frame
             if key not in framed:
@@ -241,9 +246,10 @@ class LiveResults:
     def _framed(
         self, query: Query, cursor: int, encode: Encoder, frame: Callable[[bytes], bytes]
     ) -> tuple[bytes, int, int] | None:
-        """What comes after a place as bytes, how many epochs that is, and the last of them.
+        """Return the framed rows after a cursor, the number of epochs, and the last epoch.
 
-        None where it is so much, or so long ago, that each follower has to read it in steps.
+        Returns None if there are too many rows, or if rows were freed. Each follower then reads them in
+        steps.
         """
         epochs = self._epochs_after(query, cursor)
         if not epochs:
@@ -252,7 +258,7 @@ class LiveResults:
         if rows > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE or query.log.missed(cursor):
             return None
         if query.log.columns_at(epochs[-1].number) is not query.log.columns_at(max(cursor, 0)):
-            return None  # it was replaced
+            return None  # the query was replaced
         try:
             content = b"".join(self._content_now(query, epoch, encode) for epoch in epochs)
         except ExtentGone:
@@ -262,7 +268,7 @@ class LiveResults:
     # -- reading and encoding --------------------------------------------------------------------------
 
     def _epochs_after(self, query: Query, cursor: int) -> Sequence[Epoch]:
-        """The epochs behind a place in a query's log; those who are at the same place share the list."""
+        """Return the epochs after a cursor. Followers at the same cursor share the list."""
         head = query.log.head
         if cursor >= head:
             return ()
@@ -272,7 +278,7 @@ class LiveResults:
         return self._newest[query.name][1]
 
     def _epoch_rows(self, query: Query, epoch: Epoch) -> EpochRows:
-        """The rows of an epoch, read once for those who want them in different forms."""
+        """Return the rows of an epoch, read once for all encodings."""
         key = (id(query), epoch)
         with self._reading:
             known = self._rows.get(key)
@@ -303,7 +309,7 @@ class LiveResults:
         if known is not None:
             return known
         running = self._encoding.get(key)
-        if running is None:  # beside the loop, by the first who wants it
+        if running is None:  # in a thread, started by the first follower that needs the content
             encoding = asyncio.to_thread(self._encode, query, epoch, encode)
             running = self._encoding[key] = asyncio.ensure_future(encoding)
             running.add_done_callback(lambda _: self._encoding.pop(key, None))
@@ -327,14 +333,14 @@ class LiveResults:
                 self._bytes -= len(oldest)
         return content
 
-    # -- hearing of commits ----------------------------------------------------------------------------
+    # -- notification of commits ---------------------------------------------------------------------
 
     def _watch(self) -> None:
         mill = self._service.mill
         changed, seen = mill.dispatcher.changed, -1
         while True:
             with changed:
-                if mill.home.epoch == seen:  # else there was a commit while nobody waited here
+                if mill.home.epoch == seen:  # otherwise there was a commit before this thread waited
                     changed.wait(_LOOK_EVERY_S)
                 seen = mill.home.epoch
             assert self._loop is not None, "it is started with a loop"
@@ -346,7 +352,7 @@ class LiveResults:
                 return
 
     def _wake(self) -> None:
-        """Serve those whose query has something new, or is gone; in the loop."""
+        """Wake the followers of queries with new epochs and of dropped queries. Runs in the event loop."""
         self._waking = False
         assert self._loop is not None, "it is started with a loop"
         now = self._loop.time()

@@ -1,10 +1,10 @@
-"""The server's log on standard error: one line for each event, as text or as JSON.
+"""The server's log on standard error: one line per event, as text or as JSON.
 
 2026-01-01T12:00:00Z start: slicemill serves 13 queries at http://127.0.0.1:8080
 {"at": "2026-01-01T12:00:00Z", "level": "info", "event": "start", "message": "…", "url": "http://…"}
 
-Events are few: start, stop, statement, problem, recovered, client cut off, and what libraries warn of.
-Requests are not logged; `/metrics` counts, and the audit log says who changed what.
+Events are rare: start, stop, statement, problem, recovered, client cut off, and warnings of libraries.
+Requests are not logged. `/metrics` counts them, and the audit log records each change with its user.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogFormat(StrEnum):
 
 
 def note_event(event: str, message: str, level: int = logging.INFO, **fields: object) -> None:
-    """Log an event; `fields` are for programs, and are in the JSON form alone."""
+    """Log an event. `fields` are for programs and appear only in the JSON format."""
     _LOGGER.log(level, "%s", message, extra={_EVENT: event, _FIELDS: fields})
 
 
@@ -39,7 +39,7 @@ def _at(record: logging.LogRecord) -> str:
 
 
 class TextLogLines(logging.Formatter):
-    """A line for people; what has several lines stays so, and a trace follows."""
+    """Format a record as text. Line breaks in a message are kept, and a stack trace follows."""
 
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, _EVENT, record.levelname.lower())
@@ -48,7 +48,7 @@ class TextLogLines(logging.Formatter):
 
 
 class JsonLogLines(logging.Formatter):
-    """A JSON object on one line."""
+    """Format a record as a JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -65,7 +65,7 @@ class JsonLogLines(logging.Formatter):
 
 @contextmanager
 def logging_to_stderr(form: LogFormat) -> Iterator[None]:
-    """Log our events and everybody's warnings while this lasts."""
+    """Log events of slicemill and warnings of all libraries while the context is open."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLogLines() if form is LogFormat.JSON else TextLogLines())
     root, ours = logging.getLogger(), logging.getLogger("slicemill")

@@ -1,4 +1,4 @@
-"""The network side of a server: one thread with an event loop, in which all ways in are served."""
+"""Network side of a server: one thread whose event loop serves HTTP and PostgreSQL clients."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Certificate:
 
 
 class Listening:
-    """The sockets of a server. A port that is taken is told when they are made, before anything starts."""
+    """Listening sockets of a server. A port in use raises an error here, before anything starts."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class Listening:
         certificate: Certificate | None = None,
         connections: ConnectionLimits | None = None,
     ) -> None:
-        _tls(certificate)  # files that cannot be read are reported before anything starts
+        _tls(certificate)  # report unreadable files before anything starts
         self.certificate = certificate
         opened = OpenConnections(connections or ConnectionLimits.of_process())
         self.http = _bound(host, port, "--port", opened)
         self.postgres: LimitedSocket | None = None
         if postgres_port is not None:
             self.postgres = _bound(host, postgres_port, "--postgres-port", opened)
-        if certificate is None:  # a refusal in clear text is none to a client of TLS
+        if certificate is None:  # a TLS client could not read a refusal in clear text
             self.http.refused = _HTTP_REFUSED
             if self.postgres is not None:
                 self.postgres.refused = too_many_clients()
@@ -80,7 +80,7 @@ class Listening:
 
 
 def check_address(host: str, access: Access) -> None:
-    """Close access for a public address; raise if no token exists that could open it."""
+    """Require tokens if the address is public. Raise an error if no token exists."""
     try:
         here = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -127,7 +127,7 @@ def serving(
     access: Access | None = None,
     limits: ClientLimits = ClientLimits(),  # noqa: B008
 ) -> Iterator[str]:
-    """Serve a service in a thread of its own; gives the URL."""
+    """Serve a service in its own thread. Yields the URL."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     service.questions.start()
     thread = threading.Thread(
@@ -140,7 +140,7 @@ def serving(
     try:
         yield listening.url
     finally:
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
+        with contextlib.suppress(RuntimeError):  # the loop has already ended
             loop.call_soon_threadsafe(ended.set)
         thread.join(_ENDED_S)
 
@@ -195,7 +195,7 @@ async def _serve(
 
 
 class _HttpServer(uvicorn.Server):
-    """Leaves signals to the process."""
+    """HTTP server that leaves signal handling to the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -208,7 +208,7 @@ def _tls(certificate: Certificate | None) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate.file, certificate.key)
-    except OSError as problem:  # an SSLError as well
+    except OSError as problem:  # includes ssl.SSLError
         for file in (certificate.file, certificate.key):
             try:
                 Path(file).read_bytes()

@@ -1,4 +1,4 @@
-"""Notices: what the answer to a question was computed from, and where a new query starts."""
+"""Notices: rows that an ad hoc query could not see, and where a new query starts to read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from slicemill.plan.content import quoted
 
 
 def seen_by(mill: Mill, names: Iterable[str]) -> str:
-    """Return which rows a question has not seen, as they are no longer retained; empty if it saw all."""
+    """Return which rows an ad hoc query missed because they are no longer retained; empty if none."""
     return "; ".join(notice for name in names for notice in _of(mill, name))
 
 
 def start_of(mill: Mill, statement: object) -> str:
-    """Return where a new query starts, and from when on its windows are complete; empty for others."""
+    """Return where a new query starts to read, and when its first complete window begins.
+
+    Empty for other statements.
+    """
     if isinstance(statement, Stream):
         where = "with its first row" if statement.starts_early else "with what arrives from then on"
         return f"; queries start {where}"

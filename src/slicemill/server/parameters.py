@@ -1,4 +1,4 @@
-"""Parameters of statements that change rows: $1, $2, … with their values in their places."""
+"""Parameters of statements: substitute values for $1, $2, …"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARAMETER = re.compile(r"\$(\d+)")
 
 
 class UntypedText(str):
-    """A parameter of which a client has not said what it is: a text, or what it looks like."""
+    """Parameter that the client sent as text without a type."""
 
     __slots__ = ()
 
@@ -26,7 +26,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def guessed(value: object) -> object:
-    """A parameter of a question: a number where it looks like one, with all of its digits.
+    """Convert untyped parameters of an ad hoc query: a number if the text looks like one, without loss of
+    digits.
 
     >>> guessed(UntypedText("12")), guessed(UntypedText("0.5")), guessed(UntypedText("infinity"))
     (12, 0.5, 'infinity')
@@ -38,7 +39,7 @@ def guessed(value: object) -> object:
     if isinstance(value, list):
         found = [guessed(element) for element in value]
         kinds = {type(element) for element in found if element is not None}
-        # The elements of a list have one type.
+        # All elements of a list must have the same type.
         return found if len(kinds) < 2 else [None if one is None else str(one) for one in value]
     if not isinstance(value, UntypedText):
         return value
@@ -51,7 +52,7 @@ def guessed(value: object) -> object:
 
 
 def with_values(piece: StatementPiece, values: Sequence[object]) -> SourceText:
-    """A statement with constants in place of its parameters; quotes in texts are doubled."""
+    """Return the statement with its parameters replaced by literals. Quotes in texts are doubled."""
     text = piece.text
     parts: list[str] = []
     end = 0
@@ -66,7 +67,7 @@ def with_values(piece: StatementPiece, values: Sequence[object]) -> SourceText:
 
 
 def constant(value: object) -> str:
-    """A value as ESL writes it.
+    """Return a value as an ESL literal.
 
     >>> constant("it's"), constant(None), constant(True), constant(-3), constant(b"a")
     ("'it''s'", 'NULL', 'TRUE', '-3', "unhex('61')")

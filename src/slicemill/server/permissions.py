@@ -1,11 +1,11 @@
-"""What statements that come over the network may do: names, code, files and addresses.
+"""Permissions of statements that arrive over the network: names, code, files and addresses.
 
-The administrator of a server says with options of `slicemill serve` which folders and schemes statements may
-name, and whether they may run code in Python. The script of `slicemill serve` is not checked.
+Options of `slicemill serve` set which folders and schemes statements may use, and whether they may run Python
+code. The start-up script of `slicemill serve` is not checked.
 
-What a source or sink opens is decided by `place_of` and `sink_target`; the check takes their result, and
-readers and sinks open the same. Formats and options that are not known here are refused, since any option
-may name a file, a host or a class of the JVM.
+`place_of` and `sink_target` decide what a source or sink opens. The check takes their result, and readers and
+sinks open exactly the same. Unknown formats and options are refused, since any option may name a file, a host
+or a class of the JVM.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from slicemill.secrets import redacted_address
 from slicemill.server.access import Denied
 
 _FILES = (GUESSED, *LINES_IN_FILES, *TYPED_FILES)
-# Rows that are made here, by formula, and results that stay here: no file and no address is opened.
+# Generated rows, and results that stay in the process: no file and no address is opened.
 _SOURCES_HERE = (*GENERATORS, "rate")
 _SINKS_HERE = ("memory", "console")
 
 # Options that let Spark move or delete the files that it has read.
 _MOVING = frozenset(("cleansource", "sourcearchivedir"))
 _LINES = CSV_ONLY | {"lines"}
-# The options of each format, in lower case; those of generators and tcp are checked when they are opened.
+# Options of each format, in lower case. Generators and tcp check their options when they are opened.
 _OPTIONS = {
     **dict.fromkeys(_FILES, (LISTING | WITHOUT_EFFECT | CSV_ONLY | BY_SPARK) - _MOVING),
     "rate": frozenset(("rowspersecond", "rampuptime", "numpartitions")) | _LINES,
@@ -85,7 +85,8 @@ _OPTIONS = {
     )
     | _LINES,
 }
-# Of Postgres: no files (passfile, sslkey, service, …), from which a server could be made to read.
+# Options of Postgres without those that name files (passfile, sslkey, service, …), which the server would
+# read.
 _POSTGRES_OPTIONS = frozenset(
     (
         "host",
@@ -113,7 +114,7 @@ _OPTION_REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an operator allows: folders below which files may be, schemes, code in Python, webhooks' hosts."""
+    """Permissions set by the operator: folders, schemes, Python code, and hosts of webhooks."""
 
     folders: tuple[Path, ...] = ()
     schemes: frozenset[str] = frozenset()
@@ -121,10 +122,11 @@ class Allowed:
     webhooks: frozenset[str] = frozenset()
 
     def check(self, statements: Iterable[Statement], folder: Path = Path(), home: Path | None = None) -> None:
-        """Raise Denied if one of some statements does what is not allowed.
+        """Raise Denied if any of the statements does something that is not allowed.
 
-        Relative paths begin at `folder`. The `home` of the mill is never allowed: it has the hashes of tokens
-        and the rows of all streams.
+        Relative paths are resolved against `folder`. The `home` of the mill is never allowed, because it
+        contains the
+        hashes of tokens and the rows of all streams.
         """
         folder = Path(os.path.realpath(folder))
         for statement in statements:
@@ -140,7 +142,7 @@ class Allowed:
                 self._check_sink(sink_target(sink, statement.name, folder), statement.name, home)
 
     def _check_webhook(self, alert: Alert) -> None:
-        """Check an alert's host: named without a port it means the usual one of its scheme."""
+        """Check the host of an alert. An allowed host without a port means the default port of the scheme."""
         host, port = host_and_port(alert.url)
         shown = f"[{host}]" if ":" in host else host
         usual = port == (443 if alert.url.lower().startswith("https:") else 80)
@@ -149,7 +151,7 @@ class Allowed:
             raise Denied(f"{alert.name} tells {needed}; start the server with --allow-webhook {needed}")
 
     def _check_source(self, origin: SourceOrigin, name: str, home: Path | None) -> None:
-        """Check the format, then the place, then every option."""
+        """Check the format, then the location, then every option."""
         form = origin.format
         if form not in (*_FILES, *_SOURCES_HERE):
             self._require_scheme(form, name)
@@ -180,7 +182,7 @@ class Allowed:
             raise Denied(f"{name} names {scheme}:…; start the server with --allow-scheme {scheme}")
 
     def _check_path(self, path: Path, given: str, name: str, home: Path | None) -> None:
-        """Check a file, folder or pattern: below an allowed folder, outside of the home, links followed."""
+        """Check a path or glob pattern: below an allowed folder, outside of the home, with links resolved."""
         shown = redacted_address(given)
         if climbs(path):
             raise Denied(f"{name} names {shown}; write the path without ..")
@@ -194,7 +196,7 @@ class Allowed:
 
 
 def _real(path: Path) -> Path:
-    """Return an absolute path with links resolved, also in a part that does not exist yet."""
+    """Return an absolute path with links resolved, also if the last parts do not exist yet."""
     return Path(os.path.realpath(path))
 
 
@@ -203,16 +205,16 @@ def _overlap(place: Path, home: Path) -> bool:
 
 
 def _fixed(path: Path) -> Path:
-    """Return the folder above the first wildcard of a pattern; of another path, the path itself.
+    """Return the folder above the first wildcard of a pattern, or a path without wildcards unchanged.
 
-    Spark takes a name with a wildcard as a pattern even if a file has that name.
+    Spark reads a name with a wildcard as a pattern even if a file has that name.
     """
     first = next((number for number, part in enumerate(path.parts) if GLOB.search(part)), None)
     return path if first is None else Path(*path.parts[:first])
 
 
 def _places_behind(path: Path) -> Iterator[Path]:
-    """Yield where a path leads, and where all links lead that may be met on the way from there."""
+    """Yield the resolved path, and the targets of all links below it, recursively."""
     waiting, known = [_real(path)], set[Path]()
     while waiting:
         place = waiting.pop()
@@ -228,8 +230,11 @@ def _places_behind(path: Path) -> Iterator[Path]:
 def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
     """Yield the relations that a statement reads, and the tables that it writes.
 
-    What aggregates and functions read counts for the statement that calls them. A view is read under its own
-    name: what is behind it, its owner has allowed. An alert reads what it is on, * where that is anything.
+    Relations read by aggregates and functions count for the statement that calls them. A view counts under
+    its own
+    name only: the owner of the view had access to the relations behind it. An alert on a single object reads
+    that
+    object, an alert on everything reads `*`.
     """
     yield from sorted(relations_named(catalog, _content(statement)))
     if isinstance(statement, AggregateDefinition):
@@ -251,7 +256,7 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
 
 
 def relations_changed(change: TableChange, catalog: Catalog) -> set[str]:
-    """Return the relations that a change of rows reads, also in the aggregates that it calls."""
+    """Return the relations that INSERT, UPDATE or DELETE reads, including those read by aggregates it calls."""
     return {*relations_asked(change), *relations_named(catalog, change)}
 
 
@@ -260,7 +265,7 @@ def _words(text: str) -> set[str]:
 
 
 def _content(statement: Statement) -> object:
-    """Return the part of a statement in which relations are read and aggregates called."""
+    """Return the part of a statement that may read relations and call aggregates."""
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         return statement.query
     return statement if isinstance(statement, AggregateDefinition) else None
@@ -273,7 +278,7 @@ def _code(statement: Statement) -> str | None:
 
 
 def _sink_named(statement: Statement) -> str | None:
-    """Return the sink of a query that writes no table; of an ALTER QUERY, a sink that is new."""
+    """Return the sink of a query that writes no table. For ALTER QUERY, only a changed sink."""
     if isinstance(statement, AlteredQuery):
         same = statement.after.options.sink == statement.before.options.sink
         return None if same else _sink_named(statement.after)

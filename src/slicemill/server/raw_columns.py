@@ -1,8 +1,9 @@
-"""Values of Arrow columns of any type, as JSON has them.
+"""JSON values of Arrow columns of any type.
 
-Tables and queries have types of ESL. A question is answered by DuckDB, which has more of them: lists of
-lists, structs, maps, intervals with months, times of a day. Times are never made `datetime`: a calendar of
-Python does not have every year, and no infinity.
+Tables and queries have ESL types. Ad hoc queries run in DuckDB, which has more types: nested lists, structs,
+maps, intervals with months, times of day. Timestamps are never converted to `datetime`, because Python
+supports
+only the years 1 to 9999 and no infinity.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_interval(kind: pa.DataType) -> bool:
-    """True for intervals of DuckDB: months, days and nanoseconds."""
+    """Return True for DuckDB intervals of months, days and nanoseconds."""
     return bool(kind == pa.month_day_nano_interval())
 
 
 def raw_values(array: pa.Array) -> list[Any]:
-    """Values with times as microseconds and dates as days; infinite ones are the largest integers."""
+    """Return values with timestamps as microseconds and dates as days.
+
+    Infinite timestamps and dates are the largest integers.
+    """
     kind = array.type
     if pa.types.is_dictionary(kind):
         return raw_values(array.dictionary_decode())
@@ -57,7 +61,7 @@ def _microseconds(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def lists_of(array: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[list[Any] | None]:
-    """The lists of a column, with their elements converted together."""
+    """Return the lists of a column. The elements of all lists are converted in one call."""
     elements = convert(array.flatten())
     found: list[list[Any] | None] = []
     start = 0
@@ -68,7 +72,7 @@ def lists_of(array: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[
 
 
 def json_values(array: pa.Array) -> list[object]:
-    """Values as JSON has them: see `connectors.sinks.json_values`."""
+    """Return values in their JSON form (see `connectors.sinks.json_values`)."""
     kind = array.type
     if is_list(kind):
         return cast(list[object], lists_of(array, json_values))
@@ -117,7 +121,7 @@ def _infinite(value: int, last: int) -> str | None:
 
 
 def interval_text(value: tuple[int, int, int]) -> str:
-    """An interval of months, days and nanoseconds as PostgreSQL writes it.
+    """Return an interval of months, days and nanoseconds as PostgreSQL writes it.
 
     >>> interval_text((14, -3, 4_500_000_000))
     '1 year 2 mons -3 days +00:00:04.5'
@@ -143,7 +147,7 @@ def interval_text(value: tuple[int, int, int]) -> str:
 
 
 def with_unique_names(table: pa.Table) -> pa.Table:
-    """Rename columns so that each has a name of its own, as objects need: `n`, `n_1`.
+    """Rename columns so that names are unique, as JSON objects require: `n`, `n_1`.
 
     >>> with_unique_names(pa.table([[1], [2], [3]], names=["n", "n", "n_1"])).column_names
     ['n', 'n_2', 'n_1']

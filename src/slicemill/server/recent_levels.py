@@ -1,4 +1,4 @@
-"""Service levels by the results of the last minute: a bad start, long ago, is nothing to look after now."""
+"""Service levels over the last minute, so that a slow start long ago is not reported any more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECENT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _CountedResults:
-    """What a query had counted at a moment."""
+    """Cumulative response time counters of a query at one moment."""
 
     at_s: float
     counts: dict[int, int]
@@ -25,13 +25,13 @@ class _CountedResults:
 
 
 class RecentLevels:
-    """What service levels are about, of the last minute, by query."""
+    """Sliding one-minute measure of each query's service level."""
 
     def __init__(self) -> None:
         self._counted: dict[str, deque[_CountedResults]] = {}
 
     def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
-        """The measure of a query's level over the last minute; None without a level, or without results."""
+        """Return the service level's measure over the last minute. None without a level or without results."""
         if metrics.slo is None:
             return None
         response = metrics.figures.response

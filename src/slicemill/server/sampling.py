@@ -1,7 +1,7 @@
-"""Samples of a mill: one thread looks at all queries, however many pages ask, and remembers.
+"""Periodic samples of metrics: one thread samples all queries for all clients, and keeps a history.
 
-Looking takes time that queries want, so it is done every second while somebody watches, every five else,
-and never for more than a fiftieth of the time.
+Sampling takes CPU time away from queries. So a sample is taken every second while a client watches and every
+five seconds otherwise, and sampling uses at most a fiftieth of the time.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from slicemill.time import BEGINNING, END, US, wall_clock_us
 _LOGGER = logging.getLogger("slicemill")
 _WATCHED_EVERY_S = 1.0
 _WATCHED_FOR_S = 10.0
-_SHARE = 50  # of so many seconds, one is for looking
+_SHARE = 50  # at most one of so many seconds is spent on sampling
 _RATE_OVER = 5  # samples
 _EVENTS = 200
 _STOPPED = ("failed", "restarting")
 _WRITTEN_EVERY_S = 60.0
-_WRITING_SHARE = 500  # of so many seconds, one is for writing
+_WRITING_SHARE = 500  # at most one of so many seconds is spent on writing the history
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSample:
-    """A stream; `watermark_us` is None before its first row and once it has ended."""
+    """Sample of a stream. `watermark_us` is None before the first row and after the end of the stream."""
 
     name: str
     rate: float
@@ -59,9 +59,13 @@ class StreamSample:
 
 @dataclass(frozen=True, slots=True)
 class QuerySample:
-    """A query; `cpu` is its part of the cores that its unit uses, which `shared_by` queries share.
+    """Sample of a query.
 
-    `lag_s` is how far its results are behind its streams, in event time; `budget` what it may give up.
+    `cpu` is the query's share of the cores that its unit uses; `shared_by` queries share the unit. `lag_s` is
+    the
+    distance between the newest watermark of its streams and its own, in event time. `budget` describes what
+    the
+    query may lose by load shedding.
     """
 
     name: str
@@ -96,7 +100,7 @@ class QuerySample:
 
 @dataclass(frozen=True, slots=True)
 class UnitSample:
-    """A unit: cores used, rows a second in and out of each of its nodes, and what waits."""
+    """Sample of a unit: cores in use, rows per second in and out of each of its nodes, and waiting rows."""
 
     id: str
     cpu: float
@@ -119,7 +123,7 @@ class WorkerSample:
 
 @dataclass(frozen=True, slots=True)
 class MillEvent:
-    """Something that happened: when, to whom, and what."""
+    """Event of the mill: time, name of the query or stream, kind and text."""
 
     at_s: float
     name: str
@@ -140,14 +144,14 @@ class MillSample:
 
 @dataclass(slots=True)
 class _Totals:
-    """Counters at one moment, of which differences are rates."""
+    """Cumulative counters at one moment. Rates are computed from differences."""
 
     at: float
     counts: dict[str, float] = field(default_factory=dict)
 
 
 class Sampler:
-    """`latest` is the newest sample; `look` says that somebody watches."""
+    """Samples the metrics of a mill periodically. `look` returns the newest sample for a client."""
 
     def __init__(
         self,
@@ -156,7 +160,7 @@ class Sampler:
         wall_us: Callable[[], int] = wall_clock_us,
         history: Path | None = None,
     ) -> None:
-        """With a `history`, figures are kept in that file over a restart."""
+        """Start without a thread. With a `history`, metrics are kept in that file across restarts."""
         watch_collections()
         self._mill = mill
         self._clock = clock
@@ -181,10 +185,13 @@ class Sampler:
         self._stop = False
         self._thread = threading.Thread(target=self._loop, name="sampling", daemon=True)
 
-    # -- for those who ask -----------------------------------------------------------------------------
+    # -- calls of clients -----------------------------------------------------------------------------
 
     def look(self) -> MillSample:
-        """The newest sample, with all queries that are there; who asks is taken to ask again soon."""
+        """Return the newest sample, with all current queries.
+
+        For some seconds after the call, a client counts as watching and samples are taken more often.
+        """
         was_idle = self._clock() - self._watched_s > _WATCHED_FOR_S
         self._watched_s = self._clock()
         if was_idle:
@@ -198,7 +205,7 @@ class Sampler:
         return self._rings.get(query, FigureRing(QUERY_FIGURES)).columns()
 
     def mill_history(self) -> tuple[dict[str, list[float | None]], list[tuple[float, str]]]:
-        """Figures of all queries together, and since when each policy decided."""
+        """Return the metrics of all queries together, and the policies with the times of their activation."""
         return self._mill_ring.columns(), list(self._policies)
 
     # -- the thread ------------------------------------------------------------------------------------
@@ -220,7 +227,7 @@ class Sampler:
                 self.take()
                 if self._clock() - self._written_s > max(_WRITTEN_EVERY_S, _WRITING_SHARE * self._writing_s):
                     self.write()
-            except Exception:  # a plan that changes under the looker; the next look finds it as it is then
+            except Exception:  # the plan changed while it was sampled; the next sample sees the new plan
                 _LOGGER.debug("a sample was not taken", exc_info=True)
             spent = time.thread_time() - began
             watched = self._clock() - self._watched_s < _WATCHED_FOR_S
@@ -228,7 +235,7 @@ class Sampler:
             self._wake.clear()
 
     def write(self) -> None:
-        """Write what is remembered to the file, where there is one."""
+        """Write the history to its file, if there is one."""
         if self._file is None:
             return
         began = time.thread_time()
@@ -241,7 +248,7 @@ class Sampler:
         self._written_s, self._writing_s = self._clock(), time.thread_time() - began
 
     def take(self) -> MillSample:
-        """Look at everything once."""
+        """Take a sample now."""
         with self._taking:
             return self._take()
 
@@ -283,7 +290,7 @@ class Sampler:
         return sample
 
     def _rate(self, key: str, count: float, totals: _Totals) -> float:
-        """Of a counter, by the oldest sample that is kept; one that was not there then began at 0."""
+        """Return the rate of a counter since the oldest kept sample. A new counter starts at 0."""
         totals.counts[key] = count
         before = self._totals[0]
         if totals.at <= before.at:
@@ -328,7 +335,7 @@ class Sampler:
         )
 
     def _sources(self) -> dict[str, tuple[str, ...]]:
-        """The streams that each query reads, directly or through others."""
+        """Return the streams that each query reads, directly or through other queries."""
         graph = self._mill.graph
         reads: dict[str, frozenset[str]] = {}
         for node in graph:  # in topological order
@@ -360,7 +367,8 @@ class Sampler:
             watermarks={
                 stream.name: None if stream.watermark_us is None else stream.watermark_us / US
                 for stream in read
-                # The clock moves one that never had rows, and one that has ended holds nobody.
+                # The clock advances the watermark of a stream without rows, and an ended stream holds back no
+                # query.
                 if stream.read and not stream.ended
             },
             has_ended=bool(read)
@@ -374,7 +382,7 @@ class Sampler:
     def _collecting(
         self, name: str, metrics: QueryMetrics, unit: UnitSample | None, totals: _Totals
     ) -> float:
-        """The part of what its unit has used of late that went to garbage collection."""
+        """Return the share of its unit's recent CPU time that went to garbage collection."""
         collecting = self._rate(f"collecting {name}", metrics.collecting_s, totals)
         return collecting / unit.cpu if unit is not None and unit.cpu > 0 else 0.0
 
@@ -434,7 +442,7 @@ class Sampler:
         )
 
     def _budget(self, name: str) -> str | None:
-        """What a query may give up under load, in words."""
+        """Return what a query may lose by load shedding, as text."""
         query = self._mill.catalog.queries.get(name.lower())
         if query is None or (query.load is None and query.options.memory is None):
             return None
@@ -443,7 +451,7 @@ class Sampler:
         return ", ".join([*words, *([query.options.shedding] if query.options.shedding else [])])
 
     def _since_last(self, name: str, metrics: QueryMetrics, at: float) -> dict[str, float | None]:
-        """Response times and slowdown of the results since the last sample that was kept."""
+        """Return response times and slowdown of the results since the last kept sample."""
         slowdown = metrics.figures.slowdown
         now = (
             dict(metrics.responses.counts),
@@ -464,7 +472,7 @@ class Sampler:
         }
 
     def _workers(self, totals: _Totals) -> Iterator[WorkerSample]:
-        """What each worker has of the cells of units."""
+        """Yield CPU use and state size of the cells on each worker."""
         dispatcher = self._mill.dispatcher
         found: dict[int, list[tuple[float, int]]] = {}
         for unit in list(dispatcher.running.units):
@@ -533,7 +541,7 @@ class Sampler:
 
 
 def announced_watermark(mill: Mill, log: str) -> int:
-    """The watermark of a log as it is known. Asking the mill itself would announce it, and so change it."""
+    """Return the announced watermark of a log. Unlike `Mill.watermark`, this does not advance it."""
     if log in mill.streams:
         return mill.streams[log].announced
     writer = mill.dispatcher.running.writers.get(log)

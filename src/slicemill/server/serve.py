@@ -1,4 +1,4 @@
-"""The life of a server: open the home, take up what it has, listen, end in order."""
+"""Life cycle of a server: open the home, restore its queries, listen, and shut down in order."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("slicemill")
 _LOOK_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0
-# What workers get to finish and to write their state when the server ends; and the process as a whole.
+# Seconds for workers to finish and write their state at shutdown, and for the process to end.
 _WRITE_S, _END_S = 10.0, 25.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of `slicemill serve`: the home, what to declare first, for how long, and what others may do."""
+    """Options of `slicemill serve`: the home, the start-up script, the run time, and permissions of clients."""
 
     home: Path | None = None
     script: SourceText | None = None
@@ -60,7 +60,7 @@ class ServeOptions:
 def run_server(
     listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
 ) -> None:
-    """Serve until the time is over or a signal ends the process; state is written before it ends."""
+    """Serve until the run time is over or a signal ends the process. State is written before the end."""
     with logging_to_stderr(options.log_format), _home_of(options) as home:
         _serve_home(home, listening, access, options, spark)
 
@@ -74,7 +74,7 @@ def _serve_home(
             service = MillService(mill, options.allowed, AuditLog(options.home), questions)
             service.other_problems.append(access.problems)
             waiting = WaitingStatements(service)
-            # First: what it says and the home has already counts once, and the rest of the home follows.
+            # The script comes first. A statement that is in the home as well is applied once.
             if options.script is not None:
                 waiting.declare(options.script)
             for name in mill.restore():
@@ -89,7 +89,7 @@ def _serve_home(
                 _tell_started(mill, url, listening.postgres_url, options)
                 _watch(service, waiting, ending.wanted, options.seconds)
                 note_event("stopping", "ending: state is written")
-                questions.close()  # whoever waits for one is told
+                questions.close()  # clients that wait for an answer receive an error
         finally:
             questions.close()
             mill.close(within_s=_WRITE_S)
@@ -98,7 +98,7 @@ def _serve_home(
 
 @contextmanager
 def _home_of(options: ServeOptions) -> Iterator[Path]:
-    """The folder of the home; without one, a temporary folder."""
+    """Yield the folder of the home, or a temporary folder if there is none."""
     if options.home is not None:
         yield options.home
         return
@@ -136,10 +136,11 @@ def _tell_started(mill: Mill, url: str, postgres_url: str | None, options: Serve
 def _watch(
     service: MillService, waiting: WaitingStatements, ended: threading.Event, seconds: float | None
 ) -> None:
-    """Tell of each problem once, try again what waits, until it is time to end.
+    """Log each problem once and retry waiting statements, until the server is to end.
 
-    A mill that has stopped by itself ends the server with its error: a supervisor starts it again. `seconds`
-    count from when every source has been polled.
+    If the mill has failed, its error ends the server, and a supervisor restarts it. `seconds` count from the
+    time
+    when every source has been polled.
     """
     ends: float | None = None
     told: list[str] = []
@@ -164,7 +165,7 @@ def _watch(
 
 
 def _problems(service: MillService) -> list[str]:
-    """Return the problems of a service. A file of its status that cannot be read is one of them."""
+    """Return the problems of a service. An unreadable status file is reported as a problem."""
     try:
         return service.problems()
     except OSError as problem:
@@ -172,7 +173,7 @@ def _problems(service: MillService) -> list[str]:
 
 
 def _notify_systemd(state: str) -> None:
-    """Notify systemd, if it has started this process and waits for that."""
+    """Notify systemd, if the process was started as a service of type notify."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -184,11 +185,13 @@ def _notify_systemd(state: str) -> None:
 
 
 class _Ending:
-    """Ends the server when the process gets ctrl-c or SIGTERM.
+    """Handler of ctrl-c and SIGTERM.
 
-    While the server starts, the process ends at once: the home survives that, since it survives a kill, and
-    no client is connected. A server that has started writes its state first. If that takes too long, the
-    process ends without it, and the next server replays the logs.
+    While the server starts, a signal ends the process at once. That is safe for the home, which survives a
+    kill as
+    well, and no client is connected yet. After the start, the server first writes its state. If that takes
+    too
+    long, the process ends without it, and the next server replays the logs.
     """
 
     def __init__(self, temporary: Path | None) -> None:
@@ -197,7 +200,7 @@ class _Ending:
         self._starting = True
 
     def started(self) -> None:
-        """From now on a signal lets the server write its state first."""
+        """Write the state before the process ends on signals from now on."""
         self._starting = False
 
     def told(self, _: int, __: FrameType | None) -> None:
@@ -217,7 +220,7 @@ class _Ending:
     def _end_process(self, event: str, message: str, status: int) -> None:
         note_event(event, message)
         with suppress(psutil.Error):
-            for child in psutil.Process().children(recursive=True):  # Spark's, which would only follow later
+            for child in psutil.Process().children(recursive=True):  # the JVM of Spark would end only later
                 with suppress(psutil.Error):
                     child.kill()
         if self._temporary is not None:
@@ -227,7 +230,7 @@ class _Ending:
 
 @contextmanager
 def _ends_when_told(temporary: Path | None) -> Iterator[_Ending]:
-    """Handle ctrl-c and SIGTERM; `temporary` is a folder to remove at the end."""
+    """Handle ctrl-c and SIGTERM inside the context. The folder `temporary` is removed at the end."""
     ending = _Ending(temporary)
     before = {number: signal.signal(number, ending.told) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

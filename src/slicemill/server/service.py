@@ -1,4 +1,4 @@
-"""The service: all that a person can ask of a mill, whichever way the words came in."""
+"""Service: all operations on a mill that clients can call, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _STATEMENTS = 64
 
 
 class NotThere(SlicemillError):
-    """What is asked for does not exist."""
+    """The requested object does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """Some results of a query, all of one version of it; `next_epoch` is to be asked for next.
+    """Page of results of a query, all of one version of the query. `next_epoch` starts the next page.
 
-    With a `gap`, the first ones that were asked for are not retained any more.
+    With a `gap`, the first requested epochs are no longer retained.
     """
 
     table: pa.Table
@@ -57,7 +57,7 @@ class ResultPage:
 
 
 class RelationShape(NamedTuple):
-    """What a question can name: a table without rows."""
+    """Relation that ad hoc queries can name, with its columns as a table without rows."""
 
     name: str
     rows: pa.Table
@@ -65,9 +65,9 @@ class RelationShape(NamedTuple):
 
 
 class MillService:
-    """The calls behind all ways in, without asking who calls (`user_session` does). For any thread.
+    """Operations of all client interfaces, without permission checks (see `user_session`). Thread-safe.
 
-    `allowed` says what statements from outside may name; without it, anything.
+    `allowed` restricts what statements over the network may name; None allows everything.
     """
 
     def __init__(
@@ -79,27 +79,27 @@ class MillService:
     ) -> None:
         self.mill = mill
         self.questions = questions or shared_pool()
-        # Statements may take long: they have threads of their own, and other requests go on beside them.
+        # Statements may take long. They run in their own threads so that other requests are not delayed.
         self.threads = ThreadPoolExecutor(_STATEMENTS, "statement")
         self.allowed = allowed
         self.audit = audit or AuditLog()
-        # Besides those of the mill: what waits to be declared, for instance.
+        # In addition to the problems of the mill: for instance, statements that wait to be declared.
         self.other_problems: list[Callable[[], list[str]]] = []
         self._changing = threading.Lock()
         self._changelogs = mill.changelogs
 
     def declare(self, source: SourceText, by: str | None) -> list[Statement]:
-        """Run declarations, all or none; one text at a time."""
+        """Run declarations, all or none. Calls are serialized."""
         with self._changing:
             return self.mill.execute(source, by)
 
     def change_rows(self, source: SourceText, by: str | None) -> int:
-        """Run one INSERT, UPDATE, DELETE or TRUNCATE; how many rows it was about."""
+        """Run one INSERT, UPDATE, DELETE or TRUNCATE. Return the number of affected rows."""
         with self._changing:
             return sum(self.mill.change_rows(source, by))
 
     def problems(self) -> list[str]:
-        """What does not work and is tried again, and queries that stopped; empty if all is well."""
+        """Return operations that fail and are retried, and failed queries; empty if there are none."""
         self.audit.write_waiting()
         found = [*problems(self.mill), *(one for others in self.other_problems for one in others())]
         if self.audit.problem is not None:
@@ -107,7 +107,7 @@ class MillService:
         return [redacted(one) for one in found]
 
     def query(self, name: str) -> Query:
-        """The handle of a continuous query."""
+        """Return the handle of a continuous query."""
         known = self.mill.catalog.queries.get(name.lower())
         handle = self.mill.queries.get(known.name) if known is not None else None
         if handle is None and (relation := self.mill.catalog.relation(name)) is not None:
@@ -117,26 +117,26 @@ class MillService:
         return handle
 
     def graph(self, name: str | None = None) -> QueryGraph:
-        """The part of the query graph that a query needs, or all of it, with what was measured."""
+        """Return the query graph with measured metrics: all of it, or the ancestors of one query."""
         graph = self.mill.graph
         if name is not None:
             graph = graph.only(graph.ancestors(self.query(name).name))
         return with_measures(graph, self.mill.home)
 
     def explain(self, name: str | None = None) -> str:
-        """How a query runs, or how all of them do, as text."""
+        """Return the execution plan of a query, or of all queries, as text."""
         graph = self.graph(name)
         units = placed_units(graph, self.mill.cells, placements_in(self.mill.home))
         return explain_text(graph, units=units)
 
     def explain_json(self, name: str | None = None) -> str:
-        """The same for programs: nodes, arcs and units."""
+        """Return the execution plan as JSON: nodes, arcs and units."""
         graph = self.graph(name)
         units = placed_units(graph, self.mill.cells, placements_in(self.mill.home))
         return explain_json(graph, None, units)
 
     def explain_svg(self, name: str | None = None) -> str:
-        """The same as a drawing."""
+        """Return the execution plan as an SVG drawing."""
         return explain_svg(self.graph(name))
 
     def statements(self) -> list[Entry]:
@@ -144,9 +144,10 @@ class MillService:
         return [shown(entry) for entry in in_force(self.mill.home.statements).values()]
 
     def relation(self, name: str) -> AskedRelation:
-        """What a question reads under a name: rows as they are now; of a stream or query, those retained.
+        """Return the rows that an ad hoc query reads under a name: the current rows, or the retained ones.
 
-        Of results that change, these are the rows that they come to.
+        For a stream or query these are the retained rows. For a changelog, these are the rows that its
+        changes add up to.
         """
         relation = self.mill.catalog.relation(name)
         if isinstance(relation, (Table, View)):
@@ -156,10 +157,10 @@ class MillService:
             return HeldRows(to_arrow(schema), lambda: plain_table(self.mill.held(held), schema))
         if isinstance(relation, Stream) and relation.name not in self.mill.home.logs:
             empty = as_results(with_system_columns(to_arrow(relation.schema)).empty_table())
-            return HeldRows(empty.schema, lambda: empty)  # no query reads it, so nothing of it is stored
+            return HeldRows(empty.schema, lambda: empty)  # streams without readers store no rows
         log = self._log(name)
         known = self.mill.catalog.queries.get(name.lower()) or relation
-        # What a definition gave that is no more is not of now.
+        # Results of earlier versions of the definition are not visible.
         kind = "query" if isinstance(known, QueryDefinition) else "stream"
         versions = [] if isinstance(known, Stream) else self.mill.versions(kind, log.name)
         if known is None or not log.schema_shown(known.schema).changelog:
@@ -169,7 +170,7 @@ class MillService:
         return HeldRows(shape.schema, lambda: self._changelogs.now(log, changing))
 
     def relations(self) -> Iterator[RelationShape]:
-        """All that a question can name."""
+        """Yield all relations that an ad hoc query can name."""
         catalog = self.mill.catalog
         for found in (*catalog.relations.values(), *catalog.queries.values()):
             log = self.mill.home.logs.get(found.name)
@@ -179,14 +180,14 @@ class MillService:
             rows = columns.empty_table()
             if timed and not is_view:
                 rows = as_results(with_system_columns(columns).empty_table())
-            if schema.changelog:  # a question reads the rows that changes come to
+            if schema.changelog:  # an ad hoc query reads the current rows of a changelog
                 rows = rows.drop_columns([OP])
             yield RelationShape(found.name, rows, is_view)
 
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
-        """Results of a query from epoch `since` on; whole epochs, until there are `most_rows` of them.
+        """Return results of a query from epoch `since` on: whole epochs, until there are `most_rows` rows.
 
-        Results of another version of the query are on another page.
+        A page ends where the version of the query changes.
         """
         query = self.query(name)
         log, versions = query.log, query.versions()

@@ -1,7 +1,9 @@
-"""What a script declares when a server starts, although some of it cannot be had yet.
+"""Start-up script of a server, with retry of statements that cannot be declared yet.
 
-A source that is down is the engine's to try again. A table whose file is not there, or a place that nobody
-can open, cannot even be declared: the statements that need it wait, the others run.
+The engine itself retries a source that is down. A table whose file is missing, or a location that cannot be
+opened, cannot be declared at all. Such a statement and the statements that depend on it are retried later.
+The
+other statements run.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from slicemill.server.service import MillService
 
 
 class WaitingStatements:
-    """Statements of a script that could not be declared, and why."""
+    """Statements of a script that could not be declared yet, with their errors."""
 
     def __init__(self, service: MillService) -> None:
         self._service = service
@@ -25,7 +27,8 @@ class WaitingStatements:
         service.other_problems.append(self.problems)
 
     def declare(self, source: SourceText) -> None:
-        """Declare a script, or what can be of it; a mistake in its words is raised, and nothing is done."""
+        """Declare a script, or the part of it that can be declared. Raise EslError, without any effect, if
+        the text is invalid."""
         try:
             self._service.declare(source, None)
         except EslError:
@@ -34,7 +37,7 @@ class WaitingStatements:
             self._declare_each(pieces(source))
 
     def try_again(self) -> list[str]:
-        """Declare those that wait, as far as they can be by now; returns what was declared."""
+        """Retry the waiting statements. Returns those that are declared now."""
         with self._lock:
             before = [piece for piece, _ in self._waiting]
             if before:
@@ -43,11 +46,12 @@ class WaitingStatements:
         return [_short(piece) for piece in before if piece not in left]
 
     def problems(self) -> list[str]:
-        """What waits, and for what."""
+        """Return the waiting statements with their errors."""
         return [f"waits, and is tried again: {_short(piece)}: {why}" for piece, why in self._waiting]
 
     def _declare_each(self, found: Sequence[StatementPiece]) -> None:
-        """One by one: what needs one that waits is not known without it, and waits as well."""
+        """Declare statements one by one. A statement that depends on a waiting statement fails and waits as
+        well."""
         waiting: list[tuple[StatementPiece, SlicemillError]] = []
         for piece in found:
             try:

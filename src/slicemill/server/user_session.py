@@ -1,9 +1,10 @@
-"""Somebody at the service: every call asks whether they may, and what they change is noted.
+"""Session of a principal: checks permissions for every call, and writes changes to the audit log.
 
-Statements come in four kinds. Declarations change the catalog; those that stand together are run all or
-none. Changes (INSERT, UPDATE, DELETE, TRUNCATE) are about the rows of tables, each by itself. Commands (SHOW,
-DESCRIBE, EXPLAIN) ask about the catalog. Questions (SELECT …) are answered at once from what is
-there; only `CREATE QUERY` makes one that stays.
+There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied all
+or
+none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement by itself. Commands (SHOW,
+DESCRIBE, EXPLAIN) read the catalog. Ad hoc queries (SELECT …) are answered at once from the stored rows; only
+`CREATE QUERY` starts a continuous query.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from slicemill.server.permissions import relations_changed, relations_read_by
 from slicemill.server.questions.rows import AskedRelation
 from slicemill.server.service import MillService, RelationShape, ResultPage
 
-# The tags that PostgreSQL has for them.
+# Command tags of PostgreSQL, and the words of our messages.
 _CHANGED = {
     "INSERT": ("INSERT 0 {}", "inserted"),
     "UPDATE": ("UPDATE {}", "updated"),
@@ -59,13 +60,13 @@ _CHANGED = {
     "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
 }
 _OR_REPLACE = re.compile(r"\bOR\s+REPLACE\b", re.IGNORECASE)
-# Of a question behind which more statements stand.
+# Limit for the result of an ad hoc query that is followed by more statements.
 _KEPT_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
 class UserSession:
-    """A principal at a service; `way` is how they came in, for the audit log."""
+    """Session of a principal at a service. `way` names the client interface for the audit log."""
 
     service: MillService
     principal: Principal = OWNER
@@ -77,7 +78,7 @@ class UserSession:
         interrupted: threading.Event | None = None,
         parameters: Sequence[object] = (),
     ) -> list[StatementAnswer]:
-        """Run the statements of a text, one after another; questions may have `parameters` for $1, $2, …"""
+        """Run the statements of a text in order. Ad hoc queries may have `parameters` for $1, $2, …"""
         answers: list[StatementAnswer] = []
         for piece in _together(pieces(SourceText(text))):
             for answer in answers[-1:]:
@@ -85,14 +86,14 @@ class UserSession:
             try:
                 with nesting_told(piece.alone()):
                     answers += self._run(piece, interrupted, parameters)
-            except EslError as error:  # with the text as it was written
+            except EslError as error:  # report the error in the original text
                 raise EslError(piece.source, error.diagnostics) from None
         return answers
 
     def _asked(
         self, sql: str, values: Sequence[object], interrupted: threading.Event | None
     ) -> StatementAnswer:
-        """Return the answer to a question, with a notice if it has not seen all rows of a stream."""
+        """Return the answer to an ad hoc query, with a notice if rows of a stream are no longer retained."""
         named: dict[str, AskedRelation] = {}
 
         def relation_of(name: str) -> AskedRelation:
@@ -104,7 +105,7 @@ class UserSession:
         return StatementAnswer("SELECT", seen_by(self.service.mill, named), rows=rows)
 
     def check(self, text: str) -> None:
-        """Raise EslError with all mistakes of a text; nothing is run, none of its code."""
+        """Raise EslError with all errors of a text. No statement and no code of it is run."""
         source = SourceText(text)
         catalog = self.service.mill.catalog
         found: list[Diagnostic] = []
@@ -140,7 +141,7 @@ class UserSession:
         return [self._answered(statement, effects, warning) for statement in done]
 
     def _replaced(self, piece: StatementPiece) -> list[ReplaceEffect]:
-        """Return what statements with OR REPLACE are about to change; mistakes are told by running them."""
+        """Return the effects of statements with OR REPLACE. Errors are reported when the statements run."""
         if not _OR_REPLACE.search(piece.text):
             return []
         with suppress(SlicemillError):
@@ -176,7 +177,7 @@ class UserSession:
         )
 
     def _declare(self, piece: StatementPiece) -> tuple[list[Statement], str]:
-        """Run declarations; return what was declared, and what went wrong beside it."""
+        """Run declarations. Return the declared statements and a warning."""
         with self._noted(piece) as warnings:
             self.principal.require(UserRole.OPERATOR, "changing what is declared")
             self._check_allowed(piece)
@@ -185,7 +186,7 @@ class UserSession:
 
     @contextmanager
     def _noted(self, piece: StatementPiece) -> Iterator[list[str]]:
-        """Write a statement to the audit log, whatever becomes of it; warnings are there at the end."""
+        """Write a statement and its outcome to the audit log. The yielded list receives warnings at the end."""
         outcome, warnings = "refused", list[str]()
         try:
             yield warnings
@@ -199,7 +200,7 @@ class UserSession:
                 warnings.append(warning)
 
     def _check_allowed(self, piece: StatementPiece) -> None:
-        """Before any code that a statement names is run, or a file that it names is looked at."""
+        """Check permissions before code of a statement runs and before files that it names are opened."""
         allowed = self.service.allowed
         if allowed is None and not self.principal.names:
             return
@@ -213,7 +214,7 @@ class UserSession:
         self._require_names(bound)
 
     def _require_names(self, bound: Bound) -> None:
-        """Raise Denied if statements declare, drop, change or read what the principal may not name."""
+        """Raise Denied if statements declare, drop, change or read objects that the principal may not name."""
         if not self.principal.names:
             return
         for name in names_used((statement for statement, _ in bound.statements), bound.catalog):
@@ -223,14 +224,14 @@ class UserSession:
                 self._require_relation(name, bound.catalog)
 
     def _require_relation(self, name: str, catalog: Catalog) -> None:
-        """Raise Denied unless the principal may name a relation; late and bad rows belong to their stream."""
+        """Raise Denied unless the principal may name a relation. Late and bad rows belong to their stream."""
         self.principal.require_name(name)
         owner = catalog.owner_of(name)
         if owner is not None:
             self.principal.require_name(owner.name)
 
     def _require_names_in(self, text: str) -> None:
-        """Before a mistake is told: its message may tell columns of what has a name of somebody else."""
+        """Check names in a text before its errors are reported, because messages may reveal columns."""
         catalog = self.service.mill.catalog
         for known in (*catalog.relations.values(), *catalog.queries.values()):
             if re.search(rf"(?<!\w){re.escape(known.name)}(?!\w)", text, re.IGNORECASE):
@@ -259,12 +260,13 @@ class UserSession:
         return StatementAnswer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
 
     def alerts(self) -> list[AlertStatus]:
-        """The alerts that somebody may see: by their names, and by those of what they are on."""
+        """Return the alerts that the principal may see: both the alert and its object must match."""
         may = self.principal.may_name
         return [one for one in self.service.mill.alerts.status() if may(one.name) and may(one.on)]
 
     def check_trial(self, text: str) -> None:
-        """Raise unless statements may be declared: a trial opens what they name and runs their code."""
+        """Raise Denied unless the principal may declare the statements: a trial run opens files and runs
+        code."""
         self.principal.require(UserRole.OPERATOR, "measuring a new query")
         self._check_allowed(StatementPiece(SourceText(text), TextSpan(0, len(text)), ("", "")))
 
@@ -277,19 +279,19 @@ class UserSession:
         return StatementAnswer("EXPLAIN REPLACE", table=table)
 
     def _visible(self, table: pa.Table) -> pa.Table:
-        """The rows of a listing whose names somebody may see."""
+        """Return the rows of a listing whose names the principal may see."""
         if not self.principal.names:
             return table
         seen = [self.principal.may_name(name) for name in table.column("name").to_pylist()]
         return table.filter(pa.array(seen, pa.bool_()))
 
     def query(self, name: str) -> Query:
-        """The handle of a continuous query, to read from."""
+        """Return the handle of a continuous query."""
         self.principal.require_name(name)
         return self.service.query(name)
 
     def queries(self) -> list[str]:
-        """The names of the queries that somebody may see, in lower case."""
+        """Return the names of the queries that the principal may see, in lower case."""
         return sorted(name for name in self.service.mill.catalog.queries if self.principal.may_name(name))
 
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
@@ -297,20 +299,20 @@ class UserSession:
         return self.service.results(name, since, most_rows)
 
     def relation(self, name: str) -> AskedRelation:
-        """Return what a question reads under a name."""
+        """Return the rows that an ad hoc query reads under a name."""
         self._require_relation(name, self.service.mill.catalog)
         return self.service.relation(name)
 
     def relations(self) -> Iterator[RelationShape]:
-        """All that a question of theirs can name."""
+        """Yield the relations that the principal's ad hoc queries can name."""
         return (found for found in self.service.relations() if self.principal.may_name(found.name))
 
     def statements(self) -> list[Entry]:
-        """The statements in force that somebody may see."""
+        """Return the statements in force that the principal may see."""
         return [entry for entry in self.service.statements() if self.principal.may_name(entry["name"])]
 
     def explain(self, name: str | None = None, form: str = "text") -> str:
-        """How a query runs, or all of them: as text, json or svg."""
+        """Return the execution plan of a query, or of all queries, as text, json or svg."""
         self.require_all_names(name)
         forms = {
             "text": self.service.explain,
@@ -320,28 +322,28 @@ class UserSession:
         return forms[form](name)
 
     def require_all_names(self, name: str | None) -> None:
-        """What is about all queries is for those who may see all of them."""
+        """Raise Denied if the principal may not see a query, or without a name, all queries."""
         if name is not None:
             self.principal.require_name(name)
         elif self.principal.names:
             raise Denied(f"{self.principal.name} may see some names only; ask for a query of these")
 
     def metrics(self) -> dict[str, object]:
-        """All figures of the mill."""
+        """Return all metrics of the mill."""
         self.require_all_names(None)
         return self.service.mill.metrics().plain()
 
 
 def names_used(statements: Iterable[Statement], catalog: Catalog) -> Iterator[str]:
-    """The names that statements declare, drop or read."""
+    """Yield the names that statements declare, drop or read."""
     for statement in statements:
-        # A policy for all is for those who may name all.
+        # A policy for all components requires access to all names.
         yield statement.component or "*" if isinstance(statement, Setting) else statement.name
         yield from relations_read_by(statement, catalog)
 
 
 def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
-    """Pieces, with declarations that follow each other as one."""
+    """Merge consecutive declarations into one piece."""
     declared: StatementPiece | None = None
     for piece in found:
         if piece.words[0] in (*STARTS, *QUESTIONS, *ROW_CHANGES):

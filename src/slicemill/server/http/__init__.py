@@ -1,1 +1,1 @@
-"""The service over HTTP: REST, live results as server-sent events."""
+"""HTTP interface of the service: REST, and live results as server-sent events."""

@@ -85,7 +85,7 @@ _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
-_IDLE_S = 5.0  # after which a client that has all is looked at again, and told that it is still there
+_IDLE_S = 5.0  # seconds after which an idle client is checked and sent a keep-alive
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]
@@ -95,12 +95,12 @@ Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that i
 def create_app(
     service: MillService, live: LiveResults, sampler: Sampler, cuts: SliceWatch, access: Access
 ) -> FastAPI:
-    """The application over a service, for those who have access."""
+    """Return the HTTP application of a service."""
     app = FastAPI(
         title="slicemill",
         version=__version__,
         description="Many continuous queries over streams, planned together and run on Spark.",
-        docs_url=None,  # its page loads scripts from elsewhere
+        docs_url=None,  # the page of the docs loads scripts from other hosts
         redoc_url=None,
     )
     _add_errors(app, service)
@@ -115,19 +115,19 @@ def create_app(
 
 
 async def _call(function: Callable[[], T]) -> T:
-    """What takes time runs beside the loop."""
+    """Run a blocking function in a thread."""
     return await asyncio.to_thread(function)
 
 
 async def _while_there(request: Request, threads: Executor, function: Callable[[threading.Event], T]) -> T:
-    """Run a function in a thread; set its event if the client goes."""
+    """Run a function in a thread; set its event if the client disconnects."""
     interrupted = threading.Event()
     running = asyncio.get_running_loop().run_in_executor(threads, function, interrupted)
     gone = asyncio.create_task(_gone(request))
     try:
         waited: set[asyncio.Future[Any]] = {running, gone}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-    finally:  # also where the server ends
+    finally:  # also when the server shuts down
         if not running.done():
             interrupted.set()
         gone.cancel()
@@ -142,7 +142,7 @@ async def _gone(request: Request) -> None:
 async def _in_threads(
     parts: Iterator[bytes], first: bytes, threads: Executor, answers: list[StatementAnswer]
 ) -> AsyncIterator[bytes]:
-    """Yield parts, each computed in a thread when the client has taken those before it."""
+    """Yield parts. Each part is computed in a thread after the client has drained the previous ones."""
     loop = asyncio.get_running_loop()
     try:
         yield first
@@ -439,11 +439,11 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
             connection = chunked(request.scope)
             async for epoch in live.follow(query, start, _as_event, _IDLE_S, connection):
                 if current_principal(request) != session.principal:
-                    return  # the token was dropped meanwhile
+                    return  # the token was revoked meanwhile
                 if epoch.gap:
                     yield b"event: gap\ndata: {}\n\n"
                 yield epoch.content or b": nothing new\n\n"
-            if session.service.mill.queries.get(query.name) is not query:  # else it is the server that ends
+            if session.service.mill.queries.get(query.name) is not query:  # otherwise the server shuts down
                 yield b"event: end\ndata: {}\n\n"
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -480,7 +480,7 @@ def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Ac
     @app.get("/health", tags=["state"])
     async def health(response: Response, principal: CurrentPrincipal) -> Health:
         """Whether the server is there and queries run; 503 where they do not. Names are told with a token."""
-        locked = access.problems()  # without a token that works, nobody could read why
+        locked = access.problems()  # without a working token, no client could read the reason elsewhere
         found = [one for one in service.problems() if one not in locked]
         if found and (principal is None or principal.names):
             found = [f"{counted(len(found), 'problem')}; who has a token for all names is told which"]

@@ -1,4 +1,4 @@
-"""The routes behind the console's pages: everything that a page shows, in one answer, from one sample."""
+"""Routes of the web console: one response has all data of a page, from one metrics sample."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
 
 
 def _units_of(service: MillService, query: str) -> set[str]:
-    """The units on the way to a query."""
+    """Return the units that a query depends on."""
     needed = service.mill.graph.ancestors(query) if query in service.mill.graph.nodes else frozenset()
     units = service.mill.dispatcher.running.units
     return {unit.id for unit in units if not needed.isdisjoint(unit.plan.unit.nodes)}

@@ -1,4 +1,4 @@
-"""The console's files: what `make console` has built, or a page that says how to build it."""
+"""Static files of the web console, as built by `make console`, or a page that says how to build it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from fastapi.responses import HTMLResponse, Response
 
 FOLDER = Path(__file__).resolve().parents[1] / "console"
 NOT_BUILT = "without the console: it is built by `make console`, which needs npm's registry once"
-# Nothing from elsewhere, no code or style sheet in the page itself, in nobody's frame. Browsers write style
+# Content security policy: nothing from other hosts, no inline code or style sheet, no embedding in frames.
+# Browsers write inline style attributes themselves in text editors.
 # attributes themselves where text is edited.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
@@ -40,17 +41,17 @@ again. <a href="/health">/health</a> and <a href="/openapi.json">/openapi.json</
 
 @dataclass(frozen=True, slots=True)
 class ConsoleFile:
-    """A file in memory, as it is and packed."""
+    """File in memory, plain and compressed."""
 
     content: bytes
     packed: bytes
     media_type: str
     lasting: bool
-    """Its name has a digest of its content: it never changes."""
+    """True if the name contains a digest of the content, so the file can be cached for ever."""
 
 
 def console_files(folder: Path = FOLDER) -> dict[str, ConsoleFile]:
-    """The files that were built; none where they were not."""
+    """Return the built files; empty if the console was not built."""
     if not (folder / _START).is_file():
         return {}
     found = {}

@@ -145,7 +145,7 @@ class Health(BaseModel):
 
 
 def problems_of(error: Exception) -> RefusedRequest:
-    """An error as clients get it; of ESL, every mistake with its place."""
+    """Return an error as clients receive it. ESL errors have a position in the text."""
     if isinstance(error, UnknownName):
         return RefusedRequest(errors=[RequestProblem(message=error.message, hint=error.hint)])
     if not isinstance(error, EslError):
@@ -173,7 +173,7 @@ def columns_of_table(table: pa.Table | pa.Schema) -> list[ColumnType]:
 
 
 def answers_as_json(answers: Sequence[StatementAnswer]) -> Iterator[bytes]:
-    """Yield `StatementAnswers` as JSON, in parts; the rows of a question as they are computed."""
+    """Yield answers as JSON in parts, with the rows of an ad hoc query as they are computed."""
     begin = '{"answers": ['
     for place, answer in enumerate(answers):
         rows = answer.rows

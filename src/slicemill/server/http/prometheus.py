@@ -1,4 +1,4 @@
-"""`/metrics`: the figures of a mill as Prometheus reads them."""
+"""`/metrics`: metrics of a mill in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill.server.live import LiveCounts
 from slicemill.time import END, US, wall_clock_us
 
 _QUANTILES = (0.5, 0.99)
-# name, what it says, its value of a query; those that end in _total only grow.
+# Name, help text, and value for a query. Names that end in _total are counters.
 _OF_QUERIES: tuple[tuple[str, str, Callable[[QueryMetrics], float | None]], ...] = (
     ("slicemill_query_rows_total", "Rows that the query has given.", lambda q: q.rows),
     (
@@ -66,7 +66,7 @@ _OF_STREAMS = (
 
 
 def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes:
-    """All figures of a mill, of these of its queries and of who follows them, in Prometheus' text format."""
+    """Return the metrics of a mill, of the named queries and of live clients as Prometheus text."""
     registry = CollectorRegistry()
     queries = [mill.queries[name] for name in names if name in mill.queries]
     registry.register(MillFigures(mill, queries, live))
@@ -74,7 +74,7 @@ def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes
 
 
 class MillFigures(Collector):
-    """Reads the figures whenever they are asked for."""
+    """Prometheus collector that reads the metrics of a mill on each scrape."""
 
     def __init__(self, mill: Mill, queries: list[Query], live: LiveCounts) -> None:
         self._mill = mill
@@ -117,7 +117,7 @@ class MillFigures(Collector):
         yield from (share, left)
 
     def _responses(self, figures: dict[str, QueryMetrics]) -> Metric:
-        """A summary, because only such a family has quantiles."""
+        """Return a summary family of response times, because only summaries have quantiles."""
         name = "slicemill_query_response_seconds"
         family = Metric(name, "Time from an arrival to its result.", "summary")
         for query, metrics in figures.items():
@@ -129,7 +129,7 @@ class MillFigures(Collector):
         return family
 
     def _shares(self, figures: dict[str, QueryMetrics]) -> Metric:
-        """A unit's processor time, shared out evenly among its queries: their sum is what was spent."""
+        """Return each query's even share of its unit's CPU time. The sum is the total CPU time."""
         family = CounterMetricFamily(
             "slicemill_query_cpu_share_seconds",
             "Processor time of the query's unit over the number of its queries.",
@@ -205,6 +205,6 @@ def _family(name: str, help_text: str, labels: list[str]) -> CounterMetricFamily
 
 
 def _add(family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], value: float | None) -> None:
-    """What there is no figure of yet is left out."""
+    """Add a sample, unless there is no value yet."""
     if value is not None and not math.isnan(value):
         family.add_metric(labels, value)

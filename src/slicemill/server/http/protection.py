@@ -1,4 +1,4 @@
-"""What keeps the HTTP side from harm: tokens, hosts, and limits of size, time and rate."""
+"""Protection of the HTTP server: tokens, host names, and limits of size, time and rate."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from slicemill.server.user_session import UserSession
 LARGEST_BODY = 2 << 20
 _BODY_S = 30.0
 _TOO_LARGE, _TOO_MUCH = 413, f"a request has at most {LARGEST_BODY:,} bytes"
-_CLOSE = {"Connection": "close"}  # what is left of a body is not read
-# Requests a second of one address: a burst, and what comes back in a second.
+_CLOSE = {"Connection": "close"}  # the rest of a body is not read
+# Limits per client address: the burst, and the requests per second that refill it.
 _BURST, _RATE = 1_000, 500.0
 _ADDRESSES = 10_000
 _HERE = frozenset(("127.0.0.1", "localhost", "[::1]", "testserver"))
 
 
 class Unauthenticated(SlicemillError):
-    """A token is needed, and none was shown that is known."""
+    """The request has no token, or an unknown one."""
 
 
 def current_principal(request: Request) -> Principal | None:
-    """Who sends a request; None where a token is needed and none was shown that is known."""
+    """Return the principal of a request, or None if it has no valid token although one is required."""
     access: Access = request.app.state.access
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return access.principal(token.strip() if scheme.lower() == "bearer" else None)
@@ -43,7 +43,7 @@ CurrentPrincipal = Annotated[Principal | None, Depends(current_principal)]
 
 
 def current_session(request: Request, principal: CurrentPrincipal) -> UserSession:
-    """Who sends a request, at the service of its application."""
+    """Return the session of the principal of a request."""
     if principal is None:
         raise Unauthenticated("send a token of this server: Authorization: Bearer …")
     return UserSession(request.app.state.service, principal, "http")
@@ -53,7 +53,7 @@ CurrentSession = Annotated[UserSession, Depends(current_session)]
 
 
 def protect(app: FastAPI, service: MillService, access: Access) -> None:
-    """Put limits and the check of hosts around an application, and say who has access to what."""
+    """Add limits and the check of host names to an application, and attach its service and tokens."""
     app.state.service = service
     app.state.access = access
     app.add_middleware(RequestLimits, access=access)
@@ -61,7 +61,7 @@ def protect(app: FastAPI, service: MillService, access: Access) -> None:
 
 @dataclass(slots=True)
 class RateLimit:
-    """A bucket of requests for each address, which fills again with time."""
+    """Token bucket of requests for each client address."""
 
     burst: float = _BURST
     rate: float = _RATE
@@ -69,7 +69,7 @@ class RateLimit:
     _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
 
     def takes(self, address: str) -> bool:
-        """May one more request come from there now?"""
+        """Take one request from the bucket. Return False if the bucket is empty."""
         now = self.clock()
         left, at = self._left.pop(address, (self.burst, now))
         left = min(self.burst, left + (now - at) * self.rate)
@@ -80,10 +80,11 @@ class RateLimit:
 
 
 class RequestLimits:
-    """Refuses what is too large, too slow or too often, and, without tokens, what a page elsewhere sends.
+    """Middleware that rejects requests that are too large, too slow or too frequent, or for foreign hosts.
 
-    A browser sends requests of any page to any address, this machine's too, under the name that the page
-    gave it. Without tokens only names of this machine are served.
+    A web page of any site can make a browser send requests to this machine, under a host name of that site
+    (DNS
+    rebinding). So without tokens only requests for host names of this machine are served.
     """
 
     def __init__(self, app: ASGIApp, access: Access, limit: RateLimit | None = None) -> None:
@@ -120,7 +121,7 @@ class RequestLimits:
 
 
 def _limited(receive: Receive) -> Receive:
-    """Count the parts of a body as they arrive; HTTPException if they are too many or too late."""
+    """Limit the size and the arrival time of a request body. Raises HTTPException beyond the limits."""
     taken = 0
     ends = time.monotonic() + _BODY_S
     whole = False

@@ -1,7 +1,7 @@
-"""The connection of an HTTP client, with bounds of time: who takes nothing, or asks for nothing, is cut off.
+"""HTTP connection with timeouts: stuck and idle clients are disconnected.
 
-uvicorn stops making bytes when 64 KiB wait for a client, so a slow one costs no more than that and one
-event. It waits for ever, though; here it does not. A client that is cut off comes back with its last id.
+uvicorn stops producing output when 64 KiB wait for a client, so the memory for a slow client is bounded.
+However, uvicorn waits without a timeout. A client that was disconnected here can reconnect with its last id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONNECTION = "slicemill_connection"
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection; `limits` says for how long it may be stuck."""
+    """HTTP connection with timeouts. `limits` sets how long the client may be stuck."""
 
     limits = ClientLimits()
     _stuck: asyncio.TimerHandle | None = None
@@ -40,7 +40,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request; a body that goes on after its response is read up to a limit."""
+        """Receive bytes of a request. A body that continues after its response is read up to a limit."""
         answered = self.cycle is not None and self.cycle.response_complete
         if answered and self.conn.their_state is h11.SEND_BODY:
             self._passed_over += len(data)
@@ -61,7 +61,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _expect_taken(self) -> None:
-        """Nothing is added while writing is paused: what waits gets less, or the client takes nothing."""
+        """Cut the client off unless it reads output while writing is paused, as no output is added meanwhile."""
         waiting = self.transport.get_write_buffer_size()
 
         def look() -> None:
@@ -73,7 +73,8 @@ class BoundedProtocol(H11Protocol):
         self._stuck = self.loop.call_later(self.limits.stuck_s, look)
 
     def _expect_request(self) -> None:
-        """A request has to come whole, head and all; between two of them uvicorn waits for a few seconds."""
+        """Cut the client off unless a complete request arrives in time. uvicorn itself limits keep-alive
+        only."""
         before = self.cycle
 
         def look() -> None:
@@ -92,10 +93,11 @@ class BoundedProtocol(H11Protocol):
 
 
 class ChunkedConnection:
-    """A connection whose response is under way, in chunks: further ones may be written past the response.
+    """Connection with an open chunked response, to which chunks can be written directly.
 
-    That is what makes one row for many clients cheap: ten layers of an application are passed once for each
-    client, and not for each row.
+    A direct write makes it cheap to send one row to many clients. The middleware layers of the application
+    are
+    passed once per client, and not once per row.
     """
 
     def __init__(self, protocol: BoundedProtocol) -> None:
@@ -113,7 +115,7 @@ class ChunkedConnection:
 
 
 def chunked(scope: Scope) -> ChunkedConnection | None:
-    """The connection of a request whose response is sent in chunks; None where it cannot be reached."""
+    """Return the connection of a request with a chunked response, or None if it cannot be accessed."""
     protocol = scope.get("state", {}).get(_CONNECTION)
     if not isinstance(protocol, BoundedProtocol) or scope.get("http_version") != "1.1":
         return None
@@ -121,6 +123,6 @@ def chunked(scope: Scope) -> ChunkedConnection | None:
 
 
 def bounded(limits: ClientLimits) -> type[asyncio.Protocol]:
-    """The protocol with these limits, as uvicorn makes it for each connection."""
+    """Return a protocol class with these limits, which uvicorn instantiates for each connection."""
     found: Any = type("BoundedProtocolWithLimits", (BoundedProtocol,), {"limits": limits})
     return cast(type[asyncio.Protocol], found)

@@ -1,1 +1,1 @@
-"""What single pages of the console show, worked out from a mill and a sample of it."""
+"""Contents of single pages of the web console, computed from a mill and a metrics sample."""

@@ -1,7 +1,8 @@
-"""The graph that runs, with its rates: all of it, one component, or what one query needs.
+"""Running query graph with its rates: the whole graph, one component, or the ancestors of a query.
 
-Large graphs are folded, in two steps: first what only one query needs and keeps nothing becomes one node with
-it, then queries that go on from the same shared nodes become one.
+Large graphs are folded in two steps. First, stateless operators used by a single query are merged into the
+node
+of the query. Then, queries that read from the same shared nodes are merged into one node.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from slicemill.server.sampling import MillSample, UnitSample, announced_watermar
 from slicemill.time import END
 
 _FACTS = 3
-_READABLE = 24  # nodes, on a laptop
+_READABLE = 24  # nodes that are readable on a laptop screen
 
 
 class Folding(StrEnum):
     NOTHING = "nothing"
-    TAILS = "tails"  # a query is one node with the stateless operators that only it needs
-    GROUPS = "groups"  # queries that go on from the same shared nodes are one node
+    TAILS = "tails"  # a query and the stateless operators that only it uses are one node
+    GROUPS = "groups"  # queries that read from the same shared nodes are one node
 
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Of a graph: which queries each node is for, as bits, and which component it is in."""
+    """Index of a graph: the queries that need each node, as a bit set, and its connected component."""
 
     graph: QueryGraph
     queries: tuple[str, ...]
@@ -40,7 +41,8 @@ class GraphIndex:
     component: Mapping[str, int]
 
     def is_private(self, node_id: str) -> bool:
-        """Is it there for one query alone? Sources never are: others may come."""
+        """Return True if at most one query needs the node. Sources are never private, as more queries may
+        follow."""
         one = self.needed_by[node_id].bit_count() <= 1
         return one and not isinstance(self.graph[node_id].operator, Source)
 
@@ -49,13 +51,13 @@ class GraphIndex:
 
 
 def index_of(graph: QueryGraph) -> GraphIndex:
-    """The index of a graph; made once for each plan."""
+    """Return the index of a graph, cached per plan."""
     return _index(_ById(graph))
 
 
 @dataclass(frozen=True, eq=False)
 class _ById:
-    """A graph as a key: plans never change, there are new ones."""
+    """Cache key of a graph by identity: plans are immutable."""
 
     graph: QueryGraph
 
@@ -82,7 +84,7 @@ def _index(key: _ById) -> GraphIndex:
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node, or one that stands for all that the `folded` queries need alone."""
+    """Node of the graph, or a folded group of the nodes that only the `folded` queries need."""
 
     id: str
     label: str
@@ -111,7 +113,11 @@ class LiveArc:
 
 @dataclass(frozen=True, slots=True)
 class LiveGraph:
-    """`left_out` nodes are not here; the cores that its units use, and the part of them that it shares in."""
+    """Part of the running graph. `left_out` counts the nodes beyond the limit.
+
+    `alone_cpu` is the number of cores that the units of the query use, `shared_cpu` the query's share of
+    them.
+    """
 
     nodes: list[LiveNode]
     arcs: list[LiveArc]
@@ -131,7 +137,7 @@ class GraphComponent:
 
 
 def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
-    """The connected parts of the graph, the largest first."""
+    """Return the connected components of the graph, those with most queries first."""
     index = index_of(mill.graph)
     members: dict[int, list[Node]] = {}
     for node in mill.graph:
@@ -154,7 +160,7 @@ def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
 
 
 class LiveGraphReader:
-    """Reads a part of the graph that runs, with a sample's figures."""
+    """Reads a part of the running graph, with the metrics of a sample."""
 
     def __init__(self, mill: Mill, sample: MillSample) -> None:
         self._mill = mill
@@ -173,7 +179,7 @@ class LiveGraphReader:
         fold: Folding | None = None,
         limit: int = 150,
     ) -> LiveGraph:
-        """The nodes that a query needs, or those of a component, or all; folded if asked, or too many."""
+        """Return the ancestors of a query, a component, or all nodes; folded if requested or if too large."""
         index, graph = self._index, self._mill.graph
         chosen = [node.id for node in graph]
         if query is not None:
@@ -204,7 +210,7 @@ class LiveGraphReader:
     def _folding(
         self, chosen: Sequence[str], fold: Folding | None, limit: int, query: str | None
     ) -> dict[str, str]:
-        """By node, the one that stands for it; as asked, or as little as makes the graph readable."""
+        """Return the representative of each folded node: as requested, or as little folding as necessary."""
         if fold is None and query is not None:
             fold = Folding.NOTHING
         if fold is Folding.NOTHING or (fold is None and len(chosen) <= _READABLE):
@@ -217,9 +223,12 @@ class LiveGraphReader:
         return tails
 
     def _tails(self, chosen: Iterable[str]) -> dict[str, str]:
-        """Fold the stateless nodes of one query into its results, from the results up to the first state.
+        """Fold the stateless operators of one query into its results, from the results back to the first
+        state.
 
-        A stateless node in front of a state stays: folded, the query would precede its own operators.
+        A stateless operator upstream of a stateful operator is not folded, because the query would then
+        precede its own
+        operators.
         """
         index = self._index
         found: dict[str, str] = {}
@@ -234,7 +243,7 @@ class LiveGraphReader:
         return found
 
     def _grouped(self, chosen: Iterable[str]) -> dict[str, str]:
-        """By private node, the group that stands for it: queries that go on from the same shared nodes."""
+        """Map each private node to a group: the queries that read from the same shared nodes."""
         index, graph = self._index, self._mill.graph
         private = {node for node in chosen if index.is_private(node)}
         parents: dict[int, set[str]] = {}
@@ -265,7 +274,7 @@ class LiveGraphReader:
         graph, unit = self._mill.graph, self._unit(node.id)
         words = words_of(node, graph)
         facts = [f"{what} {text}" for what, text in words.facts[:_FACTS]]
-        for operator in tail:  # what is folded into it
+        for operator in tail:  # the folded operators
             own = words_of(graph[operator], graph)
             facts.append(f"{own.title.lower()} {', '.join(text for _, text in own.facts[:1])}".strip())
         return LiveNode(
@@ -319,7 +328,8 @@ class LiveGraphReader:
                 ends = stands_for.get(source, source), stands_for.get(target, target)
                 if ends[0] == ends[1] or not shown.issuperset(ends) or ends in found:
                     continue
-                # Of what is shared, the part of a query tells how much it gets.
+                # The rate of a shared source is that of its whole output; 0 if only the query's part is
+                # known.
                 rate = self._rate(source) or self._rate(target)
                 kind = "lookup" if is_lookup_arc(graph, target, port) else "tuples"
                 found[ends] = LiveArc(*ends, kind, rate, self._watermark(source))
@@ -338,7 +348,7 @@ class LiveGraphReader:
         return found if 0 < found < END else None
 
     def _costs(self, query: str) -> tuple[float, float]:
-        """The cores of the units that a query needs, by how many share each, and as if it had them alone."""
+        """Return the cores of the units that a query needs: its share of them, and their total."""
         index, shared, alone = self._index, 0.0, 0.0
         needed = {self._units[node] for node in self._mill.graph.ancestors(query) if node in self._units}
         for unit in self._mill.dispatcher.running.units:

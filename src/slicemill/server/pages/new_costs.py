@@ -1,4 +1,4 @@
-"""What queries would cost that do not run yet: measured in a small mill of their own, over recent rows."""
+"""Cost estimates for queries that do not run yet, measured in a small trial mill over recent rows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _POLLS = (1, 4, 1, 4, 1, 4)
 
 
 def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
-    """The units of the queries that a text declares, as if nothing else ran; nothing of the mill changes.
+    """Return the measured costs of the units of queries that a text declares. The mill is not changed.
 
-    It takes a second or two of one core.
+    The measurement takes one or two seconds of one core.
     """
     source = SourceText(text)
     bound = bind_script(source, mill.catalog, imports=False)
@@ -55,7 +55,7 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
 
 
 def _needed(catalog: Catalog, names: Iterable[str]) -> set[str]:
-    """All that some queries read, directly or through others, in lower case."""
+    """Return all relations that some queries read, directly or indirectly, in lower case."""
     found: set[str] = set()
     waiting = [name.lower() for name in names]
     while waiting:
@@ -69,9 +69,9 @@ def _needed(catalog: Catalog, names: Iterable[str]) -> set[str]:
 
 
 def _sampled(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]:
-    """Rows of streams to measure with: the source's own, or those that are retained where it cannot be asked.
+    """Yield sample rows of streams: from the source, or the retained rows if the source cannot be read.
 
-    Of the latter, columns that no query has needed so far are NULL.
+    In retained rows, columns that no query has needed so far are NULL.
     """
     for running in list(mill.streams.values()):
         if running.stream.name.lower() in names:
@@ -94,7 +94,7 @@ def _retained(mill: Mill, stream: Stream) -> pa.Table:
         parts.append(log.read(epoch))
         rows += epoch.rows
     found = pa.concat_tables(parts)
-    if stream.time_column is not None:  # it is stored once, as the row's own time
+    if stream.time_column is not None:  # the time column is stored once, as the row's timestamp
         place = found.schema.get_field_index(stream.time_column)
         kind = found.schema.field(place)
         found = found.set_column(place, kind, found.column(TS).cast(kind.type))

@@ -1,4 +1,4 @@
-"""What a text would do if it were run: its plan, and what of it runs already for other queries."""
+"""Preview of a text: the plan of its queries, and the operators shared with running queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill.server.pages.live_graph import index_of
 
 @dataclass(frozen=True, slots=True)
 class TextPreview:
-    """`shares_with` are queries that need some of the same operators, beside the streams themselves."""
+    """Preview of a text. `shares_with` lists the running queries that use some of the same operators."""
 
     plan: str
     queries: list[str]
@@ -27,7 +27,7 @@ class TextPreview:
 
 
 def preview(mill: Mill, text: str) -> TextPreview:
-    """The plan of the continuous queries that a text declares; nothing is run, none of its code."""
+    """Plan the continuous queries that a text declares. Nothing is run, including code in the text."""
     source = SourceText(text)
     bound = bind_script(source, mill.catalog, imports=False)
     if bound.diagnostics:

@@ -1,4 +1,4 @@
-"""Scheduling for people: the priority of each unit and why, and what another load would do."""
+"""Scheduling page: the priority of each unit with its reason, and simulation of another load."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ RULES = {
     "edf": "the earliest deadline goes first",
     "hybrid": "first deadlines that can be met, then most results by time",
 }
-"""By policy, who goes first, in words."""
+"""Rule of each policy in plain words."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityLine:
-    """A unit with its place among those for which something waits, if it is one of them, and the reason."""
+    """Unit with its position in the schedule, if any of its rows wait, and the reason."""
 
     unit: str
     queries: list[str]
@@ -63,11 +63,11 @@ class PriorityLine:
 
 
 def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
-    """All units: those with something to do, as the policy orders them, then the others by what they use."""
+    """Return all units: first the ready ones in the order of the policy, then the others by CPU use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
     units, now_us = list(running.units), wall_clock_us()
     ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
-    # Who waits for time or for a run under way has a priority too, by which it will be judged.
+    # Units that wait for time or for a run in progress have a priority for later as well.
     waiting = [place for place, unit in enumerate(units) if running.rows_waiting(unit.id)[0] > 0]
     positions = np.union1d(ready, np.array(waiting, ready.dtype))
     batches = running.batches(positions, now_us, QUANTUM_S)
@@ -103,7 +103,7 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
 
 
 def _why(place: int | None, ready: bool, rows: int, wait_s: float, run_s: float, results: float) -> str:
-    """What the policy goes by: what waits for how long, and what a run of it takes and gives."""
+    """Return the reason for a priority: waiting rows, their age, and the cost and results of a run."""
     if place is None:
         return "nothing waits"
     if not rows:
@@ -123,9 +123,9 @@ def rehearsed(
     seconds: float,
     text: str = "",
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """What these rates would do under each policy, in words and figures, by the costs measured so far.
+    """Simulate a load under each policy, with the measured costs. Returns a verdict and metrics.
 
-    With a text, as if the queries that it declares ran too.
+    With a text, the queries that it declares are included in the simulation.
     """
     names = list(dict.fromkeys(policy_named(name).name for name in policies))
     fresh = costs_of_text(mill, text, rates) if text.strip() else None
@@ -154,7 +154,7 @@ def _together(running: Costs, fresh: Costs | None) -> Costs:
 
 
 def costs_of_mill(mill: Mill) -> Costs:
-    """The units of a mill that runs, at the costs that they have had so far."""
+    """Return the units of a running mill with their measured costs."""
     units = [unit for unit in mill.dispatcher.running.units if unit.statistics.runs > 1]
     if not units:
         raise SlicemillError("nothing has run yet, so costs are not known; wait for some rows")

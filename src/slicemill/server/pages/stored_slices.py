@@ -1,8 +1,10 @@
-"""The chains of slices of joins, as of their last checkpoints, and how their cuts have moved.
+"""Slice chains of joins, as of their last checkpoints, with the history of their cuts.
 
-A checkpoint is read once, however many pages ask. Whether or not somebody looks, one thread reads those of
-units with joins, so that moves of cuts are known: every ten seconds at most, and never for more than a
-five-hundredth of the time.
+Each checkpoint is read once for all clients. A background thread reads the checkpoints of units with joins
+even
+without clients, so that the history of cuts is complete. The thread reads at most every ten seconds, and uses
+at
+most a five-hundredth of the time.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from slicemill.time import US, wall_clock_us
 _LOGGER = logging.getLogger("slicemill")
 _MOVES = 400
 _READ_EVERY_S = 10.0
-_READING_SHARE = 500  # of so many seconds, one is for reading
+_READING_SHARE = 500  # at most one of so many seconds is spent on reading
 
 
 _JOINS = (SharedJoin, SharedMultiJoin)
@@ -35,7 +37,8 @@ _JOINS = (SharedJoin, SharedMultiJoin)
 
 @dataclass(frozen=True, slots=True)
 class CutMove:
-    """At some moment a part of a chain was found to be cut at these ages, in seconds."""
+    """Change of the cuts of a slice chain: time, cell, part of the state, and ages of the new cuts in
+    seconds."""
 
     at_s: float
     cell: int
@@ -45,7 +48,7 @@ class CutMove:
 
 @dataclass(frozen=True, slots=True)
 class StoredChain:
-    """What one unit keeps in slices, where they are cut, and where they were."""
+    """Slice chains of one unit: slices, current cuts and earlier cuts."""
 
     unit: str
     slices: list[StoredSlice]
@@ -54,7 +57,7 @@ class StoredChain:
 
 
 class SliceWatch:
-    """Reads chains of a mill, and remembers how they were cut."""
+    """Reads the slice chains of a mill, and records changes of their cuts."""
 
     def __init__(self, mill: Mill) -> None:
         self._mill = mill
@@ -65,7 +68,7 @@ class SliceWatch:
         self._thread = threading.Thread(target=self._loop, name="cuts", daemon=True)
 
     def start(self) -> None:
-        """Remember moves from now on."""
+        """Start to record changes."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,12 +82,12 @@ class SliceWatch:
             began = time.thread_time()
             try:
                 self.chains(self._joining())
-            except Exception:  # a home that changes under the reader; the next look finds it as it is then
+            except Exception:  # the home changed while it was read; the next pass sees the new state
                 _LOGGER.debug("cuts were not looked at", exc_info=True)
             wait_s = max(_READ_EVERY_S, _READING_SHARE * (time.thread_time() - began))
 
     def _joining(self) -> set[str]:
-        """The units that keep chains of slices."""
+        """Return the units with slice chains."""
         graph = self._mill.graph
         return {
             unit.id
@@ -96,7 +99,7 @@ class SliceWatch:
         }
 
     def chains(self, units: Iterable[str] | None = None) -> list[StoredChain]:
-        """The chains of some units, or of all, that have slices."""
+        """Return the non-empty slice chains of some units, or of all."""
         with self._reading:
             known = self._mill.home.units
             for gone in self._read.keys() - known.keys():
@@ -123,7 +126,7 @@ class SliceWatch:
 
 
 def reaches_of(mill: Mill, unit: str) -> dict[str, float]:
-    """How far back each join of a unit can meet rows, in seconds, by query, where there is a bound."""
+    """Return the largest window of each query's joins in a unit, in seconds, if it is bounded."""
     running = mill.dispatcher.units.get(unit)
     found: dict[str, float] = {}
     for node in running.plan.unit.nodes if running is not None else ():
@@ -138,7 +141,7 @@ def reaches_of(mill: Mill, unit: str) -> dict[str, float]:
 
 
 def inputs_of(mill: Mill, unit: str) -> list[str]:
-    """What the inputs of a unit's join are called: the stream that each is, or the streams that it is of."""
+    """Return names for the inputs of a unit's join: the stream, or the streams that the input depends on."""
     running, graph = mill.dispatcher.units.get(unit), mill.graph
     nodes = running.plan.unit.nodes if running is not None else ()
     joins = [graph[node] for node in nodes if node in graph.nodes]
@@ -155,7 +158,7 @@ def inputs_of(mill: Mill, unit: str) -> list[str]:
 
 
 def part_named(part: str, inputs: list[str]) -> str:
-    """A part of a join's state by the name of its input, where that is known.
+    """Replace the input number in the name of a join's state by the name of the input, if known.
 
     >>> part_named("input 1, waiting", ["auction", "bid"])
     'bid, waiting'

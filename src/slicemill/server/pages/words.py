@@ -1,4 +1,4 @@
-"""The words of the editor: those of the language, and what the catalog lets one write."""
+"""Completions for the ESL editor: words of the language and names of the catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill.explain.statements import describe
 from slicemill.scalar.signatures import SCALARS
 from slicemill.server.user_session import UserSession
 
-# ESL reserves few words; these are read as keywords where they can stand, and are worth completing.
+# ESL reserves few words. These words are keywords only in some positions, but are useful completions.
 _MORE_KEYWORDS = """
     AGGREGATE ALERT ALTER CHANGES CLASSIFIER CLOSE CUMULATE DAY DAYS DESC DESCRIBE EVERY EXPLAIN FILTER FINAL
     FUNCTION GAP HOP HOUR HOURS ITERATE INITIALIZE LANGUAGE LATE MILLISECONDS MINUTE MINUTES MODEL OPTIONS
@@ -23,7 +23,7 @@ _MORE_KEYWORDS = """
 
 @dataclass(frozen=True, slots=True)
 class KnownFunction:
-    """A function, and how it is called."""
+    """Function and its call syntax."""
 
     name: str
     call: str
@@ -37,7 +37,7 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class KnownRelation:
-    """A stream, table, view or query with its columns."""
+    """Stream, table, view or query with its columns."""
 
     name: str
     kind: str
@@ -53,7 +53,7 @@ class KnownWords:
 
 
 def words_for(session: UserSession) -> KnownWords:
-    """The words that somebody may write, by what they may see."""
+    """Return the completions for a session, with the names that its principal may see."""
     catalog = session.service.mill.catalog
     aggregates = [
         KnownFunction(one.name, f"{one.name}({', '.join(word.partition('{')[0] for word in one.declared)})")

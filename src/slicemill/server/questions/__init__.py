@@ -1,1 +1,1 @@
-"""Questions: SQL over what is there now, which rows it needs, and mistakes in it."""
+"""Ad hoc queries: SQL over the current rows, projection and predicate push-down, and errors."""

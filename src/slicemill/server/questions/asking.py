@@ -1,8 +1,9 @@
-"""Ad hoc questions: SQL over what is there now, answered at once by DuckDB (M40).
+"""Ad hoc queries: SQL over the current rows, executed by DuckDB (M40).
 
-A question may name tables, views, streams and queries. Of a stream or a query it sees the rows that are
-retained, with their timestamp in `_ts`; what it does not need of them is not read. DuckDB gets Arrow tables
-and nothing else: no files, no network, no settings. All of this runs in a process of its own (`process`).
+A query may read tables, views, streams and continuous queries. Of a stream or continuous query it reads the
+retained rows, with their timestamp in `_ts`, and only the columns and epochs that it needs. DuckDB has access
+to
+Arrow tables only: no files, no network, no settings. DuckDB runs in a separate process (`process`).
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ from slicemill.server.questions.postgres_words import (
 from slicemill.server.questions.rows import AskedRelation
 
 _BATCH_ROWS = 8_192
-# An answer of no more bytes is whole before its types are decided.
+# Column types are decided on the first rows of an answer, up to this size. Smaller answers are seen as a
+# whole.
 _DECIDED_BYTES = 1 << 20
-# A batch on its way to a client has about so many bytes.
+# Approximate size in bytes of a batch that is sent to a client.
 _PIECE_BYTES = 1 << 20
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows of an answer: the first ones, and the batches behind them, which are computed when read."""
+    """Rows of an answer: the first rows as a table, and the remaining batches, which are computed on demand."""
 
     first: pa.Table
     rest: Iterator[pa.RecordBatch]
@@ -50,9 +52,9 @@ def answering(
     parameters: Sequence[object] = (),
     limits: ProcessLimits = ProcessLimits(),  # noqa: B008
 ) -> Iterator[Answer]:
-    """Answer a question; `relation_of` gives a relation by its name, or raises if there is none.
+    """Execute an ad hoc query. `relation_of` returns a relation by name, or raises UnknownName.
 
-    `parameters` are for $1, $2, … in it. Rows are read in the context only.
+    `parameters` are the values of $1, $2, … The rows can be read inside the context only.
     """
     needs = needs_of(parsed(sql), parameters)
     relations: dict[str, AskedRelation] = {}
@@ -65,10 +67,10 @@ def answering(
     try:
         for name, relation in relations.items():
             connection.register(name, _without_zones(relation.shape()))
-        connection.begin()  # in which it is one time for all
+        connection.begin()  # in one transaction, now() is the same everywhere
         question = _Question(connection, sql, parameters)
         if relations:
-            question.check()  # a mistake is told before anything is read
+            question.check()  # report errors before any rows are read
         for name, relation in relations.items():
             rows = relation.read(needs[name], _bounds(question, name, needs[name]))
             connection.register(name, _without_zones(rows))
@@ -84,7 +86,7 @@ def answering(
 def connected(
     limits: ProcessLimits = ProcessLimits(),  # noqa: B008
 ) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that reaches nothing outside of it."""
+    """Open an in-memory database without access to files, network or settings."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -94,22 +96,22 @@ def connected(
             "temp_directory": "",
         }
     )
-    connection.execute("SET TimeZone = 'UTC'")  # as all times here are
-    connection.execute("SET errors_as_json = true")  # which has their places
+    connection.execute("SET TimeZone = 'UTC'")  # all times here are UTC
+    connection.execute("SET errors_as_json = true")  # JSON errors include positions
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A question at a connection, and what it says of some of its rows."""
+    """Ad hoc query on a connection. Parts of the query can be evaluated separately."""
 
     connection: duckdb.DuckDBPyConnection
     sql: str
     parameters: Sequence[object]
 
     def check(self) -> None:
-        """Raise the mistakes that can be found without rows."""
+        """Raise the errors that can be found without rows."""
         values = list(self.parameters) or None
         try:
             self.connection.execute(f"EXPLAIN {self.sql}", values)
@@ -118,22 +120,23 @@ class _Question:
             raise
 
     def batches(self) -> pa.RecordBatchReader:
-        """Begin to answer; the rows are computed when they are read."""
+        """Start the execution. Rows are computed when they are read."""
         values = list(self.parameters) or None
         try:
             return self.connection.sql(self.sql, params=values).to_arrow_reader(_BATCH_ROWS)
         except (duckdb.BinderException, duckdb.CatalogException):
-            self.connection.execute(self.sql, values)  # which fails as well, and tells the place
+            self.connection.execute(self.sql, values)  # fails as well, and reports the position
             raise
 
     def value(self, bound: exp.Expr) -> int | None:
-        """A bound in microseconds; None if it is no time, which the question itself will tell."""
+        """Return a bound in microseconds, or None if it is no timestamp; the query itself will report that
+        error."""
         found = self.part(exp.select(exp.cast(exp.paren(bound.copy()), "TIMESTAMP")))
         value: int | None = None if found is None else found.column(0).cast(pa.int64())[0].as_py()
         return value
 
     def part(self, select: exp.Select) -> pa.Table | None:
-        """The answer to a part of the question; None where DuckDB does not understand it so."""
+        """Evaluate a part of the query. Returns None if DuckDB cannot evaluate the part by itself."""
         own = select.copy()
         values: list[object] = []
         for place in list(own.find_all(exp.Placeholder)):
@@ -151,7 +154,7 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What a question says of the rows of one relation, as `rows.Bounds` asks for it."""
+    """Time bounds of one relation in an ad hoc query (implements `rows.Bounds`)."""
 
     question: _Question
     name: str
@@ -179,7 +182,7 @@ def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], 
 
 
 def reads_system_tables(sql: str) -> bool:
-    """Return True if a question names tables or functions that PostgreSQL has for its catalog."""
+    """Return True if a query names tables or functions of PostgreSQL's system catalog."""
     if not may_be_system_question(sql):
         return False
     try:
@@ -190,14 +193,14 @@ def reads_system_tables(sql: str) -> bool:
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Times as DuckDB can compute with them without its calendar extension; all of them are UTC."""
+    """Remove time zones (all are UTC), because DuckDB would need its calendar extension for them."""
     return _retyped(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
 
 def _in_our_types(batches: pa.RecordBatchReader) -> Answer:
-    """Return times in UTC, and sums of integers, for which DuckDB has 128 bits, as integers where they fit.
+    """Return timestamps in UTC, and 128-bit integers (sums in DuckDB) as BIGINT if they fit.
 
-    Whether they fit is decided by the first rows.
+    The first rows decide whether the integers fit.
     """
     begun: list[pa.RecordBatch] = []
     size = 0
@@ -225,7 +228,7 @@ def _rest(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Recor
 
 
 def pieces_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table as batches that are not large."""
+    """Yield the rows of a table in batches of limited size."""
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):

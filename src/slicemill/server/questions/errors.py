@@ -1,4 +1,4 @@
-"""Mistakes in questions, with their places: what DuckDB and the parser say, as mistakes of ESL are told."""
+"""Errors of ad hoc queries: convert errors of DuckDB and sqlglot to ESL errors with positions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _HINT = 300
 
 
 class QuestionRefused(SlicemillError):
-    """There are too many questions now; a later one may be taken."""
+    """There are too many ad hoc queries at the moment. The client may retry later."""
 
 
 class QuestionEnded(SlicemillError):
-    """A question was ended before its answer was whole: by a user, or by a limit of time."""
+    """The query was ended before its answer was complete, by the user or by a timeout."""
 
 
 class OutOfMemory(SlicemillError):
-    """A question needed more memory than it may have."""
+    """The query needed more memory than its limit."""
 
     def __init__(self, memory_bytes: int) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class OutOfMemory(SlicemillError):
 
 
 class UnknownName(SlicemillError):
-    """Nothing has this name; `hint` says what has."""
+    """There is no relation of this name. `hint` suggests existing names."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -44,9 +44,9 @@ class UnknownName(SlicemillError):
 
 
 def unreadable(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillError:
-    """The error of a text that is no SQL."""
+    """Return the error for a text that is not valid SQL."""
     known: list[dict[str, Any]] = getattr(problem, "errors", [])
-    if not known or known[0]["line"] is None:  # a quote without its end, for instance
+    if not known or known[0]["line"] is None:  # for instance an unterminated quote
         said = str(problem).splitlines()[0]
         return _mistake(sql, f"this question cannot be read: {said}", TextSpan(0, len(sql)))
     line, column, word = known[0]["line"], known[0]["col"], known[0]["highlight"] or ""
@@ -58,7 +58,7 @@ def unreadable(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillError
 
 
 def refused(sql: str, problem: duckdb.Error) -> SlicemillError:
-    """The error of a question that DuckDB does not answer; its connection tells errors as JSON."""
+    """Return the error for a query that DuckDB rejects. The connection reports errors as JSON."""
     _, _, said = str(problem).partition(": ")
     try:
         told = json.loads(said)
@@ -75,7 +75,7 @@ def refused(sql: str, problem: duckdb.Error) -> SlicemillError:
 
 
 def unknown_in(sql: str, name: str, problem: UnknownName) -> SlicemillError:
-    """The error of a name in FROM that nothing has."""
+    """Return the error for an unknown relation in FROM."""
     for token in sqlglot.tokenize(sql, read="duckdb"):
         if token.text.lower() == name.lower():
             return _mistake(sql, problem.message, TextSpan(token.start, token.end + 1), problem.hint)

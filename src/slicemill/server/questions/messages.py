@@ -1,16 +1,17 @@
-"""Messages between the server and a process that answers questions.
+"""Protocol between the server and a process that executes ad hoc queries.
 
     server                                  process
     Question(sql, …)           ───►
                                ◄───         relation bid?
-    columns, or that it is gone  ───►
+    columns, or not found      ───►
                                ◄───         spans, epochs or rows of bid?
     …                          ───►
                                ◄───         the first rows; batches; the end       (or an error)
 
-The server pickles what it sends. What a process sends is JSON or Arrow, so that the server never runs code
-that comes from a process in which SQL of others runs. The rows of a table or view travel as a file in memory
-that the process maps; those of a log are read from its segments.
+The server pickles its messages. A process sends JSON or Arrow, so the server never unpickles data of a
+process
+that runs SQL of clients. The rows of a table or view are passed as a memory file that the process maps. The
+process reads the rows of a log from its segments.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import pyarrow as pa
 
 from slicemill.storage.log import LogOutline
 
-# Kinds of messages of a process, each one letter in front of its content.
+# Message kinds of a process: one byte before the content.
 READY, NAMED, SPANS, EPOCHS, ROWS = b"y", b"n", b"s", b"e", b"r"
 FIRST, WHOLE, BATCH, END, FAILED, SYSTEM = b"f", b"w", b"b", b"z", b"x", b"c"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for a process."""
+    """Ad hoc query for a process."""
 
     sql: str
     parameters: Sequence[object]
@@ -37,7 +38,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class SystemQuestion:
-    """A question about PostgreSQL's own catalog, with what stands in it."""
+    """Query on PostgreSQL's system catalog, with the relations and settings that the catalog shows."""
 
     sql: str
     parameters: Sequence[object]
@@ -48,7 +49,7 @@ class SystemQuestion:
 
 @dataclass(frozen=True, slots=True)
 class NamedLog:
-    """A relation that is a log: how its epochs are read, and after which one."""
+    """Log that a query reads: how to read its epochs, starting after epoch `after`."""
 
     outline: LogOutline
     after: int
@@ -56,14 +57,14 @@ class NamedLog:
 
 @dataclass(frozen=True, slots=True)
 class NamedRows:
-    """A relation whose rows the server has: their columns."""
+    """Columns of a relation whose rows are in the server."""
 
     columns: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """What one process may take: memory for DuckDB, and threads."""
+    """Resource limits of one process: memory for DuckDB, and threads."""
 
     memory_bytes: int = 1 << 30
     threads: int = 1

@@ -1,9 +1,10 @@
-"""What a question needs of each relation that it names: columns, a range of time, the first or the last rows.
+"""Push-down analysis of an ad hoc query: required columns, time range and LIMIT of each relation.
 
     SELECT price FROM bid WHERE _ts >= now() - INTERVAL 5 MINUTES     _ts, price of the epochs of five minutes
     SELECT * FROM bid ORDER BY _ts DESC LIMIT 10                      the newest epochs, until they have ten
+    rows
 
-Whatever is not understood is needed: a need may be too wide, never too narrow.
+The analysis is conservative: a clause that it does not understand never narrows what is read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from slicemill.server.questions.errors import unreadable
 from slicemill.storage.arrow_schema import TS
 
 _MIRRORED = {"first": "last", "last": "first"}
-# Of what a bound of time may be made: its value is the same wherever in the question it is asked for.
+# Nodes allowed in a time bound: the value does not depend on the position in the query.
 _CONSTANT = (
     exp.Literal,
     exp.Cast,
@@ -41,7 +42,7 @@ _CONSTANT_CALLS = ("now", "today", "get_current_timestamp", "current_timestamp",
 
 
 class Wanted(Enum):
-    """Which rows a LIMIT leaves: any, or those that are first or last in time."""
+    """Rows that a LIMIT selects: any, or the first or last in time."""
 
     ANY = "any"
     OLDEST = "oldest"
@@ -50,7 +51,7 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """So many rows are wanted, of those that `probe` finds: SQL for their timestamps, and its parameters."""
+    """LIMIT that can be pushed down. `probe` selects the timestamps of the rows that pass WHERE."""
 
     wanted: Wanted
     rows: int
@@ -59,9 +60,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class RelationNeed:
-    """What is read of one relation: `columns` in lower case, or all; bounds of `_ts`, each enough by itself.
+    """Requirements of a query on one relation: `columns` in lower case (None for all), and bounds of `_ts`.
 
-    A relation that is named more than once has only the bounds that all of its places have.
+    Every row needed lies within each bound. A relation that is named more than once keeps only the bounds
+    that
+    all of its occurrences have.
     """
 
     columns: frozenset[str] | None = None
@@ -75,7 +78,7 @@ class RelationNeed:
 
 
 def parsed(sql: str) -> exp.Query:
-    """A question as a tree; it must be one SELECT."""
+    """Parse an ad hoc query, which must be one SELECT."""
     try:
         statements = sqlglot.parse(sql, read="duckdb")
     except sqlglot.errors.SqlglotError as problem:
@@ -87,7 +90,7 @@ def parsed(sql: str) -> exp.Query:
 
 
 def relations_named(sql: str) -> list[str]:
-    """The names in FROM that the question does not define itself.
+    """Return the names in FROM that are not defined by the query itself.
 
     >>> relations_named("WITH top AS (SELECT * FROM hot) SELECT * FROM top JOIN item USING (id)")
     ['hot', 'item']
@@ -96,12 +99,12 @@ def relations_named(sql: str) -> list[str]:
 
 
 def is_system(table: exp.Table) -> bool:
-    """Is it one of the tables in which PostgreSQL has its catalog?"""
+    """Return True for a table of PostgreSQL's system catalog."""
     return table.db.lower() in ("pg_catalog", "information_schema") or table.name.lower().startswith("pg_")
 
 
 def needs_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str, RelationNeed]:
-    """What a question needs, by the names of relations as they are written in it."""
+    """Return the requirements of a query by relation name, as written in the query."""
     own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
     places = [table for table in tables if not is_system(table) and table.name.lower() not in own]
@@ -119,7 +122,7 @@ def needs_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str, Re
 
 
 def _scopes(tree: exp.Query) -> dict[int, Scope]:
-    """The SELECT that each table stands in the FROM of."""
+    """Return the scope (SELECT) of each table in a FROM clause."""
     try:
         scopes = list(traverse_scope(tree))
     except sqlglot.errors.SqlglotError:
@@ -144,7 +147,7 @@ def _need(table: exp.Table, scope: Scope | None, named: frozenset[str]) -> Relat
 
 
 def _columns_named(select: exp.Select) -> set[str]:
-    """Names that stand as columns: a table's own name there is a row of it."""
+    """Return unqualified column names. A table's own name in this position means a whole row."""
     return {column.name.lower() for column in select.find_all(exp.Column) if not column.table}
 
 
@@ -154,14 +157,15 @@ def _has_star(select: exp.Select) -> bool:
 
 
 def _picks(join: exp.Join) -> bool:
-    """Does which rows it joins depend on which others there are?"""
+    """Return True for joins whose matches depend on the other rows: ASOF and POSITIONAL."""
     return str(join.args.get("method") or "").upper() in ("ASOF", "POSITIONAL")
 
 
 def _bounds(select: exp.Select, table: exp.Table) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """The bounds of `_ts` in WHERE: each is a constant that the timestamp is not before, or not after.
+    """Return the lower and upper bounds of `_ts` in the WHERE clause. Each bound is a constant expression.
 
-    A row outside is in no result, be the join outer or not: no comparison with NULL holds.
+    A row outside of the bounds is in no result, even of an outer join, because a comparison with NULL is
+    never true.
     """
     where = select.args.get("where")
     found: dict[str, list[exp.Expr]] = {"first": [], "last": []}
@@ -208,7 +212,7 @@ def _is_constant(bound: exp.Expr) -> bool:
 
 
 def _both(one: RelationNeed, other: RelationNeed) -> RelationNeed:
-    """What two places of one relation need; of bounds, those that are written alike in both."""
+    """Merge the requirements of two occurrences of a relation. Only identical bounds remain."""
     every = one.columns is None or other.columns is None
     return RelationNeed(
         None if every else (one.columns or frozenset()) | (other.columns or frozenset()),
@@ -218,7 +222,8 @@ def _both(one: RelationNeed, other: RelationNeed) -> RelationNeed:
 
 
 def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> Limit | None:
-    """The LIMIT of a question that gives rows of one relation as they are, the first or the last ones."""
+    """Return the LIMIT, if the query returns rows of one relation unchanged, in any order or ordered by
+    `_ts`."""
     if not isinstance(tree, exp.Select) or tree.args.get("limit") is None:
         return None
     clauses = ("joins", "laterals", "group", "having", "qualify", "distinct", "windows", "with_", "sample")
@@ -227,7 +232,7 @@ def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> L
     if tree.find(
         exp.AggFunc, exp.Window, exp.Subquery, exp.Unnest, exp.Explode, exp.SetOperation, exp.Anonymous
     ):
-        return None  # also calls that the parser does not know: one may aggregate
+        return None  # unknown functions too, as they may be aggregates
     rows = _count(tree.args["limit"], parameters)
     passed = _count(tree.args["offset"], parameters) if tree.args.get("offset") else 0
     if rows is None or passed is None or _from_of(tree) is not table:
@@ -250,7 +255,7 @@ def _from_of(tree: exp.Select) -> exp.Expr | None:
 
 
 def _is_time_of(key: exp.Expr, tree: exp.Select, table: exp.Table) -> bool:
-    """Is it `_ts` of the relation, and not another column under that name?"""
+    """Return True if the ORDER BY key is `_ts` of the relation, and not an alias of another column."""
     if not isinstance(key, exp.Column) or key.name.lower() != TS:
         return False
     if key.table and key.table.lower() != table.alias_or_name.lower():

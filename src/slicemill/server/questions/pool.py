@@ -1,8 +1,8 @@
-"""The processes that answer questions, and who may use them.
+"""Pool of processes that execute ad hoc queries, with limits per user and in total.
 
-Processes are started before they are needed: a question takes one that is idle. One that is killed, because
-its question took too long or its client is gone, is replaced. Each user has some processes at once, and some
-questions that wait for one; a question beyond that is refused.
+Processes are started in advance, and a query takes an idle one. If a query takes too long or its client has
+disconnected, its process is killed and replaced. Each user may run a limited number of queries at once and
+queue some more. Queries beyond that are refused.
 """
 
 from __future__ import annotations
@@ -68,10 +68,11 @@ _CANCELLED = "the question was cancelled: its client asked for that, or is gone"
 
 @dataclass(frozen=True, slots=True)
 class QuestionLimits:
-    """What questions may take, and how many there may be at once, of one user and of all.
+    """Limits of ad hoc queries: time, memory, and the number at once per user and in total.
 
-    `seconds` counts the time in which the server waits for an answer, not that in which a client takes it.
-    A client that fetches no rows for `idle_s` loses its answer when another question needs the process.
+    `seconds` counts the time in which the server waits for the process, not the time in which the client
+    reads. A
+    client that fetches no rows for `idle_s` loses its answer when another query needs the process.
     """
 
     seconds: float = 300.0
@@ -81,10 +82,10 @@ class QuestionLimits:
     waiting_per_user: int = 32
     wait_s: float = 30.0
     idle_s: float = 60.0
-    ready: int = 2  # processes that are kept though nobody asks
+    ready: int = 2  # idle processes that are kept without demand
 
     def with_counts(self, at_once: int | None, per_user: int | None) -> QuestionLimits:
-        """Return these limits with other counts; one user may not have more than all."""
+        """Return these limits with other counts. The count per user never exceeds the total."""
         at_once = at_once or max(self.at_once, per_user or 0)
         return replace(self, at_once=at_once, per_user=min(per_user or self.per_user, at_once))
 
@@ -94,7 +95,7 @@ class QuestionLimits:
 
 
 class QuestionProcess:
-    """One process, and its end of the channel."""
+    """Process that executes ad hoc queries, with the server's end of its socket."""
 
     def __init__(self, limits: ProcessLimits) -> None:
         ours, theirs = socket.socketpair()
@@ -108,7 +109,7 @@ class QuestionProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
-                start_new_session=True,  # ctrl-c on the terminal is for the server
+                start_new_session=True,  # a ctrl-c on the terminal ends only the server
             )
         self._socket = ours
         self.connection: Connection[Any, Any] = Connection(os.dup(ours.fileno()))
@@ -119,16 +120,16 @@ class QuestionProcess:
         return self._process.pid
 
     def wait_ready(self) -> None:
-        """Wait until it takes questions."""
+        """Wait until the process accepts queries."""
         if not self.connection.poll(_START_S) or self.connection.recv_bytes() != READY:
             raise EOFError("it did not start")
 
     def send_file(self, file: IO[bytes]) -> None:
-        """Hand over a file, behind a message that says how long it is."""
+        """Pass a file descriptor, after a message with the size of the file."""
         socket.send_fds(self._socket, [b"f"], [file.fileno()])
 
     def kill(self) -> None:
-        """End it at once; from any thread, and more than once."""
+        """Kill the process. Thread-safe and idempotent."""
         with self._killed:
             self._process.kill()
             self._process.wait()
@@ -140,7 +141,7 @@ class QuestionProcess:
 
 
 class AnswerRows:
-    """The rows of an answer, as a client takes them: from a table, or from the process that computes them."""
+    """Rows of an answer, from a table or from the process that computes them."""
 
     def __init__(self, schema: pa.Schema, rows: Iterator[pa.RecordBatch], end: Callable[[], None]) -> None:
         self.schema = schema
@@ -155,7 +156,7 @@ class AnswerRows:
         return AnswerRows(table.schema, iter(table.to_batches()), lambda: None)
 
     def take(self, most: float = math.inf) -> pa.RecordBatch | None:
-        """Return the next rows, no more than that; None at the end."""
+        """Return the next batch of at most `most` rows, or None at the end."""
         batch = self._left
         while batch is None or not batch.num_rows:
             batch = next(self._rows, None)
@@ -168,19 +169,19 @@ class AnswerRows:
         return batch
 
     def mapped(self, schema: pa.Schema, function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> AnswerRows:
-        """Return these rows after a function that makes batches of another schema."""
+        """Return these rows converted by a function, with another schema."""
         return AnswerRows(schema, map(function, iter(self.take, None)), self.close)
 
     @property
     def has_more(self) -> bool:
-        """Return True if there is another row; may wait for it."""
+        """Return True if there is another row. May wait for it."""
         if self._left is None:
             taken = self.taken
             self._left, self.taken = self.take(), taken
         return self._left is not None
 
     def whole(self, most_bytes: float = math.inf) -> pa.Table:
-        """Return all rows that are left; raise if they take more bytes than that."""
+        """Return all remaining rows. Raise an error if they take more than `most_bytes`."""
         found, size = [], 0
         while (batch := self.take()) is not None:
             found.append(batch)
@@ -194,7 +195,7 @@ class AnswerRows:
         return pa.Table.from_batches(found, self.schema)
 
     def close(self) -> None:
-        """Give up the rows that were not taken; from any thread."""
+        """Discard the remaining rows. Thread-safe."""
         self._end()
 
     def __del__(self) -> None:
@@ -202,23 +203,23 @@ class AnswerRows:
 
 
 class QuestionPool:
-    """Processes for questions; for any thread."""
+    """Pool of processes for ad hoc queries. Thread-safe."""
 
     def __init__(self, limits: QuestionLimits = QuestionLimits()) -> None:  # noqa: B008
         self.limits = limits
         self._changed = threading.Condition()
         self._idle: list[QuestionProcess] = []
-        self._asked: set[_Asked] = set()  # by whoever has a process
+        self._asked: set[_Asked] = set()  # queries that have a process
         self._waiting: Counter[str] = Counter()
         self._starting = 0
         self.closed = False
-        self._problem: str | None = None  # why processes do not start
+        self._problem: str | None = None  # why processes fail to start
         self._handed = _HandedTables()
 
-    # -- for users -------------------------------------------------------------------------------------
+    # -- calls of clients -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start some processes beside other work."""
+        """Start the missing idle processes in the background."""
         with self._changed:
             missing = self.limits.ready - len(self._idle) - len(self._asked) - self._starting
         for _ in range(missing):
@@ -232,10 +233,10 @@ class QuestionPool:
         parameters: Sequence[object] = (),
         interrupted: threading.Event | None = None,
     ) -> AnswerRows:
-        """Return the answer to a question: its first rows are there, others are computed as they are taken.
+        """Execute a query. Returns when the first rows are available; further rows are computed on demand.
 
-        `relation_of` gives a relation by its name, or raises if there is none. The question ends when
-        `interrupted` is set.
+        `relation_of` returns a relation by name, or raises UnknownName. The query ends when `interrupted` is
+        set.
         """
         asked = self._begin(user, interrupted)
         try:
@@ -248,7 +249,7 @@ class QuestionPool:
     def ask_system(
         self, question: SystemQuestion, user: str = "", interrupted: threading.Event | None = None
     ) -> pa.Table | None:
-        """Return the answer to a question about PostgreSQL's catalog; None if it is not understood."""
+        """Execute a query on PostgreSQL's system catalog. Returns None if it is not supported."""
         asked = self._begin(user, interrupted)
         try:
             asked.send(question)
@@ -261,7 +262,7 @@ class QuestionPool:
             asked.end()
 
     def close(self) -> None:
-        """End all processes; questions that run end with an error."""
+        """End all processes. Running queries fail with an error."""
         with self._changed:
             self.closed = True
             ended = [*self._idle, *(asked.process for asked in self._asked)]
@@ -274,7 +275,7 @@ class QuestionPool:
     # -- processes -------------------------------------------------------------------------------------
 
     def _begin(self, user: str, interrupted: threading.Event | None) -> _Asked:
-        """Take a process for a user; wait for one, but not for ever."""
+        """Acquire a process for a user. Waits for a limited time until one is free."""
         limits, until = self.limits, time.monotonic() + self.limits.wait_s
         with self._changed:
             if self._waiting[user] >= limits.waiting_per_user:
@@ -337,7 +338,7 @@ class QuestionPool:
         return asked
 
     def taken_back(self, asked: _Asked, *, reusable: bool) -> None:
-        """Take a process back from a question that has ended."""
+        """Release the process of an ended query."""
         with self._changed:
             self._asked.discard(asked)
             keep = reusable and not self.closed and len(self._idle) < self.limits.at_once
@@ -350,7 +351,7 @@ class QuestionPool:
                 self.start()
 
     def _start_one(self) -> None:
-        """Start a process in a thread of its own."""
+        """Start a process in a background thread."""
         with self._changed:
             if self.closed:
                 return
@@ -380,7 +381,7 @@ class QuestionPool:
 
 
 class _Asked:
-    """A question and the process that answers it, until one of them ends."""
+    """Running ad hoc query with its process."""
 
     def __init__(
         self, pool: QuestionPool, process: QuestionProcess, user: str, interrupted: threading.Event | None
@@ -388,7 +389,7 @@ class _Asked:
         self.process = process
         self.user = user
         self.touched_s = time.monotonic()
-        self.busy = True  # the server waits for the process
+        self.busy = True  # True while the server waits for the process
         self._pool = pool
         self._interrupted = interrupted
         self._spent_s = 0.0
@@ -398,7 +399,7 @@ class _Asked:
     def answer(
         self, sql: str, relation_of: Callable[[str], AskedRelation], handed: _HandedTables
     ) -> AnswerRows:
-        """Give the process what it asks for, until its answer begins."""
+        """Serve the requests of the process until its answer begins."""
         relations: dict[str, AskedRelation] = {}
         while True:
             kind, content = self.receive()
@@ -469,7 +470,7 @@ class _Asked:
             self._raise_gone()
 
     def receive(self) -> tuple[bytes, memoryview]:
-        """Return the next message of the process; raise when the question has to end."""
+        """Return the next message of the process. Raises on interruption or timeout."""
         connection, limit_s = self.process.connection, self._pool.limits.seconds
         began = time.monotonic()
         try:
@@ -493,7 +494,7 @@ class _Asked:
         return bytes(frame[:1]), frame[1:]
 
     def _raise_gone(self) -> NoReturn:
-        """Raise the reason why the process is gone."""
+        """Raise an error with the reason why the process has ended."""
         was_ended = self._ended.locked()
         self.end()
         if was_ended or self._pool.closed:
@@ -512,31 +513,31 @@ class _Asked:
         return SlicemillError(words["message"])
 
     def done(self) -> None:
-        """The process has answered; another question can have it."""
+        """Return the process to the pool for the next query."""
         if self._ended.acquire(blocking=False):
             self._pool.taken_back(self, reusable=True)
 
     def end(self) -> None:
-        """Kill the process, unless it has answered."""
+        """Kill the process, unless its answer is complete."""
         if self._ended.acquire(blocking=False):
             self.process.kill()
             self._pool.taken_back(self, reusable=False)
 
     def give_up(self, why: str) -> None:
-        """Kill the process and say why; the pool has taken the question off its list."""
+        """Kill the process and record the reason. The caller has already removed the query from the pool."""
         self._why = why
         if self._ended.acquire(blocking=False):
             self.process.kill()
 
 
 class _HandedTables:
-    """Files in memory with the rows of tables, as long as the tables are there and do not change."""
+    """Memory files with the rows of tables, cached as long as the Arrow table exists."""
 
     def __init__(self) -> None:
         self._files: dict[int, tuple[weakref.ref[pa.Table], IO[bytes], int]] = {}
 
     def file(self, table: pa.Table) -> tuple[IO[bytes], int]:
-        """Return a file with the rows of a table, which the caller closes, and its size."""
+        """Return a memory file with the rows of a table, and its size. The caller closes the file."""
         known = self._files.get(id(table))
         if known is None or known[0]() is not table:
             file = _memory_file()
@@ -571,7 +572,7 @@ def _table(content: memoryview) -> pa.Table:
 
 @functools.cache
 def shared_pool() -> QuestionPool:
-    """Return the pool of this process, for services that have none of their own."""
+    """Return the shared pool of this process, for services without their own pool."""
     pool = QuestionPool()
     atexit.register(pool.close)
     return pool

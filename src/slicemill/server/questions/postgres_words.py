@@ -1,4 +1,4 @@
-"""Questions in PostgreSQL's words about its own catalog, as syntax trees."""
+"""Detection and parsing of queries on PostgreSQL's system catalog."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 import sqlglot
 from sqlglot import exp
 
-# The functions that read and change settings, as tables are read whose names begin with `pg_`.
+# Functions that read and change settings. Like tables named `pg_…`, they belong to the system catalog.
 _SETTINGS = ("current_setting", "set_config")
 _SYSTEM = re.compile("|".join(("pg_", "information_schema", *_SETTINGS)), re.IGNORECASE)
 
 
 def postgres_tree(sql: str) -> exp.Expr:
-    """Return the syntax tree of a question. Raises sqlglot's errors where it is not understood."""
+    """Parse a query in the PostgreSQL dialect. Raises sqlglot's errors for unsupported syntax."""
     return sqlglot.parse_one(_with_lists_of_oids(sql), read="postgres")
 
 
 def is_system_question(tree: exp.Expr) -> bool:
-    """Return True if a question calls a function that PostgreSQL has for its catalog or its settings."""
+    """Return True if a query calls a system catalog function or a settings function of PostgreSQL."""
     names = (call.name.lower() for call in tree.find_all(exp.Anonymous))
     return any(name.startswith("pg_") or name in _SETTINGS for name in names)
 
 
 def may_be_system_question(sql: str) -> bool:
-    """Return False for most questions that do not read the catalog, without parsing them."""
+    """Pre-check without parsing: False for most queries that do not read the system catalog."""
     return _SYSTEM.search(sql) is not None
 
 
 def _with_lists_of_oids(sql: str) -> str:
-    """Return a question with lists of numbers in place of `oid[]`, which sqlglot does not know as a type.
+    """Replace the type `oid[]`, which sqlglot does not know, by `bigint[]`.
 
     >>> _with_lists_of_oids("SELECT x = any($1::oid[]), 'oid []'")
     "SELECT x = any($1::bigint[]), 'oid []'"

@@ -1,9 +1,10 @@
-"""A process that answers questions, one after another, for the server that has started it.
+"""Process that executes ad hoc queries for the server, one after another.
 
     python -m slicemill.server.questions.process FD MEMORY_BYTES THREADS
 
-DuckDB has a limit of memory, and so has the process as a whole. The server kills the process where a question
-takes too long or its client is gone, so that nothing has to be cleaned up. The process ends with the server.
+DuckDB has a memory limit, and so has the process as a whole. The server kills the process if a query takes
+too
+long or its client has disconnected, so no clean-up is necessary. The process ends with the server.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ from slicemill.server.questions.rows import AskedRelation, HeldRows, LogRows
 from slicemill.storage.epochs import Epoch
 from slicemill.storage.log import EpochSpans, Log
 
-# Beside DuckDB: Arrow, rows on their way, stacks of threads.
+# Memory in addition to DuckDB's: Arrow, batches to send, thread stacks.
 _BESIDE_BYTES = 512 << 20
 _NICE = 5
-# The kernel ends this process first when memory is short, and not the server or Spark.
+# The kernel's OOM killer ends this process before the server and Spark.
 _KILLED_FIRST = 900
 
 
 class Abandoned(Exception):
-    """The server does not want the answer any more."""
+    """The server has abandoned the query."""
 
 
 class _Server:
-    """The server, as the process that answers sees it."""
+    """Connection of the query process to the server."""
 
     def __init__(self, fd: int) -> None:
         self.connection: Connection[Any, Any] = Connection(fd)
@@ -74,7 +75,7 @@ class _Server:
         threading.Thread(target=self._watch, name="server", daemon=True).start()
 
     def _watch(self) -> None:
-        """End the process when the server is gone, even while DuckDB computes."""
+        """End the process when the server has ended, even while DuckDB computes."""
         poll = select.poll()
         poll.register(self._socket, select.POLLHUP | select.POLLRDHUP)
         poll.poll()
@@ -84,7 +85,7 @@ class _Server:
         self.connection.send_bytes(kind + memoryview(content))
 
     def asked(self, kind: bytes, **words: object) -> Any:
-        """Ask the server for something."""
+        """Send a request to the server and return its response."""
         self.send(kind, json.dumps(words).encode())
         answer = self.connection.recv()
         if answer is None:
@@ -92,7 +93,7 @@ class _Server:
         return answer
 
     def rows(self, name: str) -> pa.Table:
-        """Map the rows of a table or view that the server has."""
+        """Map the rows of a table or view that the server holds."""
         size = self.asked(ROWS, name=name)
         _, files, _, _ = socket.recv_fds(self._socket, 1, 1)
         try:
@@ -110,7 +111,7 @@ class _Server:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteLog:
-    """A log whose index is in the server, and whose segments are read here."""
+    """Log whose index is in the server. Its segments are read in this process."""
 
     name: str
     server: _Server
@@ -133,7 +134,7 @@ class _RemoteLog:
 
 
 def serve(fd: int, limits: ProcessLimits) -> None:
-    """Answer questions until the server is gone."""
+    """Execute queries until the server has ended."""
     server = _Server(fd)
     _limit(limits)
     server.send(READY)
@@ -178,7 +179,7 @@ def _words(problem: Exception, limits: ProcessLimits) -> dict[str, object]:
         return {
             "mistakes": [(one.message, one.span.start, one.span.end, one.hint) for one in problem.diagnostics]
         }
-    if isinstance(problem, MemoryError):  # Arrow's, too
+    if isinstance(problem, MemoryError):  # Arrow's as well
         problem = OutOfMemory(limits.memory_bytes)
     if not isinstance(problem, SlicemillError):
         problem = SlicemillError(f"the question cannot be answered: {type(problem).__name__}: {problem}")
@@ -203,10 +204,10 @@ def _stream(table: pa.Table) -> pa.Buffer:
 
 
 def _limit(limits: ProcessLimits) -> None:
-    """Bound the memory of this process, and let the engine go first."""
+    """Limit the memory of this process, and lower its CPU priority below the engine's."""
     status = Path("/proc/self/status")
     if status.exists():
-        # Mapped files do not count, as long as they are read only.
+        # RLIMIT_DATA does not count files that are mapped read-only.
         (data_kb,) = (
             line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmData")
         )

@@ -1,11 +1,11 @@
-"""Relations as questions read them: no more of a log than is needed, found without reading it.
+"""Relations as ad hoc queries read them, with time range and LIMIT push-down.
 
-A log's index knows the least and the greatest timestamp of each epoch. Of those that a question's bounds
-leave, all are read, or, where the question has a LIMIT, so many as have its rows:
+The index of a log has the smallest and largest timestamp of each epoch. Epochs outside of the query's time
+bounds are pruned. With a LIMIT, only as many epochs are read as are needed for its rows:
 
     epochs by their last timestamp     …  e7  e9  e8
-    SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows of WHERE; e9 and e8 have 12, the tenth at t;
-                                                  epochs that end before t have nothing to say
+    SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows that pass WHERE; e8 and e9 have 12, the tenth
+                                                  at time t; epochs that end before t are not needed
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slicemill.storage.epochs import Epoch
 from slicemill.storage.log import EpochSpans
 from slicemill.storage.segments import ExtentGone
 
-# A first look at a question with a LIMIT reads about so many rows; each further one four times as many.
+# The first probe for a LIMIT reads about so many rows. Each further probe reads four times as many.
 _FIRST_ROWS = 4_096
 _MORE = 4
 _TRIES = 3
@@ -34,7 +34,7 @@ Places = NDArray[np.int64]
 
 
 class Bounds(Protocol):
-    """What a question says of a log's rows, put into numbers."""
+    """Time bounds of a relation in an ad hoc query, as microseconds."""
 
     @property
     def first_us(self) -> int | None: ...
@@ -42,11 +42,11 @@ class Bounds(Protocol):
     def last_us(self) -> int | None: ...
 
     def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
-        """The timestamps of the rows that a LIMIT leaves of some, in its order; None if that is not known."""
+        """Return the timestamps of those given rows that a LIMIT selects, in its order; None if unknown."""
 
 
 class AskedLog(Protocol):
-    """What is asked of a log: `storage.log.Log` has it."""
+    """Part of the interface of `storage.log.Log` that ad hoc queries use."""
 
     @property
     def columns_shown(self) -> pa.Schema: ...
@@ -56,18 +56,18 @@ class AskedLog(Protocol):
 
 
 class AskedRelation(Protocol):
-    """What a question can name."""
+    """Relation that an ad hoc query can read."""
 
     def shape(self) -> pa.Table:
-        """Its columns, without rows."""
+        """Return the columns as a table without rows."""
 
     def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
-        """Its rows, or those of them that are needed."""
+        """Return the rows, or at least those that are needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """Rows that are somewhere as a whole: a table, a view."""
+    """Relation whose rows are in memory as a whole: a table or a view."""
 
     columns: pa.Schema
     rows: Callable[[], pa.Table]
@@ -81,7 +81,7 @@ class HeldRows:
 
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """The rows of a stream or query that are retained, of those that came after an epoch."""
+    """Retained rows of a stream or continuous query, after epoch `after`."""
 
     log: AskedLog
     after: int = -1
@@ -93,7 +93,7 @@ class LogRows:
         if not need.rows:
             return self.shape()
         for _ in range(_TRIES - 1):
-            with suppress(ExtentGone):  # rows were freed meanwhile
+            with suppress(ExtentGone):  # rows were freed while they were read
                 return self._read_needed(need, bounds)
         return self._read_needed(need, bounds)
 
@@ -111,7 +111,7 @@ class LogRows:
         return self._read(spans, places, need)
 
     def _enough(self, spans: EpochSpans, places: Places, need: RelationNeed, bounds: Bounds) -> Places:
-        """The epochs that have all rows which a LIMIT leaves, and all that come with the last of them."""
+        """Return the positions of the epochs that contain all rows that a LIMIT selects, including ties."""
         assert need.limit is not None, "asked for a LIMIT only"
         wanted = need.limit.wanted
         ends = spans.last_ts if wanted is Wanted.NEWEST else spans.first_ts
@@ -149,5 +149,5 @@ def _selected(table: pa.Table, need: RelationNeed) -> pa.Table:
     if not need.rows:
         table = table.slice(0, 0)
     wanted = [name for name in table.column_names if is_system_column(name) or need.wants(name)]
-    # A table without any column would have no rows to count.
+    # Keep one column, as a table without columns has no row count.
     return table.select(wanted or table.column_names[:1])
