@@ -61,7 +61,7 @@ def arrow_stream(table: pa.Table) -> bytes:
 
 
 def csv_text(table: pa.Table) -> bytes:
-    """Return the table as CSV with a header. Types that CSV does not support are written as their JSON text."""
+    """Return the table as CSV with a header. Types that CSV does not support are written as JSON text."""
     sink = pa.BufferOutputStream()
     shown = [
         column if _fits_csv(field.type) else pa.array(map(_as_text, _json_values(column)), pa.string())

@@ -89,7 +89,7 @@ class LiveCounts:
 
 @dataclass(slots=True, eq=False)
 class _Sleeper:
-    """Follower that has received everything. The event loop writes new rows for it until its task must wake."""
+    """Follower that is up to date. The event loop writes new rows for it until its task must wake up."""
 
     query: Query
     cursor: int
@@ -226,7 +226,7 @@ class LiveResults:
         return sleeper.cursor, loop.time() >= sleeper.until_s
 
     def _write_to_sleepers(self, query: Query, sleepers: set[_Sleeper]) -> None:
-        """Write new rows to all sleeping followers. Each combination of cursor and encoding is framed once."""
+        """Write new rows to all sleeping followers. Rows are framed once per cursor and encoding."""
         framed: dict[tuple[int, Encoder, Callable[[bytes], bytes]], tuple[bytes, int, int] | None] = {}
         for sleeper in sleepers:
             if sleeper.query is not query:

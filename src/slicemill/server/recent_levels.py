@@ -31,7 +31,7 @@ class RecentLevels:
         self._counted: dict[str, deque[_CountedResults]] = {}
 
     def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
-        """Return the service level's measure over the last minute. None without a level or without results."""
+        """Return the service level's measure over the last minute; None without a level or results."""
         if metrics.slo is None:
             return None
         response = metrics.figures.response

@@ -47,7 +47,7 @@ _WRITE_S, _END_S = 10.0, 25.0
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of `slicemill serve`: the home, the start-up script, the run time, and permissions of clients."""
+    """Options of `slicemill serve`: the home, start-up script, run time, and permissions of clients."""
 
     home: Path | None = None
     script: SourceText | None = None

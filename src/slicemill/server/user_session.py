@@ -186,7 +186,7 @@ class UserSession:
 
     @contextmanager
     def _noted(self, piece: StatementPiece) -> Iterator[list[str]]:
-        """Write a statement and its outcome to the audit log. The yielded list receives warnings at the end."""
+        """Write a statement and its outcome to the audit log. Warnings are added to the yielded list."""
         outcome, warnings = "refused", list[str]()
         try:
             yield warnings
@@ -214,7 +214,7 @@ class UserSession:
         self._require_names(bound)
 
     def _require_names(self, bound: Bound) -> None:
-        """Raise Denied if statements declare, drop, change or read objects that the principal may not name."""
+        """Raise Denied if statements use names that the principal may not use."""
         if not self.principal.names:
             return
         for name in names_used((statement for statement, _ in bound.statements), bound.catalog):

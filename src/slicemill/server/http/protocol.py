@@ -61,7 +61,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _expect_taken(self) -> None:
-        """Cut the client off unless it reads output while writing is paused, as no output is added meanwhile."""
+        """Cut the client off if it reads nothing while writing is paused."""
         waiting = self.transport.get_write_buffer_size()
 
         def look() -> None:

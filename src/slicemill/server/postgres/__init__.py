@@ -1,5 +1,5 @@
-"""PostgreSQL's wire protocol (version 3): psql and drivers of PostgreSQL talk to a slicemill server.
+"""PostgreSQL wire protocol (version 3), for psql and PostgreSQL drivers.
 
-`wire` has messages as bytes, `values` values as PostgreSQL writes them, `session` one connection,
-`compatibility` what clients ask of a PostgreSQL server before they begin.
+`wire` encodes messages and `values` encodes values. `session` serves one connection. `compatibility` answers
+what clients ask of a PostgreSQL server on connect.
 """

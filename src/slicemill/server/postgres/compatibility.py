@@ -1,8 +1,8 @@
-"""What clients ask of a PostgreSQL server before they begin, and cannot do without.
+"""Answers to statements that clients expect every PostgreSQL server to support.
 
-Settings are taken and forgotten, transactions are taken and mean nothing: every statement is a commit.
-Questions about PostgreSQL's own catalog are answered by `system_catalog`; what is not understood there has no
-rows.
+Settings are accepted and ignored. Transactions are accepted without effect, as every statement is committed
+by
+itself. `system_catalog` answers queries on PostgreSQL's system catalog; an unsupported one returns no rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slicemill.server.questions.messages import SystemQuestion
 from slicemill.server.questions.postgres_words import postgres_tree
 from slicemill.server.service import RelationShape
 
-SERVER_VERSION = "15.0"  # the PostgreSQL whose protocol and types these are
+SERVER_VERSION = "15.0"  # the PostgreSQL version with this protocol and these types
 SETTINGS = {
     "server_version": SERVER_VERSION,
     "server_encoding": "UTF8",
@@ -75,10 +75,11 @@ def answered(
     ask: Callable[[SystemQuestion], pa.Table | None],
     values: Sequence[object] = (),
 ) -> StatementAnswer | None:
-    """Return the answer to what only clients of PostgreSQL ask; None if it is for the service.
+    """Return the answer to a statement that only PostgreSQL clients send; None if it is for the service.
 
-    `relations` are all that a question can name, `values` those of its parameters. `ask` answers a question
-    about the catalog, or returns None where it is not understood.
+    `relations` returns all relations that an ad hoc query can name. `values` are the values of parameters.
+    `ask`
+    executes a query on the system catalog, or returns None if the query is not supported.
     """
     first = words[0]
     if first in _TRANSACTIONS:
@@ -112,7 +113,7 @@ def _system_tables(
     relations: Sequence[RelationShape],
     ask: Callable[[SystemQuestion], pa.Table | None],
 ) -> pa.Table:
-    """Return the answer of the catalog; without rows where the question is not understood."""
+    """Execute a query on the system catalog. The result is empty if the query is not supported."""
     shapes = {found.name: found.rows.schema for found in relations}
     views = frozenset(found.name for found in relations if found.is_view)
     found = ask(SystemQuestion(sql, [guessed(value) for value in values], shapes, views, SETTINGS))

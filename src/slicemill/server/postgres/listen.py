@@ -1,4 +1,4 @@
-"""Listening for clients of PostgreSQL, and requests to cancel."""
+"""Listener for PostgreSQL clients, including cancel requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 class PostgresServer:
-    """The sessions of a server, in its event loop."""
+    """PostgreSQL sessions of a server, in its event loop."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PostgresServer:
         return await asyncio.start_server(self._connected, sock=listening)
 
     def end(self) -> None:
-        """Cut off all clients."""
+        """Disconnect all clients."""
         for task in self._tasks:
             task.cancel()
 
@@ -78,7 +78,7 @@ class PostgresServer:
             *(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError, TimeoutError),
             *(ProtocolError, ssl.SSLError),
         ):
-            pass  # the client has gone, or is sent away
+            pass  # the client has disconnected or was rejected
         except Exception:
             _LOGGER.exception("a connection of a PostgreSQL client ended with an error of ours")
         finally:

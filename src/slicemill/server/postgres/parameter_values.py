@@ -1,4 +1,4 @@
-"""Parameters of clients of PostgreSQL as Python values, from text and from binary."""
+"""Decoding of parameters of PostgreSQL clients from text and binary format."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _ELEMENTS = {array: element for element, array in ARRAYS.items()} | {
 }
 
 
-LIST = -1  # a list of elements whose type is not known
+LIST = -1  # a list with elements of unknown type
 
 
 def list_parameters(text: str) -> dict[int, int]:
-    """Return the types of parameters, by number, that a statement itself says to be lists.
+    """Return the list types of parameters, by number, that the text of a statement implies.
 
     >>> list_parameters("SELECT $1::int[], CAST($2 AS varchar[]), k = ANY($3), $4 FROM t")
     {1: 1007, 2: 1009, 3: -1}
@@ -86,11 +86,11 @@ TYPE_WORDS = {
 
 
 def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
-    """Return the value of a parameter. One whose type is not known is told apart where it is used."""
+    """Decode the value of a parameter. A parameter of unknown type becomes UntypedText."""
     if content is None:
         return None
     if binary and oid == LIST:
-        oid = 0  # the client was told that the parameter is text
+        oid = 0  # the client was told that the type is text
     element = _ELEMENTS.get(oid)
     if binary and oid not in _FROM_BINARY and element not in _FROM_BINARY:
         raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text")
@@ -98,7 +98,7 @@ def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
         if binary:
             return _FROM_BINARY[oid](content) if element is None else _array_of_bytes(content, element)
         text = content.decode()
-        # Other text is left to the question: `'[1, 2]'::int[]`.
+        # Other text is passed on to the query: `'[1, 2]'::int[]`.
         is_list = (element is not None or oid == LIST) and text.lstrip().startswith("{")
         if is_list:
             return _array_values(text, UntypedText if element is None else _FROM_TEXT.get(element, str))
@@ -116,7 +116,7 @@ _INFINITIES = ("infinity", "-infinity")
 
 
 def _without_zone(text: str) -> str:
-    """A date as it is: pgJDBC writes the zone behind it.
+    """Remove a time zone from a date, as pgJDBC appends one.
 
     >>> _without_zone("2026-01-31 +00")
     '2026-01-31'
@@ -126,7 +126,7 @@ def _without_zone(text: str) -> str:
 
 
 def _infinite_or(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Read a date or time; DuckDB reads an infinite one from its text, and Python has none."""
+    """Decode a date or timestamp. Infinity, which Python does not have, stays text for DuckDB."""
     return lambda text: UntypedText(text.lower()) if text.lower() in _INFINITIES else read(text)
 
 
@@ -143,7 +143,7 @@ _INTERVAL = re.compile(r"(?:(-?\d+) days?)?,? ?(?:([+-]?)(\d+):(\d\d):(\d\d(?:\.
 
 
 def _interval_of_text(text: str) -> object:
-    """An interval of days and a time; DuckDB reads others, such as months, from their text.
+    """Decode an interval of days and a time. Others, for instance months, stay text, which DuckDB reads.
 
     >>> _interval_of_text("-1 day, 23:59:56.5"), _interval_of_text("1 mon")
     (datetime.timedelta(days=-1, seconds=86396, microseconds=500000), '1 mon')
@@ -186,7 +186,7 @@ def _finite(number: Decimal) -> Decimal:
 
 
 def _array_values(text: str, value_of: Callable[[str], object]) -> list[object]:
-    """The values of a list with one dimension, as PostgreSQL writes it: `{1,"a, b",NULL}`.
+    """Decode a one-dimensional array in PostgreSQL's text format: `{1,"a, b",NULL}`.
 
     >>> _array_values('{1,NULL,"3"}', int)
     [1, None, 3]
@@ -205,7 +205,7 @@ def _array_values(text: str, value_of: Callable[[str], object]) -> list[object]:
 
 
 def _array_of_bytes(content: bytes, element: int) -> list[object]:
-    """The values of a list with one dimension: dimensions, flags, type, length, lower bound, values."""
+    """Decode a one-dimensional binary array: dimensions, flags, type, length, lower bound, values."""
     dimensions, _, oid = struct.unpack("!iiI", content[:12])
     if dimensions == 0:
         return []
@@ -228,7 +228,7 @@ def _array_of_bytes(content: bytes, element: int) -> list[object]:
 
 
 def _numeric_value(content: bytes) -> Decimal:
-    """A number from PostgreSQL's digits to the base of 10 000; see `values.numeric_bytes`.
+    """Decode a binary NUMERIC from its base-10,000 digits; see `values.numeric_bytes`.
 
     >>> from slicemill.server.postgres.values import numeric_bytes
     >>> _numeric_value(numeric_bytes(Decimal("1200000.05")))
@@ -285,7 +285,7 @@ _FROM_BINARY: dict[int, Callable[[bytes], object]] = {
     VARCHAR: lambda content: content.decode(),
     JSON: lambda content: content.decode(),
     UNKNOWN: lambda content: content.decode(),
-    0: lambda content: UntypedText(content.decode()),  # the server has said that it is text
+    0: lambda content: UntypedText(content.decode()),  # the server has described the type as text
     BYTEA: lambda content: content,
     DATE: _day,
     TIMESTAMP: _moment,

@@ -1,10 +1,10 @@
 """One connection of a PostgreSQL client.
 
     start: [SSL?] startup → (password = token) → ready
-    then   Q          a text of statements
-           P B D E S  one statement with parameters: parse, bind, describe, execute, sync
+    then   Q          simple query: a text of statements
+           P B D E S  extended query: parse, bind, describe, execute, sync of one statement with parameters
 
-After an error in the second form, everything up to the next sync is passed over.
+After an error in an extended query, all messages up to the next sync are skipped.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _MUCH_WAITS = 32 << 10
 
 @dataclass(slots=True)
 class PreparedText:
-    """A statement with parameters, and the types that the client or the statement says they have.
+    """Prepared statement, with the parameter types given by the client or implied by the statement.
 
-    `columns` are those that the client was told, before the values of parameters were known.
+    `columns` are those that were described to the client before parameter values were known.
     """
 
     text: str
@@ -76,7 +76,7 @@ class PreparedText:
 
 @dataclass(slots=True)
 class Portal:
-    """A statement with values for its parameters; its answer once it has been asked for."""
+    """Prepared statement with parameter values. `answer` is set when it is first described or executed."""
 
     text: str
     values: tuple[object, ...]
@@ -87,14 +87,14 @@ class Portal:
 
 @dataclass(slots=True)
 class CancelKey:
-    """What a client must show on another connection to end what runs on this one."""
+    """Key that a client must send on another connection to cancel the statement of this connection."""
 
     process: int
     secret: int = field(default_factory=lambda: secrets.randbits(31))
 
 
 class PostgresSession:
-    """Serves one client until it leaves."""
+    """Serves one client until it disconnects."""
 
     def __init__(
         self,
@@ -115,17 +115,18 @@ class PostgresSession:
         self._prepared: dict[str, PreparedText] = {}
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
-        self._failed = False  # until the next sync
-        self._changed = False  # rows, since the transaction began
+        self._failed = False  # an error occurred; skip messages until the next sync
+        self._changed = False  # rows were changed since the transaction began
         self.interrupted = threading.Event()
 
-    # -- starting --------------------------------------------------------------------------------------
+    # -- start-up -------------------------------------------------------------------------------------
 
     async def start(self, tls: ssl.SSLContext | None) -> tuple[int, bytes] | None:
-        """Greet the client. Returns the process and secret if the client wants to cancel a statement.
+        """Negotiate TLS and authenticate the client. Returns code and key for a cancel request.
 
-        With a certificate a session starts inside TLS only. A request to cancel may come in clear text, as
-        from libpq, since its secret is of use only while that statement runs.
+        With a certificate, a session starts inside TLS only. A cancel request may arrive in clear text, as
+        libpq sends
+        it, because its secret is useful only while that statement runs.
         """
         asked: set[int] = set()
         while True:
@@ -148,7 +149,7 @@ class PostgresSession:
                 raise wire.ProtocolError("only version 3 of the protocol is spoken here")
 
     async def _begin_tls(self, tls: ssl.SSLContext) -> None:
-        """Start TLS. Bytes that came before the handshake could be anybody's: they end the connection."""
+        """Start TLS. Bytes that arrived before the handshake are not authentic and end the connection."""
         if self._reader._buffer:  # type: ignore[attr-defined]
             raise wire.ProtocolError("the client sent bytes before the TLS handshake")
         await self._writer.start_tls(tls)
@@ -183,7 +184,7 @@ class PostgresSession:
     # -- serving ---------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Answer messages until the client leaves."""
+        """Answer messages until the client disconnects."""
         try:
             await self._serve()
         finally:
@@ -215,7 +216,7 @@ class PostgresSession:
             await self._drain()
 
     def _is_known(self) -> bool:
-        """Does the client still have the token that it came with?"""
+        """Return True if the token of the client is still valid."""
         return self._access.principal(self._token) == self._user.principal
 
     async def _simple(self, text: str) -> None:
@@ -242,7 +243,7 @@ class PostgresSession:
                 if answer.rows is not None:
                     self._send(wire.row_description(describe_columns(answer.rows.schema)))
                     await self._send_rows(answer.rows, ())
-                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
+                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # the tag says it all
                     self._send(wire.notice(answer.message))
                 if answer.warning:
                     self._send(wire.notice(answer.warning))
@@ -266,7 +267,7 @@ class PostgresSession:
         return pool.ask_system(question, user, self.interrupted)
 
     async def _while_there(self, function: Callable[[], T]) -> T:
-        """Run a function in a thread, and interrupt it if the client goes meanwhile."""
+        """Run a function in a thread, and interrupt it if the client disconnects meanwhile."""
         threads = self._user.service.threads
         running = asyncio.get_running_loop().run_in_executor(threads, function)
         try:
@@ -337,7 +338,8 @@ class PostgresSession:
             await self._drain()
 
     async def _batches(self, rows: AnswerRows, most: float = math.inf) -> AsyncIterator[pa.Table]:
-        """Yield the next rows, as many as are wanted; what is not taken is given up if the client goes."""
+        """Yield at most `most` further rows in batches. If the client disconnects, the other rows are
+        discarded."""
         upto = rows.taken + most
         try:
             while rows.taken < upto:
@@ -350,7 +352,7 @@ class PostgresSession:
             rows.close()
             raise
 
-    # -- one statement with parameters -----------------------------------------------------------------
+    # -- extended query protocol ----------------------------------------------------------------------
 
     async def _extended(self, message: wire.ClientMessage) -> None:
         content = wire.ContentReader(message.content)
@@ -425,7 +427,7 @@ class PostgresSession:
             self._send(wire.row_description(describe_columns(answer.rows.schema), formats))
 
     async def _shape_of(self, text: str, parameters: int) -> StatementAnswer | None:
-        """The columns that a statement will give: of a question, without its rows; else None."""
+        """Return an answer with the result columns of a statement, without rows; None if it has none."""
         found = pieces(SourceText(text))
         if not found or found[0].words[0] not in ("SELECT", "WITH", "VALUES", "SHOW", "DESCRIBE", "EXPLAIN"):
             return None
@@ -437,7 +439,7 @@ class PostgresSession:
         return answer
 
     async def _asked(self, portal: Portal) -> StatementAnswer | None:
-        """The answer of a portal; a statement is run once, when it is first described or executed."""
+        """Return the answer of a portal. The statement runs once, when it is first described or executed."""
         if portal.answer is None and not _SUBSCRIBE.match(portal.text):
             found = pieces(SourceText(portal.text))
             if not found:
@@ -468,15 +470,15 @@ class PostgresSession:
         more = most > 0 and await self._while_there(lambda: rows.has_more)
         self._send(wire.SUSPENDED if more else wire.complete(_tag(answer)))
 
-    # -- writing ---------------------------------------------------------------------------------------
+    # -- writing --------------------------------------------------------------------------------------
 
     def _send(self, content: bytes) -> None:
         self._writer.write(content)
 
     async def _drain(self) -> None:
-        """Wait until the client has taken most of what was sent; one that is stuck is cut off.
+        """Wait until the client has read most of its pending output. A stuck client is disconnected.
 
-        It goes on from the epoch that it has seen (SINCE).
+        After a reconnect, the client continues from the last epoch that it has seen (SINCE).
         """
         await drained(self._writer, self._limits)
 
@@ -485,7 +487,7 @@ class PostgresSession:
 
 
 class Interrupted(SlicemillError):
-    """Somebody has asked that a statement end."""
+    """The client has cancelled the statement."""
 
 
 def _name(subscribed: re.Match[str]) -> str:
@@ -493,7 +495,7 @@ def _name(subscribed: re.Match[str]) -> str:
 
 
 def _with_lists(text: str, oids: Sequence[int]) -> tuple[int, ...]:
-    """Return the types of parameters; where a client has said none, those that are lists in the statement."""
+    """Return the parameter types. An unspecified type is a list type if the statement implies one."""
     lists = list_parameters(text)
     count = max([len(oids), *lists])
     known = [*oids, *[0] * (count - len(oids))]
@@ -506,23 +508,23 @@ def _formats(portal: Portal) -> tuple[int, ...]:
 
 
 def _expanded(formats: tuple[int, ...], columns: int) -> tuple[int, ...]:
-    """One format is for all columns."""
+    """Repeat a single format code for all columns."""
     return formats * columns if len(formats) == 1 else formats
 
 
 def _close(portal: Portal) -> None:
-    """Give up the rows that were not fetched."""
+    """Discard the rows that were not fetched."""
     if portal.answer is not None and portal.answer.rows is not None:
         portal.answer.rows.close()
 
 
 def _has_ended(reader: asyncio.StreamReader) -> bool:
-    """Return True if the client has closed its side, though messages before that may wait to be read."""
+    """Return True if the client has closed its side, even if earlier messages are still unread."""
     return bool(reader._eof) or reader.exception() is not None  # type: ignore[attr-defined]
 
 
 def _as_described(answer: StatementAnswer, columns: pa.Schema | None) -> StatementAnswer:
-    """Return an answer with the types that its client was told: it reads the bytes of rows by them."""
+    """Cast an answer to the column types that were described, because the client decodes rows by them."""
     rows = answer.rows
     if rows is None or columns is None or len(columns) != len(rows.schema):
         return answer
@@ -562,7 +564,7 @@ def _as_lines(form: CopyForm, rows: EpochRows, _: Epoch, __: int) -> bytes:
 
 @cache
 def _lines_of(form: CopyForm) -> Encoder:
-    """One for all who read them in this form: rows are encoded once by each encoder."""
+    """Return one encoder per COPY format, so that followers share encoded rows."""
     return partial(_as_lines, form)
 
 
@@ -577,7 +579,7 @@ def _texts(rows: EpochRows) -> Iterable[tuple[bytes | None, ...]]:
 
 
 class _DirectRows:
-    """The connection of a client that is subscribed."""
+    """Connection of a client that follows live results with SUBSCRIBE."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._transport = writer.transport

@@ -1,8 +1,10 @@
-"""PostgreSQL's own catalog, as its clients read it: pg_class, pg_attribute and what belongs to them.
+"""PostgreSQL's system catalog for clients: pg_class, pg_attribute and related tables.
 
-Every stream, query and table is a table of the schema `public` there, and every view a view. Questions about
-the catalog are rewritten for DuckDB, which answers them over the tables that are made here. Tables that are
-not of use (indexes, triggers, rights) are there, and empty.
+Every stream, query and table appears as a table of the schema `public`, and every view as a view. A query on
+the
+catalog is rewritten for DuckDB, which runs it over the tables built here. Catalog tables without a
+counterpart
+(indexes, triggers, privileges) exist but are empty.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ _PLACE = "table_catalog table_schema table_name"
 _SCHEMAS = {11: "pg_catalog", 2200: "public", 13000: "information_schema"}
 _PUBLIC = 2200
 _OWNER, _DATABASE = 10, "slicemill"
-_FIRST_RELATION = 16384  # the first that is not PostgreSQL's own
+_FIRST_RELATION = 16384  # the first oid of user objects in PostgreSQL
 
-# oid, name, its word in SQL, category
+# oid, name, SQL name, category
 _TYPES = (
     (16, "bool", "boolean", "B"),
     (17, "bytea", "bytea", "U"),
@@ -43,7 +45,7 @@ _TYPES = (
     (1700, "numeric", "numeric", "N"),
 )
 
-# Tables without rows, and their columns (`_rows` says what the marks mean).
+# Empty tables with their columns (`_rows` explains the type marks).
 _EMPTY = {
     "pg_attrdef": "oid# adrelid# adnum# adbin",
     "pg_index": "indexrelid# indrelid# indnatts# indnkeyatts# indisunique? indisprimary? indisexclusion? "
@@ -88,7 +90,7 @@ _EMPTY = {
     "pg_timezone_names": "name abbrev is_dst?",
 }
 
-# What its functions come to here; those that DuckDB has are left out.
+# Functions of the catalog as DuckDB macros, except those that DuckDB has itself.
 _MACROS = {
     "pg_table_is_visible(a)": "true",
     "pg_type_is_visible(a)": "true",
@@ -156,9 +158,11 @@ def system_answer(
     views: Collection[str],
     settings: Mapping[str, str],
 ) -> pa.Table:
-    """The answer to a question about the catalog; `relations` are tables without rows, some of them `views`.
+    """Execute a query on the system catalog. `relations` are the visible relations as empty tables.
 
-    `values` are for $1, $2, … in it. Raises duckdb.Error or sqlglot's errors where it is not understood.
+    `views` names the relations that are views, `values` are for $1, $2, … Raises duckdb.Error or sqlglot's
+    errors if
+    the query is not supported.
     """
     tree = _for_duckdb(postgres_tree(sql))
     connection = connected()
@@ -259,7 +263,7 @@ def _type_rows() -> list[tuple[object, ...]]:
 
 
 def _standard(relations: Mapping[str, pa.Table], views: Collection[str]) -> dict[str, pa.Table]:
-    """The information schema of the SQL standard."""
+    """Return the tables of the information schema of the SQL standard."""
     words = {oid: word for oid, _, word, _ in _TYPES} | dict.fromkeys(ARRAYS.values(), "ARRAY")
     names = {oid: name for oid, name, _, _ in _TYPES}
     names |= {array: f"_{names[oid]}" for oid, array in ARRAYS.items() if oid in names}
@@ -320,7 +324,7 @@ _MARKS = {
 
 
 def _rows(columns: str, rows: Sequence[tuple[object, ...]] = ()) -> pa.Table:
-    """Rows of columns like `oid# name live? list*`; one without a mark is text."""
+    """Build a table from a column list like `oid# name live? list*`. Columns without a type mark are text."""
     names = columns.split()
     values = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table(
@@ -332,7 +336,7 @@ def _rows(columns: str, rows: Sequence[tuple[object, ...]] = ()) -> pa.Table:
 
 
 def _for_duckdb(tree: exp.Expr) -> exp.Expr:
-    """From the leaves up: what a part became is a part of what stands around it."""
+    """Rewrite the tree for DuckDB bottom-up, so that rewritten parts are inside their rewritten parents."""
     for node in reversed(list(tree.walk())):
         if (made := _rewritten(node)) is not node:
             tree = made if node is tree else tree
@@ -341,7 +345,7 @@ def _for_duckdb(tree: exp.Expr) -> exp.Expr:
 
 
 def _rewritten(node: exp.Expr) -> exp.Expr:
-    """A part of a question in PostgreSQL's words, as DuckDB understands it over our tables."""
+    """Rewrite one node from the PostgreSQL dialect for DuckDB and the tables built here."""
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
         return _named(node)
     if isinstance(node, exp.Table) and node.db.lower() == "pg_catalog":  # FROM pg_catalog.f(…)
@@ -367,7 +371,7 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
 
 
 def _call(node: exp.Expr) -> str:
-    """The name of a function that is called without arguments."""
+    """Return the name of a function that is called without arguments, or an empty text."""
     if isinstance(node, exp.Anonymous):
         return "" if node.expressions else node.name.lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) and not node.args.get("this") else ""
@@ -404,7 +408,7 @@ def _type_word(node: exp.Cast) -> str:
 
 
 def _cast(node: exp.Cast) -> exp.Expr:
-    """Names of relations and types are numbers that are also names."""
+    """Rewrite casts. The types regclass and regtype convert between object names and oids."""
     word = _type_word(node)
     if word in ("regclass", "regtype", "regproc", "regnamespace"):
         if isinstance(node.parent, exp.Cast) and _type_word(node.parent) in ("text", "varchar", "name"):

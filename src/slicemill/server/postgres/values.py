@@ -1,4 +1,4 @@
-"""Values of results as PostgreSQL writes them, in text and in binary."""
+"""Encoding of result values in PostgreSQL's text and binary formats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (
     *(1186, 1700),
 )
 UNKNOWN = 705
-# The types of lists, by those of their elements.
+# Array types by element type.
 ARRAYS = {
     BOOL: 1000,
     BYTEA: 1001,
@@ -65,12 +65,12 @@ Encode = Callable[[object], bytes]
 
 
 def describe_columns(schema: pa.Schema) -> list[ColumnDescription]:
-    """The columns of a table, as PostgreSQL numbers their types."""
+    """Return the columns of a table with the oids and sizes of their PostgreSQL types."""
     return [ColumnDescription(field.name, oid := _oid(field.type), type_size(oid)) for field in schema]
 
 
 def type_size(oid: int) -> int:
-    """The bytes of a value of a type; -1 where they differ from value to value."""
+    """Return the size of a type in bytes, or -1 for types of variable length."""
     return _SIZES.get(oid, -1)
 
 
@@ -88,7 +88,7 @@ def _oid(kind: pa.DataType) -> int:
         (lambda one: is_list(one) and _oid(one.value_type) in ARRAYS, 0),
         (pa.types.is_nested, JSON),
         (pa.types.is_uint64, NUMERIC),
-        (pa.types.is_uint32, OID),  # PostgreSQL's only type of unsigned numbers
+        (pa.types.is_uint32, OID),  # PostgreSQL's only unsigned integer type
         (pa.types.is_dictionary, TEXT),
     )
     for matches, oid in tests:
@@ -100,7 +100,7 @@ def _oid(kind: pa.DataType) -> int:
 
 
 def encoded_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[bytes | None]]:
-    """The values of each column as bytes; `formats` has 1 where a client wants binary."""
+    """Encode the values of each column. `formats` has 1 for columns in binary format."""
     found: list[list[bytes | None]] = []
     for place, column in enumerate(table.columns):
         binary = place < len(formats) and formats[place] == 1
@@ -123,7 +123,7 @@ def _encoded(array: pa.Array, binary: bool) -> list[bytes | None]:
 
 
 def encoded_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -> list[list[bytes | None]]:
-    """The same as text, of values as the engine has them: times and intervals as microseconds."""
+    """Encode engine values in text format. Timestamps and intervals are microseconds."""
     found: list[list[bytes | None]] = []
     for values, kind in zip(columns, kinds, strict=True):
         encode = _OF_KINDS[kind]
@@ -132,7 +132,7 @@ def encoded_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -
 
 
 def _array_text(elements: Sequence[bytes | None]) -> bytes:
-    """A list as PostgreSQL writes it, each value but NULL in quotes: `{"1",NULL}`."""
+    """Encode an array in text format, with quotes around each value except NULL: `{"1",NULL}`."""
     written = (b"NULL" if one is None else b'"' + _quoted(one) + b'"' for one in elements)
     return b"{" + b",".join(written) + b"}"
 
@@ -167,7 +167,7 @@ _INFINITE_US, _INFINITE_DAY = (1 << 63) - 1, (1 << 31) - 1
 
 
 def _instant(value: object) -> bytes:
-    """A time from its microseconds: `2026-01-31 10:00:00.000000+00`."""
+    """Encode a timestamp given in microseconds: `2026-01-31 10:00:00.000000+00`."""
     us = cast(int, value)
     if abs(us) == _INFINITE_US:
         return b"infinity" if us > 0 else b"-infinity"
@@ -179,7 +179,7 @@ def _instant(value: object) -> bytes:
 
 
 def _date(value: object) -> bytes:
-    """A date from its day since 1970."""
+    """Encode a date given in days since 1970."""
     days = cast(int, value)
     if abs(days) == _INFINITE_DAY:
         return b"infinity" if days > 0 else b"-infinity"
@@ -187,12 +187,12 @@ def _date(value: object) -> bytes:
 
 
 def _calendar_day(days: int) -> tuple[str, str]:
-    """A day since 1970 of the proleptic Gregorian calendar, and ` BC` for years before the first.
+    """Return a day since 1970 in the proleptic Gregorian calendar, and ` BC` for years before 1.
 
     >>> _calendar_day(0), _calendar_day(-735_160), _calendar_day(20_000_000)
     (('1970-01-01', ''), ('0044-03-15', ' BC'), ('56728-02-22', ''))
     """
-    # The calendar repeats itself after 400 years, which have 146 097 days.
+    # The calendar repeats every 400 years, which have 146,097 days.
     rounds, day = divmod(days + 719_162, 146_097)
     found = date.fromordinal(day + 1)
     year = found.year + 400 * rounds
@@ -201,7 +201,7 @@ def _calendar_day(days: int) -> tuple[str, str]:
 
 
 def _interval(value: object) -> bytes:
-    """An interval, of ESL in microseconds or of DuckDB with months and days."""
+    """Encode an interval: microseconds in ESL, or months, days and nanoseconds from DuckDB."""
     if isinstance(value, tuple):
         return interval_text(value).encode()
     seconds, micros = divmod(abs(cast(int, value)), 1_000_000)
@@ -219,7 +219,7 @@ def _interval_bytes(value: object) -> bytes:
 
 
 def _instant_bytes(value: object) -> bytes:
-    """Microseconds since 2000; infinities are the largest and the smallest integer."""
+    """Encode a timestamp as microseconds since 2000. Infinities are the largest and smallest integers."""
     us = cast(int, value)
     if abs(us) == _INFINITE_US:
         return struct.pack("!q", us if us > 0 else us - 1)
@@ -242,7 +242,7 @@ def _json(value: object) -> bytes:
 
 
 def _text(value: object) -> bytes:
-    """A text; of types that clients of PostgreSQL do not have, as they are written."""
+    """Encode text, and values of types without a PostgreSQL counterpart as text."""
     return (value if isinstance(value, str) else str(value)).encode()
 
 
@@ -294,11 +294,11 @@ _BINARIES: dict[int, Encode] = {
 
 
 NEGATIVE, NOT_A_NUMBER, INFINITE = 0x4000, 0xC000, (0xD000, 0xF000)
-DIGITS = 4  # decimal ones, in each digit of NUMERIC
+DIGITS = 4  # decimal digits in each base-10,000 digit of NUMERIC
 
 
 def numeric_bytes(value: object) -> bytes:
-    """A number in PostgreSQL's digits to the base of 10 000: count, weight of the first, sign, decimals.
+    """Encode a binary NUMERIC: digit count, weight of the first digit, sign, scale, base-10,000 digits.
 
     >>> numeric_bytes(Decimal("-12.25")).hex()
     '0002000040000002000c09c4'
@@ -317,7 +317,7 @@ def numeric_bytes(value: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class CopyForm:
-    """How COPY TO STDOUT writes rows: its options in the words of PostgreSQL.
+    """Format options of COPY TO STDOUT.
 
     >>> CopyForm.of("WITH (FORMAT csv, HEADER)")
     CopyForm(csv=True, header=True, delimiter=b',')
@@ -342,7 +342,7 @@ class CopyForm:
         return cls(csv, header, delimiter[1].encode() if delimiter else b"," if csv else b"\t")
 
     def line(self, values: Sequence[bytes | None]) -> bytes:
-        """A row."""
+        """Encode a row."""
         if self.csv:
             return (
                 self.delimiter.join(b"" if value is None else self._quoted(value) for value in values) + b"\n"
@@ -350,7 +350,7 @@ class CopyForm:
         return copy_line(values, self.delimiter)
 
     def _quoted(self, value: bytes) -> bytes:
-        """An empty text is in quotes: without them it is NULL."""
+        """Quote a CSV value if necessary. Empty text needs quotes, because it would be read as NULL."""
         if value and not any(mark in value for mark in (b'"', b"\n", b"\r", self.delimiter)):
             return value
         return b'"' + value.replace(b'"', b'""') + b'"'
@@ -364,7 +364,7 @@ _COPY_OPTIONS = re.compile(
 
 
 def copy_line(values: Sequence[bytes | None], delimiter: bytes = b"\t") -> bytes:
-    """A row as COPY TO STDOUT writes it."""
+    """Encode a row in the text format of COPY TO STDOUT."""
     written = (b"\\N" if value is None else _escaped(value, delimiter) for value in values)
     return delimiter.join(written) + b"\n"
 

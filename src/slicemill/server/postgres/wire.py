@@ -1,7 +1,7 @@
-"""Messages of the protocol as bytes.
+"""Encoding and decoding of protocol messages.
 
 from the client    type (1 byte, not in the first message), length (4), content
-from the server    the same
+from the server    type (1 byte), length (4), content
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST, PROTOCOL_3 = 80877103, 80877104, 80877102, 3
 LONGEST_MESSAGE = 16 << 20
-LONGEST_START = 10_000  # of each message before a client is known
+LONGEST_START = 10_000  # limit for each message before authentication
 
 
 class ProtocolError(Exception):
-    """The client does not speak the protocol: the connection ends."""
+    """The client violates the protocol. The connection is closed."""
 
 
 class ClientMessage(NamedTuple):
@@ -26,7 +26,7 @@ class ClientMessage(NamedTuple):
 
 
 class ColumnDescription(NamedTuple):
-    """A column of a result: its name, and its type by PostgreSQL's number and size."""
+    """Column of a result: name, type oid and size."""
 
     name: str
     oid: int
@@ -34,7 +34,7 @@ class ColumnDescription(NamedTuple):
 
 
 async def read_startup(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """The first message: a code and what follows it."""
+    """Read the first message: its code and the rest of its content."""
     (length,) = struct.unpack("!i", await reader.readexactly(4))
     if not 8 <= length <= LONGEST_START:
         raise ProtocolError("the first message has no sensible length")
@@ -53,14 +53,14 @@ async def read_message(reader: asyncio.StreamReader, longest: int = LONGEST_MESS
 
 
 def startup_options(content: bytes) -> dict[str, str]:
-    """The names and values of the first message."""
+    """Return the options in the first message."""
     parts = content.rstrip(b"\0").split(b"\0")
     texts = [part.decode("utf-8", "replace") for part in parts]
     return dict(zip(texts[::2], texts[1::2], strict=False))
 
 
 class ContentReader:
-    """Reads the parts of a message one after another; ProtocolError if it is too short."""
+    """Reads the fields of a message in order. Raises ProtocolError if the message is too short."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -89,7 +89,7 @@ class ContentReader:
         return int(found)
 
     def sized(self) -> bytes | None:
-        """A value with its length in front; None for NULL."""
+        """Read a value with a length prefix; None for NULL."""
         length = self.int32()
         return None if length < 0 else self._take(length)
 
@@ -157,7 +157,7 @@ def parameter_description(oids: Sequence[int]) -> bytes:
 
 
 def error(text: str, code: str = "XX000", extra: Mapping[bytes, str] | None = None) -> bytes:
-    """An error with PostgreSQL's code; `extra` has its further fields: hint (H), position (P)."""
+    """Encode an error with its SQLSTATE. `extra` has further fields: hint (H), position (P)."""
     fields = {b"S": "ERROR", b"V": "ERROR", b"C": code, b"M": text, **(extra or {})}
     return message(b"E", b"".join(name + text_of(value) for name, value in fields.items()) + b"\0")
 

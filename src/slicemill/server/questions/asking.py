@@ -39,7 +39,7 @@ _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decima
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows of an answer: the first rows as a table, and the remaining batches, which are computed on demand."""
+    """Rows of an answer: the first rows as a table, and further batches, which are computed on demand."""
 
     first: pa.Table
     rest: Iterator[pa.RecordBatch]
