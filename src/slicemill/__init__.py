@@ -26,7 +26,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # Lazy, because importing PySpark takes a second and importing the grammar of ESL a third of a second.
+    # PySpark takes a second to import and the ESL grammar a third of a second, so both are imported lazily.
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""A client of slicemill's server. It needs neither Spark nor Java.
+"""Python client of a slicemill server. The client needs neither Spark nor Java.
 
     from slicemill_client import connect
 
@@ -8,7 +8,7 @@
         for epoch in mill.queries["dear"].follow():
             print(epoch.rows)
 
-Names are those of `slicemill.Mill`, which does the same without a server.
+Method names are those of `slicemill.Mill`, which runs queries without a server.
 """
 
 from __future__ import annotations

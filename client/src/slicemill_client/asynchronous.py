@@ -1,4 +1,4 @@
-"""The same for programs with an event loop."""
+"""Asynchronous client, for programs with an asyncio event loop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _RETRY_S = 1.0
 def connect_async(
     url: str = "http://127.0.0.1:8080", token: str | None = None, **options: Any
 ) -> AsyncConnection:
-    """A connection to a server, for `async with`."""
+    """Return a connection to a server, for `async with`."""
     return AsyncConnection(url, token, **options)
 
 
 class AsyncConnection:
-    """A server's statements and live results."""
+    """Asynchronous connection to a server: statements and live results."""
 
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
         self.url = url.rstrip("/")
@@ -35,7 +35,7 @@ class AsyncConnection:
         )
 
     async def execute(self, text: str) -> list[StatementResult]:
-        """Run statements; StatementRefused has every mistake."""
+        """Run statements. Raises StatementRefused with all errors."""
         try:
             response = checked(await self._http.post("/v1/statements", json={"text": text}))
         except httpx.HTTPError as problem:
@@ -43,12 +43,15 @@ class AsyncConnection:
         return results_of(response.json())
 
     async def ask(self, sql: str) -> list[dict[str, Any]]:
-        """The rows of a question about what is there now."""
+        """Return the rows of an ad hoc query."""
         *_, last = await self.execute(sql)
         return last.rows
 
     async def subscribe(self, query: str, since: int | None = None) -> AsyncIterator[LiveRows]:
-        """Results as they are committed, from epoch `since` on, or from now; until the query is dropped."""
+        """Yield results as they are committed, until the query is dropped.
+
+        Starts with epoch `since`, or without it with the next new results.
+        """
         while True:
             params = {} if since is None else {"since": since}
             parser = EventParser()

@@ -1,4 +1,4 @@
-"""Connections to a server, and the queries that it has."""
+"""Connections to a server, and handles of its queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slicemill_client.messages import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# A server says that it is there every 15 seconds.
+# The server sends a keep-alive every 15 seconds.
 _SILENCE_S = 60.0
 _RETRY_S = 1.0
 _ROWS_AT_ONCE = 100_000
@@ -33,7 +33,10 @@ _LIFE = ("state", "error", "failures", "next_try", "paused_since", "paused_by", 
 
 
 def connect(url: str = "http://127.0.0.1:8080", token: str | None = None, **options: Any) -> Connection:
-    """A connection to a server; `options` are httpx's, such as `verify` for a certificate of your own."""
+    """Return a connection to a server.
+
+    `options` are those of httpx, such as `verify` for a private certificate.
+    """
     return Connection(url, token, **options)
 
 
@@ -42,7 +45,7 @@ def headers_of(token: str | None) -> dict[str, str]:
 
 
 class Connection:
-    """A server's statements and queries; as a context manager it is closed at the end."""
+    """Connection to a server: statements and queries. As a context manager, it is closed at the end."""
 
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
         self.url = url.rstrip("/")
@@ -50,11 +53,11 @@ class Connection:
         self.http = httpx.Client(base_url=self.url, headers=headers_of(token), timeout=timeout, **options)
 
     def execute(self, text: str) -> list[StatementResult]:
-        """Run statements; StatementRefused has every mistake."""
+        """Run statements. Raises StatementRefused with all errors."""
         return results_of(self.request("POST", "/v1/statements", json={"text": text}).json())
 
     def query(self, text: str) -> RemoteQuery:
-        """Register one query, `CREATE QUERY …`, and return its handle."""
+        """Run one `CREATE QUERY …` statement and return the handle of the query."""
         results = self.execute(text)
         made = [one for one in results if one.tag == "CREATE QUERY"]
         if len(made) != 1:
@@ -62,12 +65,12 @@ class Connection:
         return self.queries[made[0].message.split(":")[0].removeprefix("query ")]
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
-        """The rows of a question, `SELECT …`, about what is there now."""
+        """Return the rows of an ad hoc query, `SELECT …`."""
         *_, last = self.execute(sql)
         return last.rows
 
     def check(self, text: str) -> None:
-        """Raise StatementRefused if there are mistakes in statements; nothing is run."""
+        """Raise StatementRefused if the statements have errors. Nothing is run."""
         response = self.request("POST", "/v1/check", json={"text": text})
         if response.json()["errors"]:
             response.status_code = 400
@@ -75,24 +78,24 @@ class Connection:
 
     @property
     def queries(self) -> Mapping[str, RemoteQuery]:
-        """The queries that the server has now, by name."""
+        """The current queries of the server, by name."""
         return {
             entry["name"]: RemoteQuery(self, entry["name"])
             for entry in self.request("GET", "/v1/queries").json()
         }
 
     def explain(self, query: str | None = None, form: str = "text") -> str:
-        """How a query runs, or all of them: as text, json or svg."""
+        """Return the execution plan of a query, or of all queries, as text, json or svg."""
         path = "/v1/explain" if query is None else f"/v1/queries/{query}/explain"
         return self.request("GET", path, params={"format": form}).text
 
     def metrics(self) -> dict[str, Any]:
-        """All figures of the server's mill."""
+        """Return all metrics of the server's mill."""
         found: dict[str, Any] = self.request("GET", "/v1/metrics").json()
         return found
 
     def health(self) -> dict[str, Any]:
-        """Whether queries run, and what is wrong if they do not."""
+        """Return the health of the server: whether queries run, and its problems."""
         try:
             found: dict[str, Any] = self.http.get("/health").json()
         except httpx.HTTPError as problem:
@@ -100,7 +103,7 @@ class Connection:
         return found
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """A request whose answer is checked."""
+        """Send a request and check the response."""
         try:
             return checked(self.http.request(method, path, **options))
         except httpx.TimeoutException:
@@ -121,7 +124,7 @@ class Connection:
 
 
 class RemoteQuery:
-    """A query of a server: its results so far, and those to come."""
+    """Handle of a query on a server, to read its results and to change its state."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.name = name
@@ -129,9 +132,9 @@ class RemoteQuery:
         self._path = f"/v1/queries/{name}"
 
     def to_arrow(self) -> pa.Table:
-        """All results that are retained, with their timestamp, `_ts` (UTC), in front.
+        """Return all retained results, with their timestamp `_ts` (UTC) as the first column.
 
-        Of a query that was replaced, these are the results of its definition of now.
+        For a replaced query, these are the results of the current definition.
         """
         parts: list[pa.Table] = []
         since, version = 0, ""
@@ -143,29 +146,32 @@ class RemoteQuery:
                 headers={"Accept": ARROW},
             )
             if response.headers[VERSION] != version:
-                parts, version = [], response.headers[VERSION]  # of an earlier definition
+                parts, version = [], response.headers[VERSION]  # discard results of an earlier definition
             parts.append(pa.ipc.open_stream(response.content).read_all())
             since = int(response.headers[NEXT_EPOCH])
             if not parts[-1].num_rows:
                 return pa.concat_tables(parts)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same as a data frame."""
+        """Return all retained results as a data frame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def rows(self) -> list[dict[str, Any]]:
-        """The same as dictionaries."""
+        """Return all retained results as dictionaries."""
         found: list[dict[str, Any]] = self.to_arrow().to_pylist()
         return found
 
     def follow(
         self, since: int | None = None, stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[LiveRows]:
-        """Results as they are committed, from epoch `since` on, or from now; until the query is dropped.
+        """Yield results as they are committed, until the query is dropped.
 
-        A connection that breaks is made again, and goes on where it was: nothing is lost or comes twice, as
-        long as the server retains it.
+        Starts with epoch `since`, or without it with the next new results. After a connection error the
+        client
+        reconnects and continues from its last epoch. No result is lost or duplicated as long as the server
+        retains the
+        results.
         """
         wait = threading.Event().wait
         while not stopped():
@@ -195,19 +201,19 @@ class RemoteQuery:
                 return
 
     def subscribe(self, receive: Callable[[LiveRows], None], since: int | None = None) -> Subscription:
-        """Have every new set of results handed to a function, in a thread of its own."""
+        """Call a function with each new epoch of results, in a background thread."""
         return Subscription(self, receive, since)
 
     def explain(self) -> str:
         return self._connection.explain(self.name)
 
     def progress(self) -> dict[str, Any] | None:
-        """How far a query is that reads the past (FROM BEGINNING); None once it is where its streams are."""
+        """Return the progress of a backfill (FROM BEGINNING), or None after the query has caught up."""
         found: dict[str, Any] | None = self.metrics()["progress"]
         return found
 
     def metrics(self) -> dict[str, Any]:
-        """How the query is doing."""
+        """Return state and metrics of the query."""
         found: dict[str, Any] = self._connection.request("GET", self._path).json()
         return found
 
@@ -216,38 +222,38 @@ class RemoteQuery:
         self._do("DROP")
 
     def pause(self) -> None:
-        """Let it give no results until `resume`; nothing is missed."""
+        """Pause the query. Its results continue at `resume` without a gap."""
         self._do("PAUSE")
 
     def resume(self) -> None:
-        """Let it go on after a pause, with what has come meanwhile."""
+        """Resume the query after a pause, with the rows that arrived meanwhile."""
         self._do("RESUME")
 
     def restart(self) -> None:
-        """Run it after it has failed."""
+        """Restart the query after a failure."""
         self._do("RESTART")
 
     def replace(self, select: str) -> None:
-        """Give it another definition, `SELECT …`; state that fits is kept."""
+        """Replace the definition of the query by `SELECT …`. State that fits the new definition is kept."""
         self._connection.execute(f"CREATE OR REPLACE QUERY {self._quoted} AS {select}")
 
     def explain_replace(self, select: str) -> list[dict[str, Any]]:
-        """What `replace` would keep, what would begin anew, and from when on results would be whole."""
+        """Return the effects of `replace` on state and results."""
         (found,) = self._connection.execute(f"EXPLAIN REPLACE QUERY {self._quoted} AS {select}")
         return found.rows
 
     def life(self) -> dict[str, Any]:
-        """Its state (running, paused, failed, restarting), error, failures, next try and version."""
+        """Return state (running, paused, failed, restarting), error, failures, next retry and version."""
         found = self.metrics()
         return {name: found[name] for name in _LIFE}
 
     @property
     def version(self) -> int:
-        """The number of its definition: 1, and one more each time it is replaced."""
+        """The version of the definition: 1, and one more after each replacement."""
         return int(self.metrics()["version"])
 
     def versions(self) -> list[dict[str, Any]]:
-        """All definitions that it has had, with who and when, the oldest first."""
+        """Return all definitions of the query with user and time, the oldest first."""
         found: list[dict[str, Any]] = self._connection.request("GET", f"{self._path}/versions").json()
         return found
 
@@ -260,7 +266,7 @@ class RemoteQuery:
 
 
 class Subscription:
-    """A function that is called with results until `stop`."""
+    """Background thread that calls a function with results until `stop`."""
 
     def __init__(self, query: RemoteQuery, receive: Callable[[LiveRows], None], since: int | None) -> None:
         self._stopped = threading.Event()
@@ -277,9 +283,9 @@ class Subscription:
         self._thread.start()
 
     def stop(self) -> None:
-        """No call is begun after this."""
+        """Stop the subscription. No further call starts after this."""
         self._stopped.set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the query is dropped or something fails."""
+        """Wait until the query is dropped or an error occurs."""
         self._thread.join(timeout)

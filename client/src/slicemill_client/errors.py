@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a server."""
+"""Errors of the client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StatementMistake:
-    """One mistake; lines and columns count from 1, and are None where it has no place."""
+    """Error in a statement. Lines and columns count from 1, and are None if there is no position."""
 
     message: str
     hint: str = ""
@@ -22,15 +22,15 @@ class StatementMistake:
 
 
 class ClientError(Exception):
-    """A request that was not answered as it should be."""
+    """Base class of errors of the client."""
 
 
 class ServerUnreachable(ClientError):
-    """No server answers at the URL."""
+    """No server responds at the URL."""
 
 
 class StatementRefused(ClientError):
-    """The server did not do what it was asked to do; `mistakes` says why."""
+    """The server has rejected a request. `mistakes` has the errors."""
 
     def __init__(self, mistakes: list[StatementMistake], status: int) -> None:
         super().__init__("\n".join(map(str, mistakes)))

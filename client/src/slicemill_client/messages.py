@@ -1,4 +1,4 @@
-"""What a server says, as values: answers to statements, and results as they come."""
+"""Messages of the server as Python values: results of statements, and live results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = "slicemill-version"
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """What one statement gave: a message, or columns (name and type) and rows."""
+    """Result of one statement: a message, or columns (name and type) and rows."""
 
     tag: str
     message: str
@@ -27,9 +27,9 @@ class StatementResult:
 
 @dataclass(frozen=True, slots=True)
 class LiveRows:
-    """Rows of one epoch; whoever asks for epoch `next` goes on behind them.
+    """Rows of one epoch. A follower continues with epoch `next`.
 
-    With a `gap`, some before them were not retained long enough.
+    With a `gap`, some earlier rows were no longer retained.
     """
 
     epoch: int
@@ -40,7 +40,7 @@ class LiveRows:
 
 
 def results_of(body: dict[str, Any]) -> list[StatementResult]:
-    """The answers to statements."""
+    """Return the results of statements."""
     return [
         StatementResult(
             answer["tag"],
@@ -55,7 +55,7 @@ def results_of(body: dict[str, Any]) -> list[StatementResult]:
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    """The response, unless the server refused: then StatementRefused, with all that it says."""
+    """Return the response if it is a success. Raise StatementRefused with all errors otherwise."""
     if response.is_success:
         return response
     raise StatementRefused(_mistakes(response), response.status_code)
@@ -71,7 +71,7 @@ def _mistakes(response: httpx.Response) -> list[StatementMistake]:
 
 
 class EventParser:
-    """Server-sent events, line by line, as live rows."""
+    """Parser of server-sent events into live rows."""
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = {}
@@ -79,7 +79,7 @@ class EventParser:
         self.ended = False
 
     def line(self, line: str) -> LiveRows | None:
-        """The rows that a line completes, if it completes any."""
+        """Parse a line. Return the rows if the line completes an event with rows."""
         if line:
             if not line.startswith(":"):
                 name, _, value = line.partition(":")

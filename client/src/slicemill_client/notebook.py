@@ -1,4 +1,4 @@
-"""`%%esl` in notebooks: statements of a server, their rows as tables, live results and plans.
+"""`%%esl` magics for notebooks: statements, result tables, live results and plans.
 
 %load_ext slicemill_client.notebook
 %esl_connect http://127.0.0.1:8080
@@ -35,7 +35,7 @@ _loaded: list[Notebook] = []
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Called by `%load_ext slicemill_client.notebook`."""
+    """Register the magics. Called by `%load_ext slicemill_client.notebook`."""
     notebook = Notebook()
     _loaded.append(notebook)
     shell.register_magic_function(notebook.connect, "line", "esl_connect")
@@ -45,14 +45,14 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(_: InteractiveShell) -> None:
-    """Called by `%unload_ext slicemill_client.notebook`, and before it is loaded again."""
+    """Close connections. Called by `%unload_ext slicemill_client.notebook` and before a reload."""
     while _loaded:
         _loaded.pop().close()
 
 
 @contextmanager
 def _telling_mistakes() -> Iterator[None]:
-    """A mistake is a message, not a trace of the client's code."""
+    """Display errors of the client as a message instead of a stack trace."""
     from IPython.display import HTML, display
 
     try:
@@ -62,7 +62,7 @@ def _telling_mistakes() -> Iterator[None]:
 
 
 class Notebook:
-    """The magics of one notebook, over one connection."""
+    """Magics of one notebook, over one connection."""
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
@@ -93,14 +93,14 @@ class Notebook:
                 display(HTML(as_html(result)))
 
     def plan(self, line: str) -> None:
-        """`%esl_plan [query]`: how it runs, as a drawing."""
+        """`%esl_plan [query]`: show the execution plan as a drawing."""
         from IPython.display import SVG, display
 
         with _telling_mistakes():
             display(SVG(self._server.explain(line.strip() or None, "svg")))
 
     def live(self, line: str) -> None:
-        """`%esl_live query [seconds]`: its newest results, renewed as they come."""
+        """`%esl_live query [seconds]`: show the newest results, updated as they arrive."""
         from IPython.display import HTML, display
 
         name, _, seconds = line.strip().partition(" ")
@@ -111,7 +111,7 @@ class Notebook:
                 raise ClientError(f"there is no query {name}; %esl SHOW QUERIES lists them")
             shown = display(HTML(f"waiting for results of {html.escape(name)} …"), display_id=True)
             newest: list[dict[str, Any]] = []
-            # In a thread of its own: a query without results must not hold the cell up beyond its time.
+            # In a thread, so that the cell ends in time even if the query has no results.
             come: SimpleQueue[LiveRows] = SimpleQueue()
             subscription = query.subscribe(come.put)
             try:
@@ -132,7 +132,7 @@ def _seconds(text: str) -> float:
 
 
 def as_html(result: StatementResult) -> str:
-    """A result as a table, or as its message."""
+    """Format a result as an HTML table, or its message."""
     if result.columns is None:
         return f"<p>{html.escape(result.message or result.tag)}</p>"
     names = [name for name, _ in result.columns]

@@ -1,9 +1,10 @@
-"""The command line: one command per module, each of which imports what it needs when it runs.
+"""Command line interface: one command per module, with imports inside the command functions.
 
-`slicemill check` must answer at once, without Spark, Numba or NumPy.
+Lazy imports keep `slicemill check` fast, as it needs neither Spark nor Numba nor NumPy.
 
-A user's mistake is printed as a message with its place, never as a stack trace. `EXIT_STATUS` says what the
-exit status tells.
+An error of the user is printed as a message with its position, never as a stack trace. `EXIT_STATUS`
+documents
+the exit status.
 """
 
 from __future__ import annotations

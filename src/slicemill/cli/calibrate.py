@@ -1,4 +1,4 @@
-"""`slicemill calibrate`: what ways of computing a model cost on this machine."""
+"""`slicemill calibrate`: measure the cost of the algorithms for models on this machine."""
 
 from __future__ import annotations
 

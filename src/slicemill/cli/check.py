@@ -1,4 +1,4 @@
-"""`slicemill check`: the statements of a script, or its mistakes."""
+"""`slicemill check`: list the statements of a script, or its errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check(
 
 
 def _notes(bound: Bound) -> list[dict[str, object]]:
-    """Return the calls of each statement that run row by row, and what to write instead."""
+    """Return calls in each statement that are evaluated row by row, with a faster alternative."""
     from slicemill.esl.render.expressions import render
     from slicemill.scalar.by_row import calls_by_row
 
@@ -69,7 +69,7 @@ def _notes(bound: Bound) -> list[dict[str, object]]:
 
 
 def _unverified(bound: Bound) -> list[str]:
-    """The Python classes and functions that aggregates and functions are written in."""
+    """Return the Python classes and functions that aggregates and functions are implemented in."""
     from slicemill.esl.types.aggregate import AggregateDefinition
     from slicemill.esl.types.classifier import Classifier
     from slicemill.esl.types.function import FunctionDefinition

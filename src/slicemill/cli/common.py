@@ -1,4 +1,4 @@
-"""What several commands share: the script argument, and lengths of time as people write them."""
+"""Shared parts of the commands: options, reading of scripts, warnings, and durations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Conf = Annotated[
 
 
 def spark_settings(packages: str | None, conf: list[str] | None) -> dict[str, str]:
-    """Return the settings of a Spark session that the options --packages and --conf give.
+    """Return the Spark session settings given by the options --packages and --conf.
 
     >>> spark_settings("org.example:source:1.0", ["spark.driver.memory=4g"])
     {'spark.jars.packages': 'org.example:source:1.0', 'spark.driver.memory': '4g'}
@@ -45,7 +45,7 @@ def spark_settings(packages: str | None, conf: list[str] | None) -> dict[str, st
 
 
 def read(file: Path) -> SourceText:
-    """The script in a file, or a message that says why there is none."""
+    """Read a script from a file or standard input. Raise SlicemillError if it cannot be read."""
     from slicemill.esl import SourceText
 
     try:
@@ -58,7 +58,7 @@ def read(file: Path) -> SourceText:
 
 
 def tell_warnings(bound: Bound) -> None:
-    """What in a script is probably not meant as it stands, to standard error."""
+    """Print the warnings for a script to standard error."""
     from slicemill.esl.syntax.errors import render
 
     for warning in bound.warnings:
@@ -66,7 +66,7 @@ def tell_warnings(bound: Bound) -> None:
 
 
 def seconds_of(duration: str | None) -> float | None:
-    """A length of time as people write it, in seconds.
+    """Parse a duration and return it in seconds.
 
     >>> seconds_of("30s"), seconds_of("2 min"), seconds_of("1.5h")
     (30.0, 120.0, 5400.0)

@@ -1,4 +1,4 @@
-"""`slicemill explain`: the query graph of a script, one query of it, an aggregate or a model."""
+"""`slicemill explain`: show the graph of a script or of one query, an aggregate or a model."""
 
 from __future__ import annotations
 

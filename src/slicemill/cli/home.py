@@ -1,4 +1,4 @@
-"""`slicemill home check | repair | backup | upgrade`: look after the home of a mill."""
+"""`slicemill home check | repair | backup | upgrade`: maintain the home of a mill."""
 
 from __future__ import annotations
 

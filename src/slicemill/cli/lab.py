@@ -1,7 +1,8 @@
-"""`slicemill lab` and `slicemill bench`: commands of slicemill-lab, a distribution of its own.
+"""`slicemill lab` and `slicemill bench`: commands of the separate distribution slicemill-lab.
 
-It names them as entry points of the group `slicemill.commands`. They are looked for when one is called, since
-searching all that is installed would slow down every other command.
+slicemill-lab declares the commands as entry points of the group `slicemill.commands`. Entry points are looked
+up
+when one of the commands is called, because a search of all installed packages would slow down other commands.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FORWARDS: dict[str, Any] = {
     "add_help_option": False,
     "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
 }
-"""How a command is declared that passes on all that follows its name, `--help` too."""
+"""Options of a command that forwards all of its arguments, including `--help`."""
 
 
 def lab(context: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""`slicemill log`: a look into the logs of a home."""
+"""`slicemill log`: inspect the logs of a home."""
 
 from __future__ import annotations
 

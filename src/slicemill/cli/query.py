@@ -1,4 +1,4 @@
-"""`slicemill query ls|add|drop|pause|tail|explain …` and `slicemill status`: a server from any terminal."""
+"""`slicemill query ls|add|drop|pause|tail|explain …` and `slicemill status`: commands for a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`slicemill run`: every query of a script, on Spark or on the reference engine."""
+"""`slicemill run`: run all queries of a script, on Spark or on the reference engine."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def run(
         return
     from slicemill.engine.session import begin_session, check_master
 
-    # What can be found out at once is told before Spark starts.
+    # Report errors that can be found quickly before Spark starts.
     if master is not None:
         check_master(master)
     catalog = check_home(home, source)
@@ -120,7 +120,7 @@ def run(
 
 
 def check_home(home: Path | None, source: SourceText) -> Catalog:
-    """What a script declares; what is wrong with a home, or with a script in it, is told here."""
+    """Return the catalog of a script. Raise errors of the home, and of the script in this home."""
     import tempfile
 
     from slicemill.engine.changing.statements import KeptStatements

@@ -1,4 +1,4 @@
-"""`slicemill serve`: a mill that many people use at once."""
+"""`slicemill serve`: run a server, through which many users share one mill."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def serve(
     seconds = seconds_of(duration)
     settings = spark_settings(packages, conf)
     source = read(file) if file is not None else None
-    # What can be found out at once is told before Spark starts.
+    # Report errors that can be found quickly before Spark starts.
     if source is not None:
         from slicemill.cli.run import check_home
 

@@ -1,4 +1,4 @@
-"""`slicemill simulate`: response times, slowdown, staleness and memory, predicted from measured costs."""
+"""`slicemill simulate`: predict response times, slowdown, staleness and memory from measured costs."""
 
 from __future__ import annotations
 

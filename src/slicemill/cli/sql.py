@@ -1,4 +1,4 @@
-"""`slicemill sql`: a shell for a server."""
+"""`slicemill sql`: interactive SQL shell for a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`slicemill state`: what the queries of a home keep."""
+"""`slicemill state`: show the stored state of the queries of a home."""
 
 from __future__ import annotations
 

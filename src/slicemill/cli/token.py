@@ -1,4 +1,4 @@
-"""`slicemill token add|ls|drop`: who may use a server."""
+"""`slicemill token add|ls|drop`: manage the access tokens of a server."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`slicemill sql`: a shell for a server, over the client; it loads neither Spark nor the engine."""
+"""Interactive shell `slicemill sql`: a client of a server that imports neither Spark nor the engine."""

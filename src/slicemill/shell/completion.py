@@ -1,4 +1,4 @@
-"""Completion in the shell: words of the language, and names that the server has."""
+"""Completion in the shell: keywords, and names of the server's catalog."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _ASKED_EVERY_S = 5.0
 
 
 class ServerNames:
-    """The names that a server has, also of columns, asked for now and then."""
+    """Names of the server's relations and columns, cached for some seconds."""
 
     def __init__(self, connection: Connection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
@@ -81,7 +81,7 @@ class ServerNames:
 
 
 class WordCompleter(Completer):
-    """Completes the word before the cursor: keywords, names, commands of the shell."""
+    """Completes the word before the cursor: keywords, catalog names, shell commands."""
 
     def __init__(self, names: Callable[[], Iterable[str]], commands: Iterable[str] = ()) -> None:
         self._names = names

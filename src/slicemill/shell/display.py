@@ -1,4 +1,4 @@
-"""Results and mistakes on a terminal."""
+"""Display of results and errors on a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIME = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 class OutputFormat(StrEnum):
-    """How rows are printed."""
+    """Output format of rows."""
 
     table = "table"
     csv = "csv"
@@ -34,7 +34,7 @@ def show_result(
     form: OutputFormat = OutputFormat.table,
     header: bool = True,
 ) -> None:
-    """What a statement gave: its rows, or what it says. Without `header`, CSV has no line of names."""
+    """Print the result of a statement: its rows or its message. `header` controls the CSV header."""
     if result.columns is None:
         if form is OutputFormat.table:
             console.print(Text(result.message or result.tag, style="dim"))
@@ -56,7 +56,7 @@ def show_result(
 
 
 def column_widths(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return the width of each column of a table that folds nothing."""
+    """Return the width that each column of a table needs without folding."""
     return {name: max(len(name), *(len(_cell(row[name]).plain) for row in rows)) for name in names}
 
 
@@ -67,9 +67,9 @@ def rows_table(
     least: Mapping[str, int] | None = None,
     header: bool = True,
 ) -> RenderableType:
-    """Rows as a table, numbers to the right; where words would be cut to fit in, a line for each value.
+    """Format rows as a table, or as one record per row if the table would cut words.
 
-    `least` has least widths of columns.
+    Numbers are right-aligned. `least` has minimum widths of columns.
     """
     cells = {name: [_cell(row[name]) for row in rows] for name in names}
     gaps = 2 * (len(names) - 1)
@@ -94,7 +94,7 @@ def rows_table(
 
 
 def listed_names(result: StatementResult) -> list[str]:
-    """The columns to show: of what SHOW lists, those that are not nothing (NULL or 0) in every row."""
+    """Return the columns to show. Columns of SHOW that are NULL or 0 in all rows are hidden."""
     names = [name for name, _ in result.columns or []]
     if not result.tag.startswith("SHOW") or not result.rows:
         return names
@@ -102,19 +102,19 @@ def listed_names(result: StatementResult) -> list[str]:
 
 
 def _broken(name: str) -> str:
-    """A header in several lines, cut behind the underscores inside of it."""
+    """Break a header into lines after the underscores inside of it."""
     return name[:1] + name[1:].replace("_", "_\n")
 
 
 def _needed(header: Sequence[str], cells: Sequence[Text]) -> int:
-    """Return the width in which no word of a column is cut; very long ones may be, timestamps never."""
+    """Return the width at which no word of a column is cut. Very long words may be cut, timestamps never."""
     words = [word for cell in cells for word in cell.plain.split()]
     times = (len(word) for word in words if _TIME.fullmatch(word))
     return max(min(max(map(len, [*header, *words]), default=0), _LONGEST_WORD), max(times, default=0))
 
 
 def _record(number: int, names: Sequence[str], cells: dict[str, list[Text]]) -> Table:
-    """One row, a line for each value."""
+    """Format one row with one line per value."""
     table = Table(
         box=None, pad_edge=False, show_header=False, title=f"row {number + 1}", title_justify="left"
     )
@@ -126,7 +126,7 @@ def _record(number: int, names: Sequence[str], cells: dict[str, list[Text]]) -> 
 
 
 def show_mistakes(console: Console, mistakes: Sequence[StatementMistake], text: str) -> None:
-    """Every mistake below its line, underlined."""
+    """Print each error with its source line, underlined."""
     lines = text.splitlines()
     for mistake in mistakes:
         console.print(Text(f"error: {mistake.message}", style="bold red"))
@@ -158,5 +158,5 @@ def _as_csv(names: Sequence[str], rows: Sequence[dict[str, Any]], header: bool) 
 
 
 def _csv_cell(value: object) -> object:
-    """A value of JSON in a line of CSV, as the server writes it."""
+    """Convert a JSON value to a CSV cell in the format of the server."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, dict, list)) else value

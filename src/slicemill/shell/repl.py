@@ -1,4 +1,4 @@
-"""The loop of the shell: statements end with a semicolon, commands begin with a backslash."""
+"""Read-eval-print loop of the shell: statements end with a semicolon, commands start with a backslash."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ COMMANDS = {
 
 
 class Leave(Exception):
-    """The person wants to go."""
+    """The user has entered the command to quit."""
 
 
 class Shell:
-    """Runs what a person types against a server."""
+    """Runs statements and shell commands against a server."""
 
     def __init__(
         self, connection: Connection, console: Console, form: OutputFormat = OutputFormat.table
@@ -44,7 +44,7 @@ class Shell:
         self._form = form
 
     def run(self, text: str) -> bool:
-        """Run statements or a command of the shell; False if something was wrong. Raises Leave at the end."""
+        """Run statements or a shell command. Return False on errors. Raises Leave for the quit command."""
         text = text.strip()
         if not text:
             return True
@@ -82,10 +82,10 @@ class Shell:
     def watch(
         self, query: str, stopped: Callable[[], bool] = lambda: False, since: int | None = None
     ) -> None:
-        """Print results of a query as they come, from epoch `since` or from now on, until ctrl-c."""
+        """Print new results of a query until ctrl-c, from epoch `since` on or only new ones."""
         known = self._connection.queries.get(query)
         if known is None:
-            self.run(f"DESCRIBE {query}")  # says what is wrong
+            self.run(f"DESCRIBE {query}")  # prints the error
             return
         if self._form is OutputFormat.table:
             self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
@@ -99,9 +99,9 @@ class Shell:
                 self._console.print()
 
     def _show_more(self, rows: Sequence[dict[str, Any]], widths: dict[str, int]) -> dict[str, int]:
-        """Show further rows of one query and return the widths of their columns.
+        """Print further rows of a query and return the widths of their columns.
 
-        The names of columns are printed again if the columns change, or one of them becomes wider.
+        The header is printed again if the columns change or a column becomes wider.
         """
         names = list(rows[0])
         same = names == list(widths)
@@ -119,13 +119,13 @@ class Shell:
 
 
 def is_whole(text: str) -> bool:
-    """Is a text ready to be run: a command, nothing, or statements up to a semicolon or brace?"""
+    """Return True for complete input: a shell command, nothing, or statements up to a semicolon or brace."""
     stripped = text.strip()
     return not stripped or stripped.startswith("\\") or re.search(r"[;}]\s*$", stripped) is not None
 
 
 def interact(connection: Connection, console: Console) -> None:
-    """Talk until the person leaves."""
+    """Run the interactive shell until the user quits."""
     shell = Shell(connection, console)
     names = ServerNames(connection)
     session: PromptSession[str] = PromptSession(
@@ -147,7 +147,7 @@ def interact(connection: Connection, console: Console) -> None:
 
 
 def _enter_runs() -> KeyBindings:
-    """Enter runs what is whole, and goes on in the next line otherwise."""
+    """Bind the enter key: run complete input, and insert a line break otherwise."""
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -162,7 +162,7 @@ def _enter_runs() -> KeyBindings:
 
 
 def _history() -> History:
-    """What was typed before, for this user alone."""
+    """Return the input history, in a file that only this user can read."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     file = Path(state) / "slicemill" / "history"
     try:
