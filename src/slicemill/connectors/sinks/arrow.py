@@ -1,4 +1,4 @@
-"""`arrow:folder`: one Arrow IPC file for each delivered range."""
+"""`arrow:folder`: one Arrow IPC file per delivered range of epochs."""
 
 from __future__ import annotations
 

@@ -28,4 +28,4 @@ class CallableSink:
         self.receive(last, table)
 
     def close(self) -> None:
-        """Nothing is open between deliveries."""
+        """Do nothing, as nothing is open between deliveries."""

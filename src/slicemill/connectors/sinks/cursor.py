@@ -95,7 +95,7 @@ def _load(folder: Path, files: FileSystem, durable: bool) -> SinkCursor | None:
     path = folder / _FILE
     try:
         content = json.loads(files.read(path))
-        crc = content.pop("crc", None)  # missing: written by an older version
+        crc = content.pop("crc", None)  # missing if an older version wrote the file
         if crc != _checksum(content) and (crc is not None or content.keys() != {"id", "log", "epoch"}):
             raise ValueError("its checksum differs")
         return SinkCursor(folder, content["id"], content["log"], content["epoch"], files, durable)

@@ -52,7 +52,7 @@ class FolderSink:
         self._write(f"{first:012d}-{last:012d}.{self.suffix}", self.encode(table))
 
     def close(self) -> None:
-        """Nothing is open between deliveries."""
+        """Do nothing, as nothing is open between deliveries."""
 
     def _claim(self, owner: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""`json:folder`: one file of JSON lines for each delivered range.
+"""`json:folder`: one file of JSON lines per delivered range of epochs.
 
 Files that appear whole need no commit marker, and readers never see half a line; that is why the sink writes
 a folder instead of one growing file. `cat folder/*.jsonl` concatenates them.

@@ -1,4 +1,4 @@
-"""Values for JSON, which has no times, decimals, bytes or non-finite numbers."""
+"""Conversion of values to JSON, which lacks timestamps, decimals, bytes and non-finite numbers."""
 
 from __future__ import annotations
 

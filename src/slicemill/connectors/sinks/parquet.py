@@ -1,4 +1,4 @@
-"""`parquet:folder`: one Parquet file for each delivered range."""
+"""`parquet:folder`: one Parquet file per delivered range of epochs."""
 
 from __future__ import annotations
 

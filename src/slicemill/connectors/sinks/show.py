@@ -1,4 +1,4 @@
-"""Values and results as readable text."""
+"""Formatting of values and results for the terminal."""
 
 from __future__ import annotations
 

@@ -94,4 +94,4 @@ class UpsertSink:
         self._receive(Upserts(last, self._key, net_upserts(table, self._schema), whole=True))
 
     def close(self) -> None:
-        """Nothing is open between deliveries."""
+        """Do nothing, as nothing is open between deliveries."""
