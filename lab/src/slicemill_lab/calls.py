@@ -1,4 +1,4 @@
-"""Cost counted in function calls: the same on every machine and in every run, where time is not."""
+"""Cost measured in function calls, which is the same on every machine and in every run, unlike time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def calls_made(work: Callable[[], object]) -> int:
-    """How many functions are called, Python's own included.
+    """Return the number of function calls, including built-in functions.
 
     >>> calls_made(lambda: len([abs(-1), abs(-2)])) - calls_made(lambda: len([]))
     2

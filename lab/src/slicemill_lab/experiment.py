@@ -1,10 +1,11 @@
-"""What an experiment is: an id, a title, a run that gives claims and figures, and a plot of the result.
+"""Definition of an experiment: id, title, a run that returns claims and figures, and a plot.
 
     EXPERIMENT = Experiment(id="mill-E1", title="...", run=run, plot=plot)
 
-`run(seed, scale)` is deterministic from its seed, but for times that it measures beside what it counts
-(claims about those are `timed`), and touches nothing outside the process. `figures` holds plain numbers,
-strings, lists and mappings: it is printed as JSON and is all that `plot` sees.
+`run(seed, scale)` is deterministic for a seed and has no effects outside the process. Measured times are the
+exception, and claims about them are marked `timed`. `figures` contains plain numbers, strings, lists and
+mappings.
+It is printed as JSON and is the only input of `plot`.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from typing import Any, Literal
 from slicemill_lab.claims import Claim
 
 Scale = Literal["small", "full"]
-"""How much to run: `small` ends within seconds, `full` has the published sizes."""
+"""Size of a run: `small` ends within seconds, `full` has the published sizes."""
 
 Substrate = Literal["simulator", "formula", "engine"]
-"""What an experiment runs on: tuples in virtual time, closed forms, or the product's engine."""
+"""What an experiment runs on: a simulator in virtual time, closed formulas, or the product's engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of one run: what was checked, the figures behind it, and ours beside published ones.
+    """Result of one run: checked claims, their figures, and values to compare with published ones.
 
-    `measured` has, under the names that `published` knows for the experiment, a figure per seed.
+    `measured` has one value per seed for each published figure of the experiment, under the same names.
     """
 
     claims: tuple[Claim, ...]
@@ -43,7 +44,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One published experiment. `plot` writes one image to the path it is given."""
+    """A published experiment. `plot` writes one image to the given path."""
 
     id: str
     title: str
@@ -51,11 +52,11 @@ class Experiment:
     plot: Callable[[Result, Path], None]
     substrate: Substrate = "simulator"
     repeats: int = 1
-    """How many seeds a report runs it from; a run that has several seeds inside needs one."""
+    """Number of seeds of a report. An experiment that uses several seeds in each run needs only one."""
 
 
 def to_json(result_id: str, result: Result) -> str:
-    """The one-line JSON object that scripts read: id, claims and figures."""
+    """Return the one-line JSON object for scripts: id, claims and figures."""
     body = {
         "id": result_id,
         "claims": [_claim(claim) for claim in result.claims],
@@ -71,7 +72,8 @@ def _claim(claim: Claim) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    # NumPy scalars and arrays know their Python form; JSON has no infinities, so those become text.
+    # NumPy scalars and arrays convert themselves to Python values. JSON has no infinities, so they become
+    # text.
     to_python = getattr(value, "tolist", None)
     if to_python is not None:
         return _plain(to_python())

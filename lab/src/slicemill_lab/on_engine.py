@@ -1,7 +1,8 @@
-"""Experiments on the product's engine: mills over the workers of a Spark session, in virtual time.
+"""Experiments on the product's engine: mills on the workers of a Spark session, in virtual time.
 
-The clock is the experiment's, so what is counted (rows that wait, rows and bytes in state, comparisons) does
-not depend on the machine. Processor time is what workers say of their runs; claims about it are `timed`.
+The experiment controls the clock, so counts (waiting rows, rows and bytes of state, comparisons) do not
+depend on
+the machine. CPU time is reported by the workers, and claims about it are `timed`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MakePool = Callable[[], Pool | None]
 
 
 def _of_spark() -> Pool | None:
-    """None: the mill borrows the workers of the session."""
+    """Return None, so that the mill uses the workers of the Spark session."""
     return None
 
 
@@ -28,7 +29,7 @@ make_pool: MakePool = _of_spark
 
 
 class MovedClock:
-    """A clock that the experiment moves."""
+    """Clock that the experiment advances."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -39,7 +40,7 @@ class MovedClock:
 
 @contextmanager
 def fed_mill(esl: str, clock: MovedClock | None = None) -> Iterator[Mill]:
-    """A mill whose streams get what the experiment feeds them; it runs when it is told to."""
+    """Open a mill whose streams receive only the rows that the experiment feeds. It runs only on request."""
     pool = make_pool()
     spark = None if pool is not None else local_session()
     with (

@@ -1,4 +1,4 @@
-"""Curves averaged over seeds, and the one way the lab draws them."""
+"""Plots of the lab: curves averaged over seeds, and bars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 
 class Curve(TypedDict):
-    """One line of a plot with its spread; plain lists, so that it goes into a result's figures as it is."""
+    """A line of a plot with its spread, as plain lists that can be stored in the figures of a result."""
 
     x: list[float]
     mean: list[float]
@@ -22,7 +22,7 @@ class Curve(TypedDict):
 
 
 def curve(x: Sequence[float], samples: npt.ArrayLike) -> Curve:
-    """Mean, minimum and maximum over seeds; `samples` has a row per seed and a column per x."""
+    """Return mean, minimum and maximum over seeds. `samples` has a row per seed and a column per x."""
     table = np.asarray(samples, dtype=np.float64)
     return Curve(
         x=[float(value) for value in x],
@@ -42,15 +42,15 @@ def draw_curves(
     log_x: bool = False,
     log_y: bool = False,
 ) -> None:
-    """Write an image of the named curves, each with a band from its least to its greatest sample."""
-    # Imported here because it takes half a second, which a run without a plot need not pay.
+    """Write an image of the named curves, each with a band from its minimum to its maximum."""
+    # Imported lazily, because the import takes half a second.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    # Different dashes keep curves apart where they lie on top of each other.
+    # Different dashes distinguish curves that coincide.
     for (name, line), dashes in zip(curves.items(), cycle(("-", "--", "-.", ":"))):
         (drawn,) = axes.plot(
             line["x"], line["mean"], dashes, marker="o", markersize=3, linewidth=2, label=name
@@ -64,13 +64,13 @@ def draw_curves(
         axes.set_yscale("log")
     axes.set(title=fill(title, 80), xlabel=x_label, ylabel=y_label)
     axes.grid(alpha=0.3)
-    # Beside the picture: inside it would lie over some curve.
+    # Beside the plot, where the legend hides no curve.
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
 def draw_bars(path: Path, bars: Mapping[str, float], *, title: str, y_label: str) -> None:
-    """Write an image with a bar, and its figure, for each name."""
+    """Write an image with a labelled bar for each name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""For long work at a terminal: what runs, and for how long it has."""
+"""Progress display for long runs on a terminal: what runs, and the elapsed time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _say: Callable[[str], None] | None = None
 
 @contextmanager
 def running(name: str, console: Console) -> Iterator[None]:
-    """Shown while the block runs, and gone after it."""
+    """Show the name and elapsed time while the block runs."""
     global _say
     columns = (SpinnerColumn(), TextColumn("running {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -26,6 +26,6 @@ def running(name: str, console: Console) -> Iterator[None]:
 
 
 def say(what: str) -> None:
-    """Show which part of it runs now; where nobody looks, nothing."""
+    """Show which part of the work runs now. Does nothing without a progress display."""
     if _say is not None:
         _say(what)

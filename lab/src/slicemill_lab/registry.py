@@ -1,10 +1,10 @@
-"""Finds experiments by the names of their modules, and loads only the one that is asked for.
+"""Registry of experiments: finds them by module name, and imports only the requested one.
 
     mill/e1.py               mill-E1
-    sched/freshness/e22.py   sched-E22         folders inside a family's are only for order
+    sched/freshness/e22.py   sched-E22         subfolders of a family do not affect the id
     slice/spark_e8.py        slice-spark-E8
 
-A new experiment is a new file: nothing else lists it.
+A new experiment only needs a new file.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _MODULE = re.compile(r"(?P<family>[a-z]+)\.(?:[a-z]+\.)*(?:(?P<variant>[a-z]+)_)
 
 
 class UnknownExperimentError(SlicemillError):
-    """An id that no module of the lab answers to."""
+    """There is no experiment of this id."""
 
 
 def experiment_ids() -> list[str]:
-    """All ids, by family and then by number."""
+    """Return all ids, sorted by family and number."""
     return list(_modules_by_id())
 
 
 def load(experiment_id: str) -> Experiment:
-    """The experiment with this id."""
+    """Return the experiment with this id."""
     experiment: Experiment = import_module(f"{__package__}.{module_of(experiment_id)}").EXPERIMENT
     return experiment
 
 
 def module_of(experiment_id: str) -> str:
-    """The module of an experiment; an unknown id is answered with the nearest known one."""
+    """Return the module of an experiment. The error for an unknown id suggests the nearest known one."""
     modules = _modules_by_id()
     if experiment_id not in modules:
         raise UnknownExperimentError(f"no experiment {experiment_id!r}{_hint(experiment_id, list(modules))}")

@@ -1,4 +1,4 @@
-"""Claims as a table for people."""
+"""Format claims as a table for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real Spark clusters on the loopback interface, from the pip wheel: executors are processes of their own."""
+"""Local Spark clusters on the loopback interface, with executors in separate processes."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _DEPLOY = "org.apache.spark.deploy"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a driver needs to run on a cluster: its address, and what its environment must say."""
+    """A cluster: its master URL, environment variables for the driver, and worker processes."""
 
     master: str
     environment: Mapping[str, str]
-    workers: tuple[int, ...]  # process ids; none where workers live in their driver
+    workers: tuple[int, ...]  # process ids; empty if workers run inside the driver
 
     def executors(self, driver: int) -> list[int]:
-        """The process ids of the executors."""
+        """Return the process ids of the executors."""
         above = (*self.workers, driver)
         return [pid for process in above for pid in _descendants(process) if _is_executor(pid)]
 
 
 @contextmanager
 def local_cluster(folder: Path, cores: int) -> Iterator[Cluster]:
-    """A master and two workers inside the driver's JVM: fewer processes to start, the same executors."""
-    # Workers write where Spark is installed, which is not theirs to write to here.
+    """Yield a cluster whose master and two workers run in the driver's JVM, which starts faster."""
+    # Workers write below the folder of the Spark installation, which may be read-only.
     spark = folder / "spark"
     spark.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
@@ -53,9 +53,9 @@ def local_cluster(folder: Path, cores: int) -> Iterator[Cluster]:
 def standalone(
     folder: Path, cores: int, executors: int = EXECUTORS, stay: int | None = None
 ) -> Iterator[Cluster]:
-    """A master and workers, on each of which runs an executor; all of their processes end with the block.
+    """Start a standalone master and workers with one executor each. All processes end with the block.
 
-    `stay` is how many of the slots slicemill's workers hold: all but one, if it is not said.
+    `stay` is the number of slots held by slicemill's long-running workers, by default all but one.
     """
     ensure_java_home()
     with ExitStack() as running:
@@ -85,7 +85,7 @@ def standalone(
 
 @contextmanager
 def _daemon(name: str, arguments: list[str], ready: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process of the cluster, and the line with which it says that it is ready."""
+    """Start a daemon of the cluster, and yield it with the log line that reports readiness."""
     with subprocess.Popen(
         [str(_SPARK_CLASS), f"{_DEPLOY}.{name}", "--webui-port", "0", *arguments],
         stdout=subprocess.DEVNULL,
@@ -104,7 +104,7 @@ def _daemon(name: str, arguments: list[str], ready: str) -> Iterator[tuple[subpr
                     break
             else:
                 raise AssertionError(f"{name} did not start:\n{''.join(before)}")
-            # What it says later is of no interest, but must not fill the pipe.
+            # Later output is ignored, but must be read so that the pipe does not block.
             threading.Thread(target=deque, args=(lines, 0), daemon=True).start()
             yield process, line
         finally:
@@ -126,11 +126,11 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _parents() -> Mapping[int, int]:
-    """Every process's parent."""
+    """Return the parent of every process."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            # pid (name) state parent …; the name may hold anything.
+            # pid (name) state parent …; the name may contain any characters.
             found[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue

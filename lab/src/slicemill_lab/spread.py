@@ -1,7 +1,8 @@
-"""Claims over several seeds: what is printed is the mean, and the note says how far the seeds lie apart.
+"""Claims over several seeds: compare means, and note the spread.
 
-A claim is an order or a sign. How large a published difference is here is not claimed but measured, and held
-against the publication by one rule (`published.figure`).
+A claim is an order or a sign. The size of a published difference is not claimed, but measured and compared
+with the
+publication by one rule (`published.figure`).
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _count = SEEDS
 
 
 def seeds(seed: int) -> range:
-    """The seeds of one experiment."""
+    """Return the seeds of an experiment."""
     return range(seed, seed + _count)
 
 
 @contextmanager
 def fewer_seeds(count: int) -> Iterator[None]:
-    """For runs that would take too long: what comes of it says how many there were."""
+    """Limit the number of seeds, for experiments that take long. The notes of claims report the number."""
     global _count
     before, _count = _count, min(count, SEEDS)
     try:
@@ -36,7 +37,7 @@ def fewer_seeds(count: int) -> Iterator[None]:
 
 
 def lower(what: str, ours: Sequence[float], theirs: Sequence[float], note: str = "") -> Claim:
-    """The claim that a figure lies below another, by the mean of what it lies below it seed by seed."""
+    """Claim that a figure is lower than another, by the mean of the relative differences per seed."""
     below = [1 - own / other for own, other in zip(ours, theirs, strict=True)]
     said = f"{note}; " if note else ""
     return Claim(
@@ -49,7 +50,7 @@ def lower(what: str, ours: Sequence[float], theirs: Sequence[float], note: str =
 
 
 def ordered(what: str, samples: Mapping[str, Sequence[float]], note: str = "") -> Claim:
-    """The claim that the means of the named figures are in strictly ascending order, as listed."""
+    """Claim that the means of the named figures are in strictly ascending order, as listed."""
     agree = sum(all(a < b for a, b in pairwise(row)) for row in zip(*samples.values(), strict=True))
     count = len(next(iter(samples.values())))
     said = f"{note}; " if note else ""
@@ -58,7 +59,7 @@ def ordered(what: str, samples: Mapping[str, Sequence[float]], note: str = "") -
 
 
 def lowest(what: str, own: str, samples: Mapping[str, Sequence[float]], note: str = "") -> Claim:
-    """The claim that the figure of one has the lowest mean of all."""
+    """Claim that the named figure has the lowest mean."""
     means = {name: fmean(values) for name, values in samples.items()}
     best = min(means, key=lambda name: means[name])
     rows = [dict(zip(samples, row, strict=True)) for row in zip(*samples.values(), strict=True)]

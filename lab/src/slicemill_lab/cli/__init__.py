@@ -1,4 +1,4 @@
-"""The commands `slicemill lab` and `slicemill bench`, which the product finds as entry points."""
+"""Commands `slicemill lab` and `slicemill bench`, registered as entry points of the product."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Scale(StrEnum):
-    """The values of --scale."""
+    """Values of the option --scale."""
 
     small = "small"
     full = "full"

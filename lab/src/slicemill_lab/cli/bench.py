@@ -1,4 +1,4 @@
-"""`slicemill bench NAME…`: measurements beside other systems, with claims."""
+"""`slicemill bench NAME…`: run benchmarks against other systems, and check claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`slicemill lab list | run | report`: published experiments, run here, and their figures beside ours."""
+"""`slicemill lab list | run | report`: run published experiments and compare the figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run_experiments(
     from slicemill_lab.progress import running
     from slicemill_lab.report import claims_table
 
-    # With --json the tables go to the error stream: standard output is then JSON lines and nothing else.
+    # With --json the tables go to standard error, so that standard output contains JSON lines only.
     console = Console(stderr=as_json)
     holds = True
     for experiment in _chosen(ids or [], run_all):
@@ -104,7 +104,7 @@ def report(
 
 
 def _known(ids: list[str]) -> list[str]:
-    """These ids, or all; the experiments are not loaded, which takes longer than to print what is kept."""
+    """Validate the ids, or return all ids. Experiments are not imported here, because that is slow."""
     from slicemill_lab.registry import UnknownExperimentError, experiment_ids, module_of
 
     try:

@@ -1,1 +1,1 @@
-"""Policies that choose between tuples at the heads of queues, one module each."""
+"""Scheduling policies for the simulator, one module each."""

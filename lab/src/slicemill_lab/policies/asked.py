@@ -1,7 +1,8 @@
-"""The product's policies, asked about single tuples: each is a batch of one row (P10).
+"""Adapter of the product's scheduling policies to single tuples: each tuple is a batch of one row (P10).
 
-What the loops need beside `choose` is taken from the same object: a policy that is linear in the wait is
-asked twice for each unit, which gives the two numbers that the compiled loop works with.
+The adapter also derives priorities for the compiled loop. A policy that is linear in the waiting time is
+evaluated at
+two points per unit, which gives the two coefficients.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from slicemill_lab.policies.policy import LEAST_WAIT, Queue, SimulatedUnit
 
 
 class AskedPolicy:
-    """A policy for these units; it remembers when each of them ran."""
+    """One of the product's policies for these units. It remembers when each unit ran last."""
 
     __slots__ = ("_ran", "figures", "policy")
 
@@ -45,7 +46,7 @@ class AskedPolicy:
         return unit
 
     def by_wait(self) -> Floats:
-        """For each unit c and g, in two rows, where its priority is c + g · wait."""
+        """Return c and g per unit, in two rows, where the priority is c + g · wait."""
         if not self.policy.linear:
             raise ValueError(f"priorities of {self.policy.name} are not linear in the wait")
         units, once = np.arange(len(self._ran)), np.ones(len(self._ran))
@@ -53,7 +54,7 @@ class AskedPolicy:
         return np.array([at_once, self.policy.priority(self._tuples(units, once, once, once)) - at_once])
 
     def _tuples(self, units: Positions, pending: Floats, wait: Floats, idle: Floats) -> Batches:
-        """The tuples at the heads of queues; none has a deadline, and a decision has no overhead."""
+        """Return the head tuples as batches without deadlines. Decisions have no overhead."""
         one = np.ones(len(units))
         return Batches(
             units,

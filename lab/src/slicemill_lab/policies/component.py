@@ -1,6 +1,6 @@
-"""Component-based scheduling: black boxes with mean figures, steepest first, each drained (M4, M13).
+"""Component-based scheduling: components with mean figures, steepest first, each drained (M4, M13).
 
-A unit is a component or a partition of one. Made for the units of a path's chain it is Chain (M7).
+A unit is a component or a partition of one. Applied to the units of a path's chain, the policy is Chain (M7).
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from slicemill_lab.policies.policy import ByPriority, SimulatedUnit, static_prio
 
 
 def component(units: Sequence[SimulatedUnit]) -> ByPriority:
-    """Ranks units by the slope of their chart, where the user's weights are already in."""
+    """Rank units by the slope of their chart, which already includes the user's weights."""
     return static_priority([float(slope(unit.piece)) for unit in units])

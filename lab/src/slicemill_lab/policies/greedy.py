@@ -1,7 +1,8 @@
-"""Per-tuple greedy: compares only the head tuples and runs the one with the steepest drop (M13).
+"""Per-tuple greedy: runs the head tuple with the steepest drop (M13).
 
-With one output per tuple that is the cheapest one. A dear tuple hides the cheap ones behind it, which is what
-the maximum-slope-segment policy sees.
+With one output per tuple, that is the cheapest head tuple. An expensive head tuple hides cheap tuples behind
+it,
+which the maximum-slope-segment policy does see.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _HEAD_SLOPE = attrgetter("head_slope")
 
 
 class Greedy:
-    """Looks one tuple deep."""
+    """Compares head tuples only."""
 
     __slots__ = ()
 
@@ -24,5 +25,5 @@ class Greedy:
 
 
 def greedy(units: Sequence[SimulatedUnit]) -> Greedy:  # noqa: ARG001
-    """The same for any units: it needs no mean figures."""
+    """Return the policy. It needs no mean figures of units."""
     return Greedy()

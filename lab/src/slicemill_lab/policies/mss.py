@@ -1,7 +1,8 @@
-"""Maximum-Slope-Segment: the best schedule there is when every queued tuple's true cost is known (M11, M12).
+"""Maximum-Slope-Segment: the optimal schedule if the true cost of every queued tuple is known (M11, M12).
 
-Each queue is cut into segments (M6); segments run steepest first, and tuples of one queue keep their order.
-It is a yardstick, since a running system does not know costs beforehand.
+Each queue is partitioned into segments (M6). Segments run steepest first, and tuples of one queue keep their
+order.
+The policy is a reference for comparisons, as a running system does not know costs in advance.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from slicemill_lab.policies.policy import Queue, SimulatedUnit
 
 
 def mss_order(queues: Sequence[Sequence[Sloped]]) -> list[tuple[int, int]]:
-    """The order for queues that get no more input, as (queue, position in it)."""
+    """Return the order for queues without further input, as (queue, position in the queue)."""
     segments = [(number, segment) for number, queue in enumerate(queues) for segment in partition(queue)]
     # A stable sort keeps the segments of one queue in order, because their slopes already descend.
     segments.sort(key=lambda item: slope(item[1]), reverse=True)
@@ -26,7 +27,7 @@ def mss_order(queues: Sequence[Sequence[Sloped]]) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class _Line:
-    """The first segment of a queue: its slope, how many of its tuples are left, and how many are pending."""
+    """First segment of a queue: its slope, its remaining tuples, and the pending tuples of the queue."""
 
     slope: float
     left: int
@@ -36,14 +37,15 @@ class _Line:
 class MaximumSlopeSegment:
     """Runs the head of the queue whose first segment is the steepest.
 
-    A queue that got new input is looked at again. That is what the memory variant on a path needs, where a
-    tuple that one operator produces joins the queue of the next.
+    The segment of a queue with new input is computed again. The memory variant on a path needs this, because
+    the output
+    tuple of one operator joins the queue of the next operator.
     """
 
     __slots__ = ("_lines", "expected", "weights")
 
     def __init__(self, weights: tuple[float, ...] = (), expected: tuple[float, ...] = ()) -> None:
-        """`weights` are what a unit's slope counts for; equal slopes go by what is `expected` of a unit."""
+        """`weights` multiply the slopes of units. Ties are broken by `expected`."""
         self.weights = weights
         self.expected = expected
         self._lines: dict[int, _Line] = {}
@@ -65,7 +67,7 @@ class MaximumSlopeSegment:
 
 
 def mss(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:  # noqa: ARG001
-    """The same for any units: it needs no mean figures."""
+    """Return the policy. It needs no mean figures of units."""
     return MaximumSlopeSegment()
 
 

@@ -1,8 +1,10 @@
-"""Policies that know which pending tuples will be results: how far from the best are mean figures? (P28)
+"""Oracle policies, which know which pending tuples will produce results (P28).
 
-The rate of a queue is that of its best prefix: results in it over the time it will really take (A16), which
-is the first segment of the maximum-slope-segment policy. Queues without a result go by mean figures (A12).
-For simulators only.
+They measure how far policies with mean figures are from the optimum. The rate of a queue is that of its best
+prefix:
+results in the prefix over its true processing time (A16). That is the first segment of the
+maximum-slope-segment
+policy. Queues without a result are ranked by mean figures (A12). Only simulators can run these policies.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from slicemill_lab.policies.policy import SimulatedUnit
 
 
 def hr_oracle(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:
-    """The highest rate, for units whose charts count results."""
+    """Return the oracle of the highest rate, for units whose charts count results."""
     return MaximumSlopeSegment(expected=_static("hr", units))
 
 
 def hnr_oracle(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:
-    """The highest normalised rate."""
+    """Return the oracle of the highest normalised rate."""
     weights = tuple(1 / float(unit.segment.ideal_time) for unit in units)
     return MaximumSlopeSegment(weights, _static("hnr", units))
 

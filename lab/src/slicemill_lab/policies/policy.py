@@ -1,7 +1,8 @@
-"""What the simulator asks at each scheduling point: which of the units with pending input runs next.
+"""Interface of policies: choose which unit with pending input runs next at a scheduling point.
 
-A chooser is made for a list of units (see the registry) and may keep state, so each run needs a fresh one.
-Those of the product's policies are in `asked`; the others are for simulators only.
+A chooser is created for a list of units (see the registry) and may keep state, so each run needs a new one.
+`asked`
+adapts the product's policies. The other policies exist for simulators only.
 """
 
 from __future__ import annotations
@@ -15,67 +16,73 @@ from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
 
 LEAST_WAIT = 1e-9
-"""A tuple that has just come has waited so long: the rest of its priority still counts (A12)."""
+"""Wait of a tuple that has just arrived.
+
+It is not 0, so that the other factors of its priority count (A12).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedUnit:
-    """What is known in advance of a thing that can be run, by mean figures."""
+    """A schedulable unit with its mean figures, as known in advance."""
 
     name: str
     piece: Piece
-    """The unit's own line in the chart of the objective, per tuple at its head."""
+    """Line of the unit in the chart of the objective, per tuple at its head."""
     segment: SegmentFigures
-    """From its head to the root of its query."""
+    """Segment from the unit to the root of its query."""
     weight: float = 1.0
-    """How much its query matters, 1 being the most (P33)."""
+    """Weight of its query, at most 1 (P33)."""
 
 
 class Queue(Protocol):
-    """The pending input of one unit at a scheduling point."""
+    """Pending input of one unit at a scheduling point."""
 
     @property
     def unit(self) -> int:
-        """The unit's position in the list the policy was made for."""
+        """Position of the unit in the list for which the policy was created."""
         ...
 
     @property
     def arrival(self) -> float:
-        """When the head tuple entered the system."""
+        """Time when the head tuple entered the system."""
         ...
 
     @property
     def head_slope(self) -> float:
-        """The head tuple's drop over its time: the first of `drops` over the first of `times`."""
+        """Drop of the head tuple over its time: the first of `drops` over the first of `times`."""
         ...
 
     @property
     def times(self) -> Floats:
-        """What each pending tuple will really take, oldest first: known to a simulator, else estimated."""
+        """True processing time of each pending tuple, oldest first.
+
+        Simulators know it, others estimate it.
+        """
         ...
 
     @property
     def drops(self) -> Floats:
-        """By how much each pending tuple will really lower the chart."""
+        """Amount by which each pending tuple will lower the chart."""
         ...
 
     def __len__(self) -> int: ...
 
 
 class TupleChooser(Protocol):
-    """Chooses a unit; it never has to choose among none."""
+    """Chooses a unit. At least one queue is ready."""
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:
-        """The `unit` of one of the queues; they are in ascending order of unit and none is empty."""
+        """Return the `unit` of one of the non-empty queues, which are in ascending order of unit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ByPriority:
-    """The greatest `fixed + per_wait · wait` runs first, wait being the head tuple's time in the system.
+    """Runs the greatest `fixed + per_wait · wait`, where wait is the head tuple's time in the system.
 
-    Ties go to the oldest head, then to the first unit, so that units of equal priority do not starve one
-    another.
+    Ties go to the oldest head tuple, then to the first unit. So units of equal priority do not starve each
+    other.
     """
 
     fixed: tuple[float, ...]
@@ -92,10 +99,10 @@ class ByPriority:
 
 
 def static_priority(priorities: Sequence[float]) -> ByPriority:
-    """A policy that never changes its mind."""
+    """Return a policy with constant priorities."""
     return ByPriority(tuple(priorities), (0.0,) * len(priorities))
 
 
 def growing_priority(growth: Sequence[float]) -> ByPriority:
-    """A policy whose priorities grow with the time that the head tuple has waited."""
+    """Return a policy whose priorities grow with the waiting time of the head tuple."""
     return ByPriority((0.0,) * len(growth), tuple(growth))

@@ -1,7 +1,8 @@
-"""Choosers for the simulator by name: the product's policies, and those that only a simulator can have.
+"""Registry of policies for the simulator: the product's policies, and policies for simulators only.
 
-The latter see what a running system does not know (what every tuple will take and bring), follow the charts
-of another objective, or take turns tuple by tuple.
+The latter know the true cost and output of every tuple, follow the charts of another objective, or take turns
+tuple
+by tuple.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SIMULATED: Mapping[str, Callable[..., TupleChooser]] = MappingProxyType(
 )
 NAMES = (*policy_registry.POLICIES, *SIMULATED)
 
-# What a user wants to be least, and the policy that is best at it (P39).
+# Objective to minimise, and the best policy for it (P39).
 OBJECTIVES: Mapping[str, str] = MappingProxyType(
     {
         "mean response": "hr",
@@ -49,14 +50,14 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(
 
 
 def make(name: str, units: Sequence[SimulatedUnit], **options: float) -> TupleChooser:
-    """A fresh chooser for these units; options are its own, such as `quantum` of `rr-k`."""
+    """Return a new chooser for these units. Options depend on the policy, such as `quantum` of `rr-k`."""
     if name in SIMULATED:
         return SIMULATED[name](units, **options)
     return asked(name, units, **options)
 
 
 def asked(name: str, units: Sequence[SimulatedUnit], *, beta: float | None = None) -> AskedPolicy:
-    """One of the product's policies, for these units."""
+    """Return one of the product's policies for these units."""
     if name not in policy_registry.POLICIES:
         hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
         raise UnknownPolicyError(f"there is no policy {name}; {hint}")

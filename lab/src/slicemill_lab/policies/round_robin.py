@@ -1,4 +1,4 @@
-"""Round robin RR(k): units in turn, up to k tuples each visit, the steepest unit first (M13)."""
+"""Round robin RR(k): units in turn, up to k tuples per visit, starting with the steepest unit (M13)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slicemill_lab.policies.policy import Queue, SimulatedUnit
 
 
 class RoundRobin:
-    """A visit ends after `quantum` tuples, or when the unit has no more input."""
+    """Round robin. A visit ends after `quantum` tuples, or when the unit has no more input."""
 
     __slots__ = ("_current", "_left", "_quantum")
 
@@ -32,6 +32,6 @@ class RoundRobin:
 
 
 def round_robin(units: Sequence[SimulatedUnit], quantum: int = 1) -> RoundRobin:
-    """Turns go in the order of the units, beginning with the one of the greatest mean slope."""
+    """Return round robin in the order of the units, starting with the greatest mean slope."""
     first = max(range(len(units)), key=lambda unit: slope(units[unit].piece))
     return RoundRobin(first, quantum)

@@ -9,7 +9,7 @@ from slicemill_lab.policies.policy import Queue, SimulatedUnit
 
 
 class TimeSlices:
-    """A slice is not cut short in the middle of a tuple."""
+    """Round robin with time slices. The current tuple is always finished."""
 
     __slots__ = ("_current", "_since", "_units", "quantum")
 
@@ -30,6 +30,6 @@ class TimeSlices:
 
 
 def time_slices(units: Sequence[SimulatedUnit], quantum: float | None = None) -> TimeSlices:
-    """A slice is as long as the longest query takes, unless it is given."""
+    """Return the policy. By default, a slice is the ideal time of the longest query."""
     longest = max(float(unit.segment.ideal_time) for unit in units)
     return TimeSlices(len(units), longest if quantum is None else quantum)

@@ -1,1 +1,1 @@
-"""Figures as they were published, how ours are held against them, and what became of them here."""
+"""Published figures, the rule to compare ours with them, and the verdicts."""

@@ -1,15 +1,17 @@
-"""A published figure, and the one rule by which ours is held against it.
+"""Published figures, and the rule that compares ours with them.
 
     change(-74)      74 % below; ours is a relative change, too: (own - other) / other
     ratio(17)        17 times; ours is a ratio, too
-    number(12)       a number that has no direction, such as the best number of clusters
-    between(50, 150) a range that was published as one; at_least(2), up_to(-57) what was published as such
+    number(12)       a number without a direction, such as the best number of clusters
+    between(50, 150) a published range; at_least(2) and up_to(-57) for published bounds
 
-The rule looks at the mean over the seeds. What was published as a percentage is *reproduced* within 15 points
-of it, what was published as a ratio or a number within 15 % of it, a range within itself. Where the figure
-has a direction (below or above, less or more than one), that has to be the same. Otherwise the direction
-alone may be: then it is *sign only*. The rule was made before any figure was looked at, and nothing in an
-experiment can change it.
+The rule uses the mean over the seeds. A published percentage is *reproduced* if ours is within 15 points, a
+ratio or
+number if ours is within 15 %, and a range if ours is inside. A figure with a direction (below or above, less
+or more
+than one) must also have the same direction. If only the direction agrees, the verdict is *sign only*. The
+rule was
+fixed before any figure was compared, and experiments cannot change it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ TOLERANCE = 0.15
 
 
 class Verdict(StrEnum):
-    """What became of a published figure here."""
+    """Outcome of the comparison with a published figure."""
 
     reproduced = "reproduced"
     sign_only = "sign only"
@@ -33,11 +35,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PrintedChange:
-    """A relative change: -0.74 is 74 % below."""
+    """Relative change: -0.74 is 74 % below."""
 
     value: float
     at_most: bool = False
-    """Published as "up to"; ours is then the greatest over the loads."""
+    """Published as "up to". Our value is then the greatest over all loads."""
 
     def __str__(self) -> str:
         return f"{'up to ' if self.at_most else ''}{self.shown(self.value)}"
@@ -56,7 +58,7 @@ class PrintedChange:
 
 @dataclass(frozen=True, slots=True)
 class PrintedRatio:
-    """One figure over another."""
+    """Ratio of two figures."""
 
     value: float
 
@@ -75,7 +77,7 @@ class PrintedRatio:
 
 @dataclass(frozen=True, slots=True)
 class PrintedNumber:
-    """A number that lies in no direction from any other."""
+    """Number without a direction."""
 
     value: float
     unit: str = ""
@@ -95,7 +97,7 @@ class PrintedNumber:
 
 @dataclass(frozen=True, slots=True)
 class PrintedRange:
-    """A range, both ends included."""
+    """Range, including both ends."""
 
     low: float
     high: float
@@ -148,7 +150,7 @@ def at_least(low: float, unit: str = "") -> PrintedRange:
 
 
 def verdict(printed: Printed, samples: Sequence[float]) -> Verdict:
-    """The rule.
+    """Compare samples over several seeds with a published figure.
 
     >>> verdict(change(-74), [-0.6, -0.7]).value, verdict(change(-74), [-0.3]).value
     ('reproduced', 'sign only')
@@ -157,7 +159,7 @@ def verdict(printed: Printed, samples: Sequence[float]) -> Verdict:
     """
     ours = fmean(samples)
     expected = printed.direction(printed.value)
-    # A published "no difference" has no direction either.
+    # A published "no difference" has no direction.
     directed = bool(expected)
     same = not directed or printed.direction(ours) == expected
     if same and printed.near(ours):
@@ -166,7 +168,7 @@ def verdict(printed: Printed, samples: Sequence[float]) -> Verdict:
 
 
 def changes(own: Sequence[float], other: Sequence[float]) -> list[float]:
-    """By how much one figure lies above another, seed by seed; below it, if negative."""
+    """Return the relative changes from `other` to `own` per seed, negative if `own` is lower."""
     return [a / b - 1 for a, b in zip(own, other, strict=True)]
 
 

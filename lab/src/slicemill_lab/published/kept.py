@@ -1,7 +1,8 @@
-"""Results of runs, kept as files beside the code: what `slicemill lab report` prints.
+"""Stored results of experiments, which `slicemill lab report` prints.
 
-A file has the scale, the seeds and a figure per seed for each published one: nothing of the machine or of
-the moment, so that a run of the same code writes the same file (but for figures of measured time).
+A file has the scale, the seeds, and one value per seed for each published figure. It has no data about the
+machine
+or the time, so a run of the same code writes the same file, except for measured times.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ FULL_TAKES: Mapping[str, str] = {
     "slice-spark-E17": "2 min",
     "slice-spark-E18": "3 min",
 }
-"""Of experiments that were run at the small scale: what the full one would take, of one processor."""
+"""Duration of a full run for experiments whose stored results are small, on one processor."""
 _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """What one experiment measured, as it is kept."""
+    """Stored measurements of one experiment."""
 
     id: str
     substrate: str
@@ -51,7 +52,7 @@ class KeptResult:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A published figure and ours."""
+    """A published figure with our values."""
 
     experiment: str
     substrate: str
@@ -66,7 +67,7 @@ class Row:
 
 
 def run(experiment: Experiment, seed: int = 1, scale: Scale = "full", most_seeds: int = SEEDS) -> KeptResult:
-    """Run an experiment as often as it asks to be, each time from another seed."""
+    """Run an experiment with as many seeds as it needs, up to a limit."""
     repeats = min(experiment.repeats, most_seeds)
     with fewer_seeds(most_seeds):
         results = [experiment.run(one, scale) for one in range(seed, seed + repeats)]
@@ -91,7 +92,7 @@ def keep(result: KeptResult, folder: Path = FOLDER) -> None:
 
 
 def rows(ids: Sequence[str], folder: Path = FOLDER) -> list[Row]:
-    """The published figures of some experiments that have been run, in the order of the ids."""
+    """Return the published figures of experiments with stored results, in the order of the ids."""
     found: list[Row] = []
     for experiment in ids:
         file = folder / f"{experiment}.json"

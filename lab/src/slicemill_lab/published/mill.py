@@ -1,4 +1,4 @@
-"""Published figures of the execution experiments (stream-mill E1-E19), and why ours are off."""
+"""Published figures of the execution experiments (stream-mill E1-E19), and reasons for deviations."""
 
 from __future__ import annotations
 

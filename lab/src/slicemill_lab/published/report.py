@@ -1,4 +1,4 @@
-"""Published figures beside ours: a table for a terminal, for a page, and as JSON."""
+"""Report of published figures with ours: for a terminal, as Markdown, and as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = ("experiment", "on", "figure", "published", "ours", "runs", "verdict")
 
 
 def terminal(rows: Sequence[Row]) -> Group:
-    """The table, a line that sums it up, and why figures are off."""
+    """Format the report for a terminal: tables, a summary, and reasons for deviations."""
     parts: list[RenderableType] = []
     for (experiment, on, runs), own in groupby(rows, lambda row: itemgetter(0, 1, 5)(_cells(row))):
         table = Table.grid(padding=(0, 1, 0, 0))
@@ -40,7 +40,7 @@ def terminal(rows: Sequence[Row]) -> Group:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The same for a page."""
+    """Format the report as Markdown."""
     lines = [summary(rows), "", _line(HEAD), _line(["---"] * len(HEAD))]
     lines += [_line(_cells(row)) for row in rows]
     for name, why in _reasons(rows).items():
@@ -49,7 +49,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The same for programs."""
+    """Return the report as plain values for JSON."""
     return [
         {
             "experiment": row.experiment,
@@ -69,7 +69,7 @@ def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many there are of each verdict."""
+    """Count the figures per verdict."""
     count = Counter(row.verdict for row in rows)
     parts = ", ".join(f"{count[verdict]} {verdict.value}" for verdict in Verdict)
     return f"{len(rows)} published figures: {parts}."

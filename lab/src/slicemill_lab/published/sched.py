@@ -1,4 +1,4 @@
-"""Published figures of the scheduling experiments (metrics-and-schedulers E0-E28), and why ours are off."""
+"""Published figures of the scheduling experiments (E0-E28), and reasons for deviations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published figures of the experiments on sliced joins (state-slice E1-E10), and why ours are off."""
+"""Published figures of the experiments on sliced joins (E1-E10), and reasons for deviations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The workloads of the published scheduling experiments, and the arrivals that they are made of."""
+"""Workloads of the published scheduling experiments, and generators of arrival times."""

@@ -1,6 +1,6 @@
-"""Arrival times for experiments: bursty like wide-area network traffic, Poisson, and grouped into bursts.
+"""Arrival times: bursty like wide-area network traffic, Poisson, and grouped into bursts.
 
-The published figures used a packet trace; these are synthetic, and every plot says so.
+The published figures used a packet trace. These arrivals are synthetic, which every plot states.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from slicemill.scheduling.arrays import Floats
 
 
 def on_off(count: int, gap: float, random: np.random.Generator, burst_rate: float = 5.0) -> Floats:
-    """ON/OFF traffic with the mean gap `gap`: Pareto(1.5) runs at `burst_rate` times the mean rate.
+    """Return ON/OFF traffic with the mean gap `gap`: Pareto(1.5) runs at `burst_rate` times the mean rate.
 
-    After each run comes a silence that brings the mean back.
+    A silence after each run restores the mean rate.
     """
     gaps: list[Floats] = []
     made = 0
@@ -24,7 +24,7 @@ def on_off(count: int, gap: float, random: np.random.Generator, burst_rate: floa
         gaps.append(within)
         made += run
     times = np.cumsum(np.concatenate(gaps)[:count])
-    # The sample's own mean gap is heavy-tailed; the calibration of a load relies on the one asked for.
+    # The sample mean of gaps is heavy-tailed, but the calibration of a load relies on the exact mean.
     scaled: Floats = times * (gap * count / times[-1])
     return scaled
 
@@ -35,5 +35,5 @@ def poisson(count: int, gap: float, random: np.random.Generator) -> Floats:
 
 
 def in_bursts(times: Floats, size: int = 10) -> Floats:
-    """Each `size` consecutive tuples arrive together, when the first of them did (the burst maker, P37)."""
+    """Let each `size` consecutive tuples arrive together, at the time of the first (the burst maker, P37)."""
     return np.repeat(times[::size], size)[: len(times)]

@@ -1,10 +1,12 @@
-"""The testbed of adaptivity: data whose distribution moves while the queries' predicates stay (P21, P36).
+"""Testbed of adaptivity: the data distribution drifts while the predicates stay the same (P21, P36).
 
-Both attributes are Gaussian around a mean that rises by one in each of the intervals, wrapped into 1 to 100
-(A18). A predicate accepts a range of values whose width is its selectivity under uniform data, which is what
-a static policy believes. Where ranges begin is spread evenly over the queries of a cost class: with few
-queries, chance would make some stretches of the data so dear that they overload the system for long, which
-with hundreds of queries does not happen.
+Both attributes are Gaussian around a mean that rises by one per interval, wrapped into 1 to 100 (A18). A
+predicate
+accepts a range of values whose width is its selectivity under uniform data, which is the estimate of a static
+policy.
+The ranges are spread evenly over the queries of a cost class. With few queries, random ranges would overload
+the
+system for long stretches of the data, which does not happen with hundreds of queries.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ def drifting(
     intervals: int = 100,
     tuples_per_interval: int = 100,
 ) -> Workload:
-    """One ON/OFF stream; costs are such that the work that there really is makes the utilisation."""
+    """Return the workload of one ON/OFF stream.
+
+    Costs are scaled so that the true work gives the utilisation.
+    """
     random = np.random.default_rng([seed, 21])
     tuples = intervals * tuples_per_interval
     classes = random.integers(0, 5, queries)
@@ -50,7 +55,7 @@ def drifting(
 
 
 def _spread(classes: Ints, random: np.random.Generator) -> Ints:
-    """Where the ranges of both predicates begin: by chance, but evenly over the queries of a class."""
+    """Draw where the ranges of both predicates begin: at random, but evenly over the queries of a class."""
     starts = np.empty((len(classes), 2), np.int64)
     for number in range(int(classes.max()) + 1):
         members = np.flatnonzero(classes == number)

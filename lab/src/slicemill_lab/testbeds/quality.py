@@ -1,8 +1,7 @@
 """The two testbeds of the scheduling experiments: quality of service (P36) and quality of data (P37).
 
-Queries have three operators of equal cost K·2^i; the scale K follows from the wanted utilisation.
-Selectivities are predicates on attributes of the tuple that all queries share, so their outcomes are
-correlated (A4).
+Queries have three operators of equal cost K·2^i. The scale K follows from the utilisation. Selectivities are
+predicates on tuple attributes that all queries share, so their outcomes are correlated (A4).
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from slicemill_lab.testbeds.arrivals import in_bursts, on_off, poisson
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """A workload, and the cost class and selectivity of each of its queries."""
+    """Workload with the cost class and selectivity of each query."""
 
     work: Workload
     cost_class: Ints
     selectivity: Floats
     unit_cost: float  # K
 
-    __test__ = False  # it is no test of pytest's
+    __test__ = False  # tells pytest not to collect this class
 
 
 def expected_costs(classes: Ints, selectivity: Floats) -> Floats:
-    """C̄ of each query in units of K: an operator of cost 2^i, then the share s, then the share s² (G2)."""
+    """Return C̄ of each query in units of K: an operator of cost 2^i, then the share s, then s² (G2)."""
     costs: Floats = 2.0**classes * (1 + selectivity + selectivity**2)
     return costs
 
@@ -47,7 +46,7 @@ def quality_of_service(
     selectivities: tuple[int, int] = (10, 100),
     independent: bool = False,
 ) -> Testbed:
-    """P36: one ON/OFF stream feeds all queries: select, join with a stored relation, project."""
+    """P36: one ON/OFF stream feeds all queries, which select, join with a stored relation, and project."""
     random = np.random.default_rng([seed, 36])
     classes = random.integers(0, cost_classes, queries)
     percent = random.integers(selectivities[0], selectivities[1] + 1, queries)
@@ -80,9 +79,9 @@ def quality_of_data(
     traces: bool = False,
     weights: Sequence[float] | None = None,
 ) -> Testbed:
-    """P37: Poisson streams, some of them in bursts of ten; two predicates and a projection per query.
+    """P37: Poisson streams, some in bursts of ten; two predicates and a projection per query.
 
-    With `traces` the streams are ON/OFF traffic; `weights` are what the queries matter (P33).
+    With `traces` the streams are ON/OFF traffic. `weights` are the weights of queries (P33).
     """
     random = np.random.default_rng([seed, 37])
     classes = random.integers(0, cost_classes, queries)
@@ -116,7 +115,7 @@ def _load(
     *,
     weight: float = 1.0,
 ) -> Load:
-    """Select and join keep what passes their predicate; the projection keeps all."""
+    """Return the load of a query. Select and join keep tuples that pass; the projection keeps all."""
     first = np.asarray(passes[0], np.int64)
     second = np.asarray(passes[1], np.int64)[first == 1]
     stages = (Stage("select", cost, share), Stage("join", cost, share), Stage("project", cost, 1.0))

@@ -1,8 +1,9 @@
-"""The testbed of shared operators: groups of queries over one select, under Max, Sum or PDT (P26, P27, P36).
+"""Testbed of shared operators: groups of queries over one select, under Max, Sum or PDT (P26, P27, P36).
 
-A group's select has a cost and a selectivity of its own; each of its queries goes on with a join and a
-projection, as on the testbed of P36. In the workload the selects come first, as paths of one operator, then
-the rest of each query, as a path that reads its select.
+The select of a group has its own cost and selectivity. Each query of the group continues with a join and a
+projection, as on the testbed of P36. The workload contains first the selects, as paths of one operator, and
+then the
+rest of each query, as a path that reads from its select.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from slicemill_lab.testbeds.arrivals import on_off
 
 Strategy = Literal["max", "sum", "pdt"]
 Rate = Literal["hr", "hnr", "brt", "bsd"]
-# What each policy divides the rate by: a power of the ideal time; and whether it multiplies by the wait.
+# For each policy: the power of the ideal time that divides the rate, and whether the wait is a factor.
 _FORMS: dict[Rate, tuple[int, bool]] = {
     "hr": (0, False),
     "hnr": (1, False),
@@ -33,7 +34,7 @@ _FORMS: dict[Rate, tuple[int, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class SharedBed:
-    """`readers[select]` are the paths behind each select; `ideal_times` those of the queries, by path."""
+    """Workload with the paths behind each select (`readers`), and the ideal times of the queries by path."""
 
     work: Workload
     readers: dict[int, tuple[int, ...]]
@@ -43,7 +44,7 @@ class SharedBed:
 def shared_selects(
     utilisation: float, seed: int, *, queries: int = 500, group: int = 10, tuples: int = 3000
 ) -> SharedBed:
-    """Queries in random groups, on one ON/OFF stream; predicates on attributes that all share (A4)."""
+    """Return queries in random groups on one ON/OFF stream, with predicates on shared attributes (A4)."""
     random = np.random.default_rng([seed, 26])
     groups = queries // group
     classes = random.integers(0, 5, groups + queries)
@@ -79,10 +80,11 @@ def shared_selects(
 
 
 def simulate_shared(bed: SharedBed, policy: Rate, strategy: Strategy) -> SimulatedRun:
-    """Run it with priorities of the selects by one of three strategies.
+    """Simulate with priorities of the selects by one of three strategies.
 
-    Only PDT runs some of the queries at once with their select; under the others, as elsewhere, what is
-    behind a select waits for its turn by its own priority (A5).
+    PDT runs some of the queries together with their select. Under the other strategies, tuples behind a
+    select wait for
+    their turn by their own priority (A5).
     """
     units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
     power, grows = _FORMS[policy]
