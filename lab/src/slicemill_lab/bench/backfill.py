@@ -1,11 +1,14 @@
-"""A query that reads the past does not hurt live ones: their response times with a backfill and without.
+"""Benchmark of backfills: response times of live queries with and without a concurrent backfill.
 
-A stream is retained while live queries read it. Then one more query begins in the past, and reads a log that
-is much longer than what comes meanwhile. Both plays get the same tuples at the same times; live results are
-compared by their p99 from the moment on at which the backfill begins until it has caught up.
+Live queries read a retained stream. Then one more query starts from the beginning of the stream, whose log is
+much
+longer than the rows that arrive meanwhile. Both runs get the same tuples at the same times. Compared is the
+p99 of
+live results from the start of the backfill until it has caught up.
 
-Workers are virtual (`measuring.virtual_workers`): rows take what is said here, so that two of them are two on
-every machine. The dispatcher, its decisions, the journal and all state are the product's.
+Workers are virtual (`measuring.virtual_workers`): the cost of a row is a constant of this module, so that two
+workers
+behave the same on every machine. The dispatcher, its decisions, the journal and all state are the product's.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from slicemill_lab.progress import say
 _US = 1_000_000
 WORKERS = 2
 RATE, KEYS, STEP_S = 500, 20, 0.02
-# Seconds of work: of a run or read, and of a row. Live queries keep each worker busy for a third of its time.
+# Seconds of work per run or read, and per row. Live queries use a third of the time of each worker.
 RUN_S, ROW_S = 0.001, 50e-6
 BOUND = 1.5
 
@@ -41,21 +44,21 @@ LIVE = {
     "last": "SELECT k, max(v) OVER (PARTITION BY k RANGE 2 SECONDS PRECEDING) AS m FROM s",
     "rows": "SELECT v, count(*) OVER (PARTITION BY v ROWS 5 PRECEDING) AS n FROM s",
 }
-# Answered tuple by tuple: these tell how long a tuple waits.
+# Queries that emit a result per tuple, whose results measure how long a tuple waits.
 TIMED = ("few", "last", "rows")
 PAST = "SELECT k, avg(v) OVER (PARTITION BY k RANGE 1 SECOND PRECEDING) AS m FROM s"
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Response times of live results since the backfill began, in seconds, and what that took."""
+    """Response times of live results during the backfill, and figures of the backfill."""
 
     p50_s: float
     p99_s: float
     results: int
     backfill_s: float
     rows: int
-    same: bool  # the rows of the query from the past are those of one that was always there
+    same: bool  # the backfilled query and one that existed from the start have the same rows
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -68,7 +71,7 @@ class Played:
 
 
 def played(*, backfill: bool, past_s: float, most_s: float) -> Played:
-    """Tuples come for `past_s`; then for as long as the backfill takes, or `most_s` at most."""
+    """Feed tuples for `past_s`, and then until the end of the backfill, or for `most_s` at most."""
     clock = MovedClock()
     pool = VirtualWorkers(WORKERS, clock, _work_s)
     random = np.random.default_rng(1)
@@ -102,7 +105,7 @@ def played(*, backfill: bool, past_s: float, most_s: float) -> Played:
 
 
 def _responses(mill: Mill, query: str, begun_us: int, done_us: int) -> Moments:
-    """How long after its tuple each result came, of tuples that came while the past was read."""
+    """Return the response times of tuples that arrived during the backfill."""
     arrived, took = responses(mill.queries[query].log)
     return took[(arrived >= begun_us) & (arrived < done_us)]
 

@@ -1,4 +1,4 @@
-"""What a benchmark is, and finding one by the name of its module."""
+"""Definition of a benchmark, and lookup by module name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """`run` says how it measured in its figures, and claims what must hold; `tables` show some of it."""
+    """Benchmark.
+
+    The figures of `run` describe the method; its claims must hold. `tables` prints some figures.
+    """
 
     title: str
     run: Callable[[Scale], Result]

@@ -1,16 +1,22 @@
-"""Queries with a million keys: how long a checkpoint holds their worker, and what a run of few rows costs.
+"""Benchmark of queries with a million keys: pause of a checkpoint, and cost of a run over few rows.
 
-A query gets a row of each key, then runs of 1,000 rows with random keys. A run costs what its rows are,
-however many keys there are.
+A query gets a row of each key, then runs of 1,000 rows with random keys. The cost of a run should depend on
+its rows,
+not on the number of keys.
 
-A checkpoint holds its worker for the snapshot of the state. The bar is the greatest of four snapshots, in CPU
-time of the worker's thread. A snapshot neither reads nor writes files, so its CPU time is the pause on a
-machine that runs nothing else. The pause by the clock is a figure beside it. So are the time of the write in
-the background, and the slowest run of 1,000 rows meanwhile.
+A checkpoint blocks its worker for the snapshot of the state. The bar is on the greatest of four snapshots, in
+CPU time
+of the worker's thread. A snapshot does no file I/O, so its CPU time is the pause on an otherwise idle
+machine. The
+figures also have the pause in wall time, the time of the background write, and the slowest run of 1,000 rows
+during
+the write.
 
-Interpreted aggregates get a tenth of the keys, as one row of them takes about 70 us. Operators that run row
-by row keep Python objects, and a snapshot encodes all of them. These operators get 4,000 keys. The figures
-say how many keys take 100 ms.
+Interpreted aggregates get a tenth of the keys, as one row takes about 70 us. Operators that process row by
+row keep
+Python objects, all of which a snapshot has to encode. They get 4,000 keys. The figures have the number of
+keys that
+take 100 ms.
 """
 
 from __future__ import annotations
@@ -31,10 +37,10 @@ from slicemill_lab.progress import say
 
 PAUSE_MS = 100
 TIMES = 5
-"""A run with many keys takes at most so many times what it takes with few."""
+"""Bar for the time of a run with many keys, relative to a run with few keys."""
 FEW = 1_000
 SCANNING = ("sessions",)
-"""Queries that look at all open keys in a run. They have no bar."""
+"""Queries that scan all open keys in each run, and so have no bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def run(scale: Scale) -> Result:
 
 
 def both(query: KeyedQuery, sizes: KeyedSizes) -> tuple[KeyedFigures, KeyedFigures]:
-    """Measure a query with few keys and with many."""
+    """Measure a query with few keys and with many keys."""
     say(query.name)
     few = keyed_figures(query, min(FEW, sizes.keys), sizes.runs)
     return few, keyed_figures(query, round(sizes.keys * query.share), sizes.runs)

@@ -1,13 +1,17 @@
-"""Values that hold for some time: runs per key, over a window of 60 seconds, every 10 seconds.
+"""Benchmark of temporal coalescing: runs of equal values per key, over 60 seconds sliding by 10.
 
     SELECT R.k, R.v, VALID(R) FROM event(v) AS R RANGE 60 SECONDS SLIDES 10 SECONDS PARTITION BY k
     WHERE CAST(VALID(R) AS INTERVAL SECOND) >= 3
 
-Parquet files go through slicemill end to end, to results in a log. Spark has no such query on streams: window
-functions by rows, which runs need, are for batches. The rival is the best of two ways to say it as a batch in
-Spark SQL, over the same files, into a sink that drops all. Rows per processor second are compared in one
-session, each side after a run of the same kind. Results are counted, and their durations added up, against
-NumPy's: ours of the measured run, Spark's of a run before.
+slicemill processes Parquet files end to end, to results in a log. Spark has no such query on streams, because
+window
+functions over rows are for batches only. The rival is the better of two formulations as a batch query in
+Spark SQL,
+over the same files, with a sink that discards results. Rows per CPU second are compared in one session, after
+a warm-up
+of each side. The number and total duration of results are compared with those of NumPy: ours in the measured
+run,
+Spark's in an earlier run.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ QUERY = (
 
 @dataclass(frozen=True, slots=True)
 class CoalesceSizes:
-    """Files after the first one, which starts a query."""
+    """Number of files after the first file, which starts a query."""
 
     rows_per_file: int
     files: int
@@ -67,7 +71,7 @@ SIZES: Mapping[Scale, CoalesceSizes] = {
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRuns:
-    """How many runs windows have shown, and how long these were, in microseconds."""
+    """Number of runs in all windows, and their total duration in microseconds."""
 
     count: int
     held_us: int
@@ -75,7 +79,7 @@ class ExpectedRuns:
 
 @dataclass(frozen=True, slots=True)
 class PeriodEvents:
-    """The input as NumPy has it."""
+    """Input as NumPy arrays."""
 
     ts: NDArray[np.int64]
     k: NDArray[np.int64]
@@ -98,7 +102,7 @@ class PeriodEvents:
         return write_parts(folder, pa.table({"ts": ts, "k": self.k, "v": self.v}), rows_per_file)
 
     def expected(self) -> ExpectedRuns:
-        """Window by window: what has ended by the last event."""
+        """Compute the expected runs of all windows that have ended by the last event."""
         count = held = 0
         for end in range(int(self.ts[0]) // SLIDE_US * SLIDE_US + SLIDE_US, int(self.ts[-1]) + 1, SLIDE_US):
             inside = slice(*np.searchsorted(self.ts, [end - RANGE_US, end]))
@@ -128,7 +132,7 @@ class CoalescePhase:
 
 
 class CoalesceBench:
-    """The parts of the benchmark, in a session and a folder of their own."""
+    """Steps of the benchmark, with a Spark session and a folder."""
 
     def __init__(self, spark: SparkSession, folder: Path, sizes: CoalesceSizes) -> None:
         self._spark = spark
@@ -139,7 +143,7 @@ class CoalesceBench:
         self.paths = self.events.write(folder / "events", sizes.rows_per_file)
 
     def mill(self, files: int) -> CoalescePhase:
-        """The first file starts the query; so many others are measured."""
+        """Run slicemill. The first file starts the query; the other `files` files are measured."""
         self._runs += 1
         per_file, batch = self._sizes.rows_per_file, self._sizes.files_per_batch
         paths = self.paths[: files + 1]
@@ -150,14 +154,14 @@ class CoalesceBench:
         return CoalescePhase(per_file * files, usage, _wrong(_total(found.column("held")), expected))
 
     def rival(self, formulation: str, files: int) -> CoalescePhase:
-        """A batch over the files that are measured, into a sink that drops all."""
+        """Run Spark's batch query over the measured files, with a sink that discards results."""
         result = self._frame(formulation, files)
         with own_settings(self._spark), measured() as usage:
             result.write.format("noop").mode("overwrite").save()
         return CoalescePhase(files * self._sizes.rows_per_file, usage)
 
     def rival_checked(self, formulation: str, files: int) -> CoalescePhase:
-        """The same with its results counted and added up."""
+        """Run Spark's batch query with a count and sum of its results."""
         with measured() as usage:
             found = self._frame(formulation, files).selectExpr("count(*)", "sum(f - b)").head()
         assert found is not None
@@ -179,7 +183,7 @@ def _total(held: pa.ChunkedArray) -> ExpectedRuns:
 
 
 def _wrong(found: ExpectedRuns, expected: ExpectedRuns) -> int:
-    """Runs too many or missing; one where only their durations differ."""
+    """Return the number of extra or missing runs, or 1 if only their durations differ."""
     return abs(found.count - expected.count) or int(found.held_us != expected.held_us)
 
 

@@ -1,9 +1,10 @@
-"""Which calls run row by row, and what a row of them costs; and what decimals cost beside other numbers.
+"""Benchmark of calls without a vectorised kernel, and of decimals compared with other numbers.
 
-Every scalar function and operator runs over columns of which each value is another, for each kind of argument
-that it takes. A call without a kernel runs by the row form, once for each distinct value.
+Every scalar function and operator is evaluated over columns of distinct values, for each combination of
+argument types.
+A call without a kernel is evaluated row by row, once per distinct value.
 
-The second part runs queries over decimals, and the same over integers and doubles.
+The second part runs queries over decimals, and the same queries over integers and doubles.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ DECIMALS: Mapping[str, tuple[str, float | None]] = {
         None,
     ),
 }
-"""Queries, and the bar in CPU seconds per million rows."""
+"""Queries, with the bar in CPU seconds per million rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackSizes:
-    """`rows` of each call; `run_rows` of each run of a query, and how many runs are measured."""
+    """`rows` of each call; `run_rows` of each run of a query, and the number of measured runs and rounds."""
 
     rows: int
     run_rows: int
@@ -65,7 +66,7 @@ SIZES: Mapping[Scale, FallbackSizes] = {
 
 @dataclass(frozen=True, slots=True)
 class CallByRow:
-    """A call that runs by the row form, and the CPU microseconds of a row."""
+    """Call that is evaluated row by row, with its CPU microseconds per row."""
 
     text: str
     us: float
@@ -99,7 +100,7 @@ def run(scale: Scale) -> Result:
 
 
 def measured(call: Expr, sizes: FallbackSizes) -> CallByRow:
-    """Evaluate a call over rows that differ; rows on which it fails have NULL."""
+    """Evaluate a call over distinct rows. Rows on which it fails are NULL."""
     table, evaluate = scalar_calls.rows(sizes.rows), compile_or_null([call], scalar_calls.SCHEMA)
     best = float("inf")
     for _ in range(sizes.rounds + 1):
@@ -110,7 +111,7 @@ def measured(call: Expr, sizes: FallbackSizes) -> CallByRow:
 
 
 def cpu_per_million(select: str, sizes: FallbackSizes) -> float:
-    """Return the CPU seconds that a query takes for a million rows."""
+    """Return the CPU seconds of a query per million rows."""
     rng = np.random.default_rng(1)
     tables = [
         rows_of(rng.integers(0, _KEYS, sizes.run_rows), number * sizes.run_rows)

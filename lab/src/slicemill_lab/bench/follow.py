@@ -1,11 +1,15 @@
-"""A rate that doubles is followed: cells become more, and move to workers that have less to do.
+"""Benchmark of rescaling: a unit follows a doubled rate with more cells on more workers.
 
-A join of two streams on a key begins in one cell. After a third of the time twice as many tuples come, which
-makes four times as many pairs: more than one worker can do. With adaptation the unit gets other cells, and
-results come as soon again as before; without, they come ever later.
+A join of two streams on a key starts with one cell. After a third of the time the rate doubles, which makes
+four times
+as many pairs, more than one worker can process. With adaptation the unit is rescaled, and response times
+return to
+their former level. Without adaptation they keep growing.
 
-Workers are virtual (`measuring.virtual_workers`): rows and pairs take what is said here, so that four of them
-are four on every machine. The dispatcher, its decisions, checkpoints and all state are the product's.
+Workers are virtual (`measuring.virtual_workers`): the costs of rows and pairs are constants of this module,
+so that four
+workers behave the same on every machine. The dispatcher, its decisions, checkpoints and all state are the
+product's.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ _US = 1_000_000
 WORKERS = 4
 RATE, KEYS, WINDOW_S = 200, 50, 2
 STEP_S = 0.05
-# Seconds of work: of a run, of a row, of a pair that is compared. One worker can do the first rate, not twice
+# Seconds of work per run, per row, and per compared pair. They use 0.36 of a core at the first rate, and 1.36
+# at twice the rate.
 # as much: 0.36 and 1.36 of a core.
 RUN_S, ROW_S, PAIR_S = 0.001, 50e-6, 100e-6
 BOUND = 2.0
@@ -47,7 +52,7 @@ CREATE QUERY pairs AS SELECT a.k, a.v, b.v AS w
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The p99 of response times, in seconds, by third of the time; cells at the end, and moves."""
+    """The p99 of response times in seconds for each third of the time; cells at the end, and moved cells."""
 
     p99_s: tuple[float, ...]
     cells: int
@@ -64,7 +69,7 @@ class Followed:
 
 
 def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers: int = WORKERS) -> Followed:
-    """Play it: the rate is doubled when a third of the time is over."""
+    """Run the benchmark. The rate doubles after a third of the time."""
     clock = MovedClock()
     pool = VirtualWorkers(workers, clock, _work_s)
     random = np.random.default_rng(1)

@@ -1,9 +1,12 @@
-"""Parquet files through ingest to the results of filters: slicemill, Flink and Spark over the same rows.
+"""Benchmark of ingestion and filters over Parquet files: slicemill, Flink and Spark on the same rows.
 
-One filter and twenty, each of which a tenth of the bids pass. slicemill commits the rows to logs, Flink's
-and Spark's sinks only count them. Flink runs all filters in one job, Spark a streaming query for each. Rows
-are counted in all systems and compared with a batch query. Flink has no reader of Parquet with it; it reads
-CSV, and so does slicemill where it is compared with Flink.
+There are one filter and twenty filters, each with a selectivity of a tenth. slicemill commits rows to logs;
+the sinks
+of Flink and Spark only count rows. Flink runs all filters in one job, Spark one streaming query per filter.
+Row counts
+of all systems are compared with a batch query. Flink's package has no Parquet reader, so it reads CSV, and so
+does
+slicemill in the comparison with Flink.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from slicemill_lab.experiment import Result, Scale
 
 @dataclass(frozen=True, slots=True)
 class IngestSizes:
-    """Rows of a file, and files behind the first one."""
+    """Rows per file, files after the first one, and rounds."""
 
     rows_per_file: int
     files: int

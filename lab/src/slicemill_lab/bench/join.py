@@ -1,10 +1,12 @@
-"""Window joins over the same files: slicemill, Flink, and slicemill before.
+"""Benchmark of window joins over the same files: slicemill, Flink, and an earlier slicemill.
 
-Two streams with 2 000 tuples a second each, joined on a key within a window of time; in Flink an interval
-join. Many joins have windows from the shortest to the longest. slicemill commits pairs to logs, Flink's sinks
-only count them.
-Pairs are counted in all systems and compared with a count over sorted arrays. Flink has no reader of Parquet
-with it; it reads CSV, and so does slicemill where it is compared with Flink.
+Two streams of 2,000 tuples per second are joined on a key within a time window; in Flink this is an interval
+join. With
+many joins, windows range from the shortest to the longest. slicemill commits pairs to logs; Flink's sinks
+only count
+them. Pair counts of all systems are compared with a count over sorted arrays. Flink's package has no Parquet
+reader, so
+it reads CSV, and so does slicemill in the comparison with Flink.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ MANY = 16
 
 @dataclass(frozen=True, slots=True)
 class JoinSizes:
-    """Files of each stream behind the first one; Flink's many joins may get fewer."""
+    """Files of each stream after the first one. Flink's many joins may get fewer files."""
 
     rows_per_file: int
     files: int
@@ -117,7 +119,7 @@ def compare(folder: Path, programs: ExitStack, sizes: JoinSizes) -> Result:
 
 
 def _state_rows(name: str, noted: dict[str, int]) -> Callable[[Path], int]:
-    """Notes how many rows the slices of a home hold."""
+    """Return a check that records the number of rows in the slices of a home."""
 
     def look(home: Path) -> int:
         noted[name] = sum(held.rows for held in slices_of(home))
@@ -127,10 +129,11 @@ def _state_rows(name: str, noted: dict[str, int]) -> Callable[[Path], int]:
 
 
 def joins(count: int, shortest_s: float, longest_s: float) -> list[WindowedJoin]:
-    """Windows from the shortest to the longest, evenly; every other one, the longest too, is selective.
+    """Return joins with evenly spaced windows. Every other join, and the longest, is selective.
 
-    A predicate on the longest window is what makes the shared state smaller than that of the longest join
-    alone (Theorem 6); on the others it changes nothing there. A single join has none.
+    The predicate on the longest window makes the shared state smaller than the state of the longest join
+    alone (Theorem 6).
+    The other predicates do not change the state. A single join has no predicate.
     """
     if count == 1:
         return [WindowedJoin(longest_s)]
@@ -151,7 +154,7 @@ def workload(files: Input, wanted: Sequence[WindowedJoin], name: str = "") -> Fi
 
 
 def query(join: WindowedJoin, files: Input) -> WorkloadQuery:
-    """Pairs less than a window apart, of which the older one may be on either side."""
+    """Return a join of pairs less than a window apart, in either order."""
     ms = round(join.window_s * 1_000)
     selected = f" AND a.v < {join.below}" if join.below < VALUES else ""
     if join.left:

@@ -1,6 +1,6 @@
-"""What outer, semi and anti joins take beside the inner join of the same rows: one process, in turns.
+"""Cost of outer, semi and anti joins relative to an inner join of the same rows, in one process.
 
-Only the join's unit runs, so that a busy machine and the way to the join do not hide the difference.
+Only the unit of the join runs, so ingestion does not hide the difference. The kinds take turns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPACING_US, _WINDOW_S, _RUN = 500, 80, 4_000
 
 @dataclass(frozen=True, slots=True)
 class KindCost:
-    """The best of some rounds in processor seconds, results, and rows in state at the end."""
+    """Best CPU seconds over the rounds, results, and rows of state at the end."""
 
     cpu_s: float
     results: int
@@ -33,7 +33,7 @@ class KindCost:
 
 
 def cost_by_kind(rows: int, keys: int, rounds: int) -> dict[str, KindCost]:
-    """Of joins of two streams with so many rows each, over windows of 80 seconds."""
+    """Measure joins of two streams with `rows` rows each, over windows of 80 seconds."""
     streams = {name: _stream(seed, rows, keys) for seed, name in enumerate("ab")}
     best: dict[str, KindCost] = {}
     for _ in range(rounds):

@@ -1,12 +1,16 @@
-"""How long after a tuple was sent its result can be read, measured from outside, beside Spark and Flink.
+"""Benchmark of end-to-end latency from a sender to a subscriber, with Spark and Flink.
 
-One process sends tuples, stamped with the time, to a socket; the system runs its queries; another process
-reads result rows as soon as they can be read and notes the time since their stamp. A row that time releases,
-a window's, counts from when it was due. Each system is started alone, by its own command, gets the same
-tuples in the same rhythm, and is watched after a warm-up; systems run in turns, and of several rounds the
-best of each counts. Flink runs the one filter, with results that are committed before they are seen, as ours
-and without; Spark runs a streaming query for each of ours, and less than ours where it lacks operators (see
-`live.queries`).
+One process sends tuples with a timestamp to a socket, and the system runs its queries. Another process reads
+result
+rows as soon as they are visible, and records the time since the timestamp. The latency of a row emitted by
+time, such
+as that of a window, counts from the time when the row was due. Each system runs alone, started by its own
+command, with
+the same tuples at the same rate, and is measured after a warm-up. Systems take turns, and the best of several
+rounds
+counts. Flink runs the single filter, with results visible after a commit as ours, and without commits. Spark
+runs one
+streaming query for each of ours, and fewer where it lacks operators (see `live.queries`).
 """
 
 from __future__ import annotations
@@ -27,13 +31,13 @@ from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
 RATES = (250, 2_000)
-# Queries with rows all the time: those whose windows end seldom need not be waited for.
+# Queries with frequent results. Windows that rarely end are not waited for.
 QUICK = ("bids_in_euro", "highest_bid_so_far", "first_minute_bids", "activity", "price_level")
 
 
 @dataclass(frozen=True, slots=True)
 class LatencySizes:
-    """How long each system is watched, how often, and at which rates."""
+    """Measured times, rounds and rates."""
 
     times: Times
     times_for_spark: Times
@@ -49,7 +53,7 @@ SIZES: Mapping[Scale, LatencySizes] = {
 
 @dataclass(frozen=True, slots=True)
 class LatencyCase:
-    """A set of queries at a rate, and the best run of each system; `missing` says why one has none."""
+    """Query set at a rate, with the best run of each system. `missing` has reasons for missing systems."""
 
     name: str
     rate: int
@@ -57,7 +61,7 @@ class LatencyCase:
     missing: Mapping[str, str]
 
     def ratio(self, rival: str) -> float | None:
-        """Our p50 in parts of a rival's."""
+        """Return our p50 relative to that of a rival."""
         if rival not in self.best:
             return None
         return self.best["slicemill"].p50_ms / self.best[rival].p50_ms
@@ -143,7 +147,7 @@ def _figures(cases: Sequence[LatencyCase]) -> dict[str, Any]:
 
 
 class LatencyBench:
-    """The cases of the benchmark, each run in a folder of its own."""
+    """Runs the cases of the benchmark, each run in its own folder."""
 
     def __init__(self, folder: Path, sizes: LatencySizes) -> None:
         self._folder, self._sizes, self._runs = folder, sizes, 0
@@ -151,7 +155,7 @@ class LatencyBench:
     def case(
         self, name: str, rate: int, found: Sequence[LiveSystem], missing: Mapping[str, str]
     ) -> LatencyCase:
-        """All systems in turns, and the best run of each."""
+        """Run all systems in turns, and return the best run of each."""
         runs: dict[str, list[Watched]] = {}
         for _ in range(self._sizes.rounds):
             for system in found:

@@ -1,11 +1,14 @@
-"""A thousand queries at once: 2 000 rows through all of them, beside the engine as it was before.
+"""Benchmark of a thousand queries: 2,000 rows through all of them, compared with an earlier engine.
 
-Filters, sliding windows, OVER and joins over two streams, all different. A batch is 1 600 bids and 400 offers
-in two files; it is measured from the arrival of its files until every query has all its results, which are
-counted by NumPy. Both engines run the same script over the same files, each alone in a process of its own
-with empty caches: so the first batch has all compilation in it, and the later ones none.
+The queries are distinct filters, sliding windows, OVER and joins over two streams. A batch has 1,600 bids and
+400 offers
+in two files. It is measured from the arrival of its files until every query has all of its results, which are
+counted by
+NumPy. Both engines run the same script over the same files, each alone in its own process with empty caches.
+So the
+first batch includes all compilation, and later batches none.
 
-The engine before is that of commit 94f781c, taken from the repository that this code lies in.
+The earlier engine is that of commit 94f781c, checked out from the repository of this code.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ class ManySizes:
     batches: int
 
 
-# The first batch and some warm ones, of which the best counts.
+# The first batch, and some warm batches, of which the best counts.
 SIZES: Mapping[Scale, ManySizes] = {"small": ManySizes(100, 3), "full": ManySizes(1_000, 4)}
 
 
@@ -97,7 +100,7 @@ def _figures(side: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job(folder: Path, sizes: ManySizes) -> dict[str, Any]:
-    """The script, files and expected results, for one side."""
+    """Create the script, files and expected results for one engine."""
     queries = mixed_queries(sizes.queries, KINDS)
     batches = make_batches(sizes.batches)
     folders = {stream: folder / "in" / stream for stream in STREAMS}
@@ -130,7 +133,7 @@ def job(folder: Path, sizes: ManySizes) -> dict[str, Any]:
 
 
 def _side(folder: Path, source: Path, sizes: ManySizes) -> dict[str, Any]:
-    """Run a version of slicemill, whose packages are in `source`."""
+    """Run a version of slicemill with the packages in `source`."""
     folder.mkdir(parents=True)
     file = folder / "job.json"
     file.write_text(json.dumps(job(folder, sizes)))

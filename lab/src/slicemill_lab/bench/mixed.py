@@ -1,8 +1,10 @@
-"""Eight queries of different kinds over one stream and key: together, and each by itself.
+"""Benchmark of eight different queries over one stream and key: together, and each alone.
 
-Averages with OVER, groups over sliding windows, models, a user's aggregate and periods of equal values run
-as one unit. Measured are the processor time of its runs and the bytes that its state takes. Rounds of both
-ways alternate, and the best of each counts. Each query gives the same rows both ways.
+Averages with OVER, groups over sliding windows, models, a user-defined aggregate and periods of equal values
+run as one
+unit. Measured are the CPU time of its runs and the bytes of its state. Rounds alternate, and the best of each
+counts.
+Each query must give the same rows together and alone.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def run(scale: Scale) -> Result:
     best: dict[str, float] = {}
     found: dict[str, tuple[int, dict[str, pa.Table]]] = {}
     units: dict[str, int] = {}
-    for _ in range(rounds + 1):  # the first one compiles
+    for _ in range(rounds + 1):  # the first round compiles
         for name, queries in {"together": tuple(QUERIES), **{name: (name,) for name in QUERIES}}.items():
             cpu, state, results, count = _played(queries, batches)
             best[name] = min(best.get(name, float("inf")), cpu) if name in found else float("inf")
@@ -100,7 +102,7 @@ def _batches(seconds: int, rate: int) -> list[pa.Table]:
 
 
 def _played(queries: tuple[str, ...], batches: list[pa.Table]) -> tuple[float, int, dict[str, pa.Table], int]:
-    """CPU seconds of all runs, bytes of state behind them, results by query, and how many units there are."""
+    """Return CPU seconds of all runs, bytes of state at the end, results by query, and the number of units."""
     script = _DECLARED + "".join(f"CREATE QUERY {name} AS {QUERIES[name]};\n" for name in queries)
     catalog = bind(script).catalog
     graph = share(build_graph(catalog), catalog)

@@ -1,13 +1,16 @@
-"""Models over windows of a thousand to a million rows, in rows per CPU second of one core.
+"""Benchmark of models over windows of a thousand to a million rows, in rows per CPU second of one core.
 
-Every size runs the same loop over the same rows, chunk by chunk, with full windows: they are filled before
-anything is measured. Rounds of the sizes alternate, and the best round of each counts: the machine may be
-busy, and its noise only ever adds. The blocking graph is the same model without what makes it incremental:
-machine code too, that reads the window again for each row. It takes n times as long, so it gets fewer rows,
-and only over the smaller windows.
+All sizes process the same rows, chunk by chunk, with windows that are filled before the measurement. Rounds
+of the sizes
+alternate, and the best round counts, because noise of the machine only adds time. The blocking graph is the
+same model
+without its incremental form: compiled code that reads the whole window again for each row. It takes n times
+as long, so
+it gets fewer rows and only the smaller windows.
 
-Then eight models over one window: together, where equal cores are kept once, and each by itself. Both give
-the same bits.
+The second part runs eight models over one window: together, where equal cores are computed once, and each
+alone. The
+results must be identical bit by bit.
 """
 
 from __future__ import annotations
@@ -42,14 +45,14 @@ BLOCKING_ROWS = {1_000: 10_000, 10_000: 1_000}
 CHUNK = 100_000
 FLAT = 1.3
 TOGETHER = ("mean", "variance", "skewness", "slope", "correlation", "covariance", "r2", "dot")
-WINDOW = 10_000  # of those
-SHARED = 0.5  # of the time that they take apart
+WINDOW = 10_000  # in rows, for the eight models
+SHARED = 0.5  # bar for the time together, relative to the sum of each alone
 
 Floats = NDArray[np.float64]
 
 
 def models(size: int) -> dict[str, Model]:
-    """For the Fourier coefficient, the size of the window is part of the formula."""
+    """Return the models. The formula of the Fourier coefficient contains the size of the window."""
     return {
         "variance": expression("variance(x)"),
         "regression": expression("slope(x, y)"),
@@ -58,7 +61,7 @@ def models(size: int) -> dict[str, Model]:
 
 
 def prepared(model: Model, size: int, *, blocking: bool = False) -> Uda:
-    """The model over the last `size` rows; without its window version, the window is read again."""
+    """Compile a model over the last `size` rows. A blocking model reads the whole window for each row."""
     catalog = with_model("m", model, Catalog())
     if blocking:
         catalog.window_aggregates.clear()
@@ -69,7 +72,7 @@ def prepared(model: Model, size: int, *, blocking: bool = False) -> Uda:
 
 
 def taker(uda: Uda, columns: int) -> Callable[[Floats], Floats]:
-    """Takes rows, one after the other, of one partition."""
+    """Return a function that processes the rows of one partition in order."""
     state = uda.start()
 
     def take(values: Floats) -> Floats:
@@ -110,7 +113,7 @@ def run(scale: Scale) -> Result:
 
 
 def _measured(name: str, values: Floats, rounds: int) -> tuple[Mapping[int, float], Mapping[int, float]]:
-    """Rows per CPU second by size, and how many times that of the blocking graph."""
+    """Return rows per CPU second by size, and the speed relative to the blocking graph."""
     takers = {size: _filled(models(size)[name], size, values) for size in SIZES}
     best = dict.fromkeys(SIZES, float("inf"))
     for _ in range(rounds):
@@ -127,13 +130,13 @@ def _measured(name: str, values: Floats, rounds: int) -> tuple[Mapping[int, floa
 
 
 def asked(name: str) -> Asked:
-    """A model of the catalogue, of the columns that all others are of too."""
+    """Return a model of the catalogue over the common columns."""
     model = catalogue.model(name)
     return Asked(model, tuple(ColumnRef(column, DOUBLE) for column in ("x", "y")[: len(model.parameters)]))
 
 
 def _shared(values: Floats, rounds: int) -> dict[str, Any]:
-    """CPU seconds of eight models together and apart, and of the dearest of them alone."""
+    """Measure eight models together and each alone, in CPU seconds."""
     frame = frame_over(Window(FrameUnit.ROWS, WINDOW - 1))
     models = [asked(name) for name in TOGETHER]
     alone = {name: ModelCalls([one], frame) for name, one in zip(TOGETHER, models, strict=True)}
@@ -159,7 +162,7 @@ def _shared(values: Floats, rounds: int) -> dict[str, Any]:
 
 
 def _filled(model: Model, size: int, values: Floats, *, blocking: bool = False) -> Callable[[Floats], Floats]:
-    """What takes rows over a window that is full; all is compiled by then."""
+    """Return a function that processes rows over a full window, with all code compiled."""
     take = taker(prepared(model, size, blocking=blocking), len(model.parameters))
     _cpu_seconds(take, np.resize(values, size))
     return take

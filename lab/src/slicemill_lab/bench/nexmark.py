@@ -1,12 +1,16 @@
-"""The 24 queries of NEXMark, each alone, all in one mill, and beside Spark and Flink.
+"""Benchmark of the 24 NEXMark queries: each alone, all in one mill, and compared with Spark and Flink.
 
-*In process*: a mill over workers in this process takes the same events, a second of event time in a run. The
-first events compile all that is needed, and are not measured. Rounds alternate; the best of each counts. Each
-query gives as many rows beside the others as alone.
+*In process*: a mill with workers in this process processes the same events, one second of event time per run.
+The first
+events warm up the compiled code and are not measured. Rounds alternate, and the best of each counts. Each
+query must
+give as many rows together as alone.
 
-*Programs*: slicemill and Spark take the same Parquet files, each in a program of its own
-(`rivals/nexmark_comparison.py`). Flink, where it can be installed, takes the same rows as CSV: its package
-has no reader of Parquet. Rows are counted by all and by DuckDB.
+*Programs*: slicemill and Spark read the same Parquet files, each in its own process
+(`rivals/nexmark_comparison.py`).
+Flink, where it can be installed, reads the same rows as CSV, because its package has no Parquet reader.
+DuckDB checks
+the row counts of all systems.
 """
 
 from __future__ import annotations
@@ -46,13 +50,13 @@ _SECOND = 1_000_000
 _CPU, _ROWS, _PROGRAMS = "CPU seconds", "events per CPU second", "programs over files"
 
 
-# Each kind of query once, so that the first to be measured does not find a cold machine.
+# One query of each kind, so that the first measured query does not run on a cold machine.
 _WARM = ("q00", "q03", "q05", "q17")
 
 
 @dataclass(frozen=True, slots=True)
 class NexmarkSizes:
-    """Events a second of event time, of all streams; seconds that warm up, and that are measured."""
+    """Events per second of event time in all streams; seconds of warm-up, and measured seconds."""
 
     rate: int
     warm_s: int
@@ -62,7 +66,7 @@ class NexmarkSizes:
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """The same of files: events of all streams in a file of each, files that warm up, and measured ones."""
+    """Sizes for files: events of all streams per file of each stream, warm-up files, and measured files."""
 
     rate: int
     events_per_file: int
@@ -87,7 +91,7 @@ def run(scale: Scale) -> Result:
 
 
 def beside_others(sizes: FileSizes, names: Sequence[str], warm: Sequence[str] = ()) -> Result:
-    """Each query by slicemill, Spark and Flink over the same rows, and all of them in one mill."""
+    """Run each query on slicemill, Spark and Flink over the same rows, and all queries in one mill."""
     flink, missing = flink_python()
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name, ExitStack() as programs:
         folder = Path(name)
@@ -143,7 +147,8 @@ def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
     counts: dict[str, int] = {}
     differing: set[str] = set()
     ways = {**{name: (name,) for name in names}, TOGETHER: tuple(names)}
-    # Kernels are compiled while a mill warms up, as a wheel brings them: else the first query to have one
+    # Kernels are compiled during the warm-up, as if they came with the wheel. Otherwise the first query with
+    # a kernel would pay for all, and short loops would run as Python for a while.
     # pays for all, and short loops run as Python for a while.
     get_ready()
     with patch.dict(os.environ, SLICEMILL_COMPILE="always"):
@@ -181,7 +186,7 @@ def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
 def played(
     queries: Sequence[str], seconds: Sequence[Mapping[str, pa.Table]], warm: int
 ) -> tuple[float, dict[str, int]]:
-    """Processor seconds behind the first `warm` seconds of events, and how many rows each query has given."""
+    """Return the CPU seconds after `warm` seconds of events, and the number of rows of each query."""
     now, root = 0, example_root()
     with (
         tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name,
@@ -194,7 +199,7 @@ def played(
             read_sources=False,
         ) as mill,
     ):
-        # A sink would write beside us; results are in the log all the same.
+        # A file sink would add writes; the results are in the log anyway.
         mill.execute(script(root, queries).replace(" WITH (sink = 'parquet:out/nexmark/q10')", ""))
         mill.open()
         begun = time.process_time()

@@ -1,13 +1,18 @@
-"""A value beside each tuple, `avg(v) OVER (PARTITION BY k RANGE w PRECEDING)`, for short and long windows.
+"""Benchmark of `avg(v) OVER (PARTITION BY k RANGE w PRECEDING)` for short and long windows.
 
-Parquet files go through slicemill end to end, to results in a log. What a tuple costs must not depend on how
-many tuples its window holds. Spark has no such query on streams, so the rival is its batch window function
-over the same files: it adds up the whole window for each row. Rows per processor second are compared in one
-session, on the same rows; each side has run the same query before. Our results are counted, and their sum is
-compared with NumPy's; of Spark's, whose sink drops them, those of the run before.
+slicemill processes Parquet files end to end, to results in a log. The cost of a tuple must not depend on the
+number of
+tuples in its window. Spark has no such query on streams, so the rival is its batch window function over the
+same files,
+which sums the whole window for each row. Rows per CPU second are compared in one session on the same rows,
+after a
+warm-up of each side. Our results are counted, and their sum is compared with NumPy's. Spark's results are
+checked in an
+earlier run, as its measured sink discards them.
 
-A window of w rows is as long as w rows of the stream take. With 1 000 keys a partition has a thousandth of
-them, and Spark has little to add up; with one partition it has all.
+A window of w rows is as long as w rows of the stream take. With 1,000 keys a partition has a thousandth of
+them, so Spark
+has little to sum. With one partition it has all.
 """
 
 from __future__ import annotations
@@ -45,7 +50,7 @@ _CHECKED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class OverSizes:
-    """Files after the first one, which starts a query; fewer for one partition, where Spark takes long."""
+    """Files after the first one, which starts a query. One partition gets fewer, as Spark takes long."""
 
     rows_per_file: int
     files: int
@@ -62,7 +67,7 @@ SIZES: Mapping[Scale, OverSizes] = {
 
 @dataclass(frozen=True, slots=True)
 class OverEvents:
-    """The input as NumPy has it."""
+    """Input as NumPy arrays."""
 
     ts: NDArray[np.int64]
     k: NDArray[np.int64]
@@ -82,10 +87,10 @@ class OverEvents:
         return write_parts(folder, pa.table({"ts": ts, "k": self.k, "v": self.v}), rows_per_file)
 
     def sum_of_averages(self, window_us: int, partitioned: bool) -> float:
-        """What all results come to, by prefix sums over the sorted input."""
+        """Return the sum of all results, by prefix sums over the sorted input."""
         order = np.argsort(self.k, kind="stable") if partitioned else np.arange(len(self.ts))
         k = self.k[order] if partitioned else np.zeros(len(order), np.int64)
-        # Keys lie further apart than a window is long: one sorted axis for all partitions.
+        # The keys are spaced by more than a window, so that one sorted axis serves all partitions.
         axis = k * (int(self.ts[-1]) + window_us + 1) + self.ts[order]
         starts = np.searchsorted(axis, axis - window_us)
         sums = np.concatenate([[0.0], np.cumsum(self.v[order])])
@@ -114,7 +119,7 @@ class OverRun:
 
 
 class OverBench:
-    """The parts of the benchmark, in a session and a folder of their own."""
+    """Steps of the benchmark, with a Spark session and a folder."""
 
     def __init__(self, spark: SparkSession, folder: Path, sizes: OverSizes) -> None:
         self._spark = spark
@@ -125,7 +130,7 @@ class OverBench:
         self.paths = self.events.write(folder / "events", sizes.rows_per_file)
 
     def mill(self, window_us: int, partitioned: bool, files: int) -> OverRun:
-        """The first file starts the query; so many others are measured."""
+        """Run slicemill. The first file starts the query; the other `files` files are measured."""
         self._runs += 1
         home = self._folder / f"run-{self._runs}"
         per_file, batch = self._sizes.rows_per_file, self._sizes.files_per_batch
@@ -143,7 +148,7 @@ class OverBench:
         )
 
     def rival(self, window_us: int, partitioned: bool, files: int) -> OverRun:
-        """Spark's batch window function over the files that are measured, into a sink that drops all."""
+        """Run Spark's batch window function over the measured files, with a sink that discards results."""
         rows = files * self._sizes.rows_per_file
         result = self._by_spark(window_us, partitioned, rows)
         with own_settings(self._spark), measured() as usage:
@@ -151,7 +156,7 @@ class OverBench:
         return OverRun(rows, usage)
 
     def rival_checked(self, window_us: int, partitioned: bool) -> OverRun:
-        """The same over some rows, with its results counted and summed."""
+        """Run Spark's query over fewer rows, with a count and sum of its results."""
         start, rows = self._sizes.rows_per_file, min(_CHECKED, self._sizes.rows_per_file)
         with measured() as usage:
             found = self._by_spark(window_us, partitioned, rows).selectExpr("count(*)", "sum(mean)").head()
@@ -160,7 +165,7 @@ class OverBench:
         return OverRun(rows, usage, abs(found[0] - rows), abs(found[1] - expected) / expected)
 
     def _by_spark(self, window_us: int, partitioned: bool, rows: int) -> DataFrame:
-        """Over so many rows after the first file."""
+        """Return Spark's query over `rows` rows after the first file."""
         by = "PARTITION BY k " if partitioned else ""
         over = (
             f"{by}ORDER BY ts RANGE BETWEEN INTERVAL '{window_us / 1e6:.6f}' SECOND PRECEDING AND CURRENT ROW"
@@ -186,7 +191,7 @@ def measure(bench: OverBench, sizes: OverSizes) -> Result:
     middle = sizes.window_rows[1]
     parts = {True: sizes.files, False: sizes.files_of_one_partition}
     bench.mill(middle * STEP_US, False, 1)
-    # The JVM goes on compiling for a while: in the first round, who comes first is slowest. So there are two.
+    # The JVM compiles during the first round, which would slow the first side down. So there are two rounds.
     for _ in range(2):
         by_key = {rows: bench.mill(rows * STEP_US, True, sizes.files) for rows in sizes.window_rows}
         bench.rival(middle * STEP_US, True, sizes.files)

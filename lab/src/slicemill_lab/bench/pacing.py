@@ -1,6 +1,6 @@
-"""What a mill uses while little happens: 13 queries at 250 tuples a second, and none at all.
+"""Benchmark of idle cost: CPU use of a mill with 13 queries at 250 tuples per second, and without input.
 
-Processor time of the command `slicemill run` and all that it started, from outside, after a warm-up.
+Measured is the CPU time of `slicemill run` and its child processes, from outside, after a warm-up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PacingSizes:
     idle_s: float
 
 
-# The JVM compiles what it runs often for some time after it began.
+# The JVM continues to compile for some time after its start.
 SIZES: Mapping[Scale, PacingSizes] = {
     "small": PacingSizes(20, 20, 5, 20),
     "full": PacingSizes(60, 60, 10, 60),

@@ -1,22 +1,30 @@
-"""Which policy is best at what, on Spark: each of seven at its own metric, on one worker.
+"""Benchmark of scheduling policies on Spark: seven policies, each at its own metric, on one worker.
 
-The queries are those of the testbeds of quality of service (P36), where all seven are compared by all seven
-metrics, and of quality of data (P37), where staleness is; `inputs.testbeds` says how they are made. Rows come
-one by one, or in bursts, and cost a few milliseconds each, so that a policy has something to choose.
+The queries are those of the testbeds of quality of service (P36), where all policies are compared by all
+metrics, and of
+quality of data (P37), where staleness is compared; see `inputs.testbeds`. Rows arrive one by one, or in
+bursts, and cost
+some milliseconds each, so that a policy has a choice.
 
-How much the worker can bear is measured first: the time that single arrivals take from being fed to the last
-of their results, everything counted. Arrivals are then recorded for 70 % and for 90 % of that and replayed
-for each policy. As rows that wait gather in runs, which saves overhead, the worker is less busy than that;
-how busy it was is told. Response times run from the moment at which a row is fed to that at which a
-subscriber has its result, and a slowdown is a response time over T = a + b, what a run over one row takes by
-the costs measured first; no result is made of rows of several streams. The greatest is the 99.9th percentile.
+First the capacity of the worker is measured: the time from feeding single arrivals to the last of their
+results. Then
+arrivals are recorded for 70 % and 90 % of the capacity and replayed for each policy. As waiting rows are
+processed in
+larger runs with less overhead, the actual load is lower; it is reported. Response time counts from feeding a
+row until a
+subscriber has its result. A slowdown is the response time over T = a + b, the cost of a run over one row as
+measured
+before; no result depends on rows of several streams. The maximum is the 99.9th percentile.
 
-Every run has a recording of its own, and policies take turns on it, each run beginning with another one. In
-a run a figure is taken relative to the mean of all policies, which is the recording's; of the runs the median
-counts, and the medians are compared with the lowest. (To compare with the lowest of each run would compare
-with the luckiest of seven turns: response times follow the speed of the machine, the more so the higher the
-load.) A turn in which the same work took longer than in others, because the machine did something else, is
-played again; there are a few such turns at most.
+Every run has its own recording, and policies take turns on it, starting with a different policy in each run.
+In each run
+a figure is taken relative to the mean of all policies on that recording. The median over the runs counts, and
+is compared
+with the lowest median. (A comparison with the lowest value of each run would select lucky turns, because
+response times
+follow the speed of the machine, more so at high load.) A few turns in which the same work took longer,
+because the
+machine was disturbed, are repeated.
 """
 
 from __future__ import annotations
@@ -42,9 +50,9 @@ from slicemill_lab.policies.registry import OBJECTIVES
 
 LOADS = (0.7, 0.9)
 NEAR = 1.1
-"""Best, or within ten percent of the best."""
+"""Bar: best, or within ten percent of the best."""
 SLOW = 1.05
-"""A turn that took so many times what others did was disturbed."""
+"""A turn that took so many times as long as others was disturbed."""
 SERVICE_POLICIES = tuple(OBJECTIVES[metric] for metric in METRICS)
 DATA_POLICIES = ("fas", "hr", "rr", "fcfs")
 _SHORT = {
@@ -62,11 +70,11 @@ _SHORT = {
 class PolicySizes:
     runs: int
     replays: int
-    """Of turns at a load that something disturbed."""
+    """Maximum number of repeated turns per load."""
     service_rows: int
-    """Of a recording of P36."""
+    """Rows of a recording of P36."""
     data_rows: int
-    """Of each stream of P37."""
+    """Rows of each stream of P37."""
     service: QueryBed
     data: QueryBed
 
@@ -77,7 +85,7 @@ SIZES: Mapping[Scale, PolicySizes] = {
 }
 
 Turns = Mapping[str, Sequence[PolicyTurn]]
-"""By policy, a turn of each run."""
+"""By policy, one turn for each run."""
 
 
 def run(scale: Scale) -> Result:
@@ -123,9 +131,10 @@ def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], sizes: Poli
 
 
 def disturbed(turns: Turns) -> list[tuple[str, int]]:
-    """Policy and run of the turns whose work took longer than that of others, the longest first.
+    """Return policy and run of disturbed turns, the slowest first.
 
-    What it takes depends on how many rows a run of a unit finds, and so on the policy and on the recording.
+    The normal time of a turn depends on how many rows a run of a unit finds, and so on the policy and the
+    recording.
     """
     runs = list(zip(*turns.values(), strict=True))
     of_all = median(turn.pace for run in runs for turn in run)
@@ -141,7 +150,7 @@ def disturbed(turns: Turns) -> list[tuple[str, int]]:
 
 
 def relative(turns: Turns, metric: str) -> dict[str, list[float]]:
-    """By policy, its figure in each run over the mean of all policies in that run."""
+    """Return each policy's figures per run, relative to the mean of all policies in that run."""
     means = [geometric_mean(turn.felt[metric] for turn in run) for run in zip(*turns.values(), strict=True)]
     return {
         policy: [turn.felt[metric] / mean for turn, mean in zip(own, means, strict=True)]
@@ -150,13 +159,13 @@ def relative(turns: Turns, metric: str) -> dict[str, list[float]]:
 
 
 def ratios(turns: Turns, metric: str) -> dict[str, float]:
-    """By policy, the median of its figures over the lowest of these medians."""
+    """Return each policy's median figure, relative to the lowest median."""
     medians = {policy: median(own) for policy, own in relative(turns, metric).items()}
     return {policy: own / min(medians.values()) for policy, own in medians.items()}
 
 
 def different(turns: Turns) -> set[str]:
-    """The queries whose rows are not the same under all policies, in some run."""
+    """Return the queries whose rows differ between policies in some run."""
     return {
         query
         for run in zip(*turns.values(), strict=True)
@@ -244,7 +253,7 @@ def _rounded(value: float) -> float:
 
 
 def tables(result: Result) -> list[Table]:
-    """Ratios to the lowest, a table for each testbed and load; an own metric has a star."""
+    """Return a table per testbed and load with ratios to the lowest. A star marks a policy's own metric."""
     found = []
     for bed in ("P36", "P37"):
         for name, load in result.figures[bed].items():

@@ -1,13 +1,16 @@
-"""Joins over 1 to 16 cells, on the same rows: what all cells cost together, and the slowest of them alone.
+"""Benchmark of joins over 1 to 16 cells on the same rows: total cost, and cost of the slowest cell.
 
-On a cluster each cell can be on a core of its own, so a run lasts as long as its slowest cell. Here all of
-them answer in one process, one after the other, each from a worker that reads and keeps rows for itself: so
-the figures are processor seconds, and no number of cores changes them. Batches come one by one, the first
-ones fill the windows and compile code; best of some rounds. Results are counted, and must be as many for
-every number of cells.
+On a cluster each cell can have its own core, so a run lasts as long as its slowest cell. Here all cells run
+in one
+process, one after the other, each in a worker that reads and keeps its own rows. The figures are CPU seconds,
+which do not
+depend on the number of cores. Batches are run one by one; the first ones fill the windows and compile code.
+The best
+of some rounds counts. The number of results must be the same for every number of cells.
 
-A second part has two executors of a standalone cluster, and shows the time on the wall. With two cores, two
-cells are the most that can be at work at once, and driver and JVMs want their share of them.
+The second part uses two executors of a standalone cluster and shows wall time. With two cores, at most two
+cells run at
+the same time, and driver and JVMs need CPU time as well.
 """
 
 from __future__ import annotations
@@ -40,15 +43,15 @@ from slicemill_lab.progress import say
 CELLS = (1, 2, 4, 8, 16)
 BAR_CELLS = 8
 SLOWEST, SLOWEST_UNIFORM, TOGETHER, STATE = 1 / 5, 1 / 7, 1.25, 1.1
-"""The bars: at eight cells, times what one task takes; state of many joins, times that of the longest."""
+"""Bars: at eight cells, relative to one task; state of many joins, relative to the longest join alone."""
 MANY = 8
-OVERLAP_SECONDS = 5  # in place of a batch, so many of a second each
+OVERLAP_SECONDS = 5  # batches of one second each, instead of one batch
 OVERLAP_STATE = {
     "eight of abc": 1.1 * 30 / 135,
     "abc, abd, acd, ab": 1.1 * 40 / 110,
     "the same, 4 to 10 s": 1.1 * 38 / 80,
 }
-"""The seconds of the longest windows, of those of all windows; and a tenth more, as for `STATE`."""
+"""Bars: seconds of the longest windows over seconds of all windows, plus a tenth as for `STATE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def run(scale: Scale) -> Result:
 
 
 def by_cells(case: ScaleCase, sizes: ScaleSizes) -> dict[int, CellFigures]:
-    """The same rows over every number of cells; in turns, so that what disturbs one disturbs all."""
+    """Run the same rows over every number of cells, in turns, so that disturbances affect all alike."""
     best: dict[int, CellFigures] = {}
     for round_ in range(sizes.rounds):
         for cells in CELLS:
@@ -115,7 +118,7 @@ def by_cells(case: ScaleCase, sizes: ScaleSizes) -> dict[int, CellFigures]:
 
 
 def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
-    """The longest window, and shorter ones beside it."""
+    """Measure `count` joins: the longest window, and shorter ones."""
     say(f"{count} three-way joins")
     windows = [ONE_KEY.window_s * (number + 1) / count for number in range(count)]
     return _measured(ONE_KEY, windows, sizes, 1)
@@ -124,7 +127,7 @@ def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
 def overlapping(
     case: OverlapCase, sizes: ScaleSizes
 ) -> tuple[CellFigures, list[CellFigures], dict[str, int]]:
-    """All joins of a case in one mill, and each in one of its own; and the rows that they give there."""
+    """Measure all joins of a case in one mill, and each join in its own mill, with its row counts."""
     best: dict[tuple[int, ...], CellFigures] = {}
     every = tuple(range(len(case.joins)))
     for round_ in range(sizes.rounds):
@@ -143,14 +146,14 @@ def _state_ratio(together: CellFigures, apart: Sequence[CellFigures]) -> float:
 
 
 def other_placements(case: ScaleCase, sizes: ScaleSizes) -> list[CellFigures]:
-    """What every kind of placement costs that the case can have, once."""
+    """Measure every kind of placement that is possible for the case, once."""
     found = []
     for kind in PlacementKind:
         say(f"{case.name}: placed as {kind}")
         try:
             found.append(_measured(case, (case.window_s,), sizes, BAR_CELLS, kind.value))
         except SlicemillError:
-            continue  # it cannot be placed so
+            continue  # the case does not support this placement
     return found
 
 
@@ -164,7 +167,7 @@ def _measured(
 def counted(
     found: Mapping[ScaleCase, Mapping[int, CellFigures]], others: Mapping[str, Sequence[CellFigures]]
 ) -> Claim:
-    """All numbers of cells, and all placements, give as many rows."""
+    """Claim that all numbers of cells, and all placements, give the same number of rows."""
     wrong = sum(
         one.rows != by[1].rows for case, by in found.items() for one in (*by.values(), *others[case.name])
     )

@@ -1,14 +1,18 @@
-"""Many who read results of one server: 200 over server-sent events and 50 over PostgreSQL's protocol.
+"""Benchmark of live results: 200 clients over server-sent events and 50 over PostgreSQL's protocol.
 
-    sender ── lines with a number and the time ──► slicemill serve ──► clients, in a process of their own
+    sender ── lines with a number and the time ──► slicemill serve ──► clients, in another process
 
-Each line is a result of exactly one of the queries, so what a client has to get is known: the numbers of its
-query, one after another. A delay is from when a line is sent until a client has read its result. The same
-server has one client, then all, then clients that do not read besides, and then statements that create and
-drop queries meanwhile. Clients share the machine with the server, so its processor time is told beside
-theirs. Bounds: the middle delay with all clients at most twice that with one; results are encoded once for
-each protocol; nothing is lost or comes twice, which is what a server gives that nobody disturbs; who does
-not read is cut off, and finds the next row when it comes back.
+Each line is a result of exactly one query, so the expected rows of a client are known: the consecutive
+numbers of its
+query. The delay is from sending a line until a client has read its result. The server has first one client,
+then all
+clients, then also clients that do not read, and then statements that create and drop queries. Clients share
+the machine
+with the server, so the CPU time of both is reported. Bars: the median delay with all clients is at most twice
+that with
+one client. Results are encoded once per protocol. No row is lost or duplicated. A client that does not read
+is
+disconnected, and receives the next row after it reconnects.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ _PATIENCE_S = 180.0
 _STATEMENTS_WITHIN_S = 600.0
 _WARM_S = 10.0
 _TICK_S = 0.01
-_WIDE = 20_000  # characters of a row for clients that do not read: their sockets are full in seconds
+_WIDE = 20_000  # characters of a row for clients that do not read, which fills their sockets in seconds
 _CLIENTS = (sys.executable, "-m", "slicemill_lab.bench.live.many_subscribers")
 
 
@@ -65,7 +69,10 @@ SIZES: Mapping[Scale, ServeSizes] = {
 
 
 class LineSender:
-    """Sends lines to whoever connects, so many a second; line i belongs to query i modulo their number."""
+    """Sends lines at a fixed rate to the first client.
+
+    Line i belongs to query i modulo the number of queries.
+    """
 
     def __init__(self, queries: int, rows_a_second: int) -> None:
         self._queries = queries
@@ -104,7 +111,7 @@ class LineSender:
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """What clients got in one phase."""
+    """Measurements of the clients in one phase."""
 
     clients: Sequence[Mapping[str, Any]]
     failed: Sequence[str]
@@ -127,7 +134,7 @@ class PhaseResult:
 
     @property
     def broken(self) -> int:
-        """Clients that did not get the numbers of their query one after another, or nothing at all."""
+        """Number of clients that received no rows, or rows with gaps or duplicates."""
         return len(self.failed) + sum(not _in_a_row(client["numbers"]) for client in self.clients)
 
     def plain(self) -> dict[str, Any]:
@@ -150,14 +157,14 @@ def _in_a_row(numbers: Sequence[int]) -> bool:
 
 @dataclass(slots=True)
 class ReadNumbers:
-    """Numbers of results that were read so far, and the epoch to ask for next."""
+    """Numbers of results that were read so far, and the epoch to continue from."""
 
     numbers: list[int] = field(default_factory=list)
     since: int = 0
 
 
 class MeasuredServer:
-    """A server in a process of its own, with the queries that clients read."""
+    """Server in another process, with the queries that clients read."""
 
     def __init__(self, folder: Path, sizes: ServeSizes, sender: LineSender) -> None:
         self.queries = [f"q{place}" for place in range(sizes.queries)]
@@ -197,12 +204,12 @@ class MeasuredServer:
         raise SlicemillError(f"the server did not start: {self.program.last_words()}")
 
     def events(self) -> list[dict[str, Any]]:
-        """What it has logged so far."""
+        """Return the log entries of the server so far."""
         lines = (self._folder / "serve.stderr").read_text(errors="replace").splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def wait_for_rows(self) -> None:
-        """Return when rows come: workers take as long to start as the machine has else to do."""
+        """Wait until rows arrive. The start of workers takes longer on a busy machine."""
         ends, rows = time.monotonic() + _PATIENCE_S, ReadNumbers()
         while not rows.numbers:
             self.read_on(self.queries[0], rows)
@@ -216,8 +223,7 @@ class MeasuredServer:
         return found["slicemill_live_epochs_encoded_total"], found["slicemill_live_epochs_sent_total"]
 
     def kept_rows(self, expected: int) -> list[list[int]]:
-        """The numbers of all results that the server keeps of each query, once they are as many as were sent,
-        or do not get more."""
+        """Return the retained result numbers of each query, once all lines have results or time is up."""
         kept = {query: ReadNumbers() for query in self.queries}
         ends = time.monotonic() + _PATIENCE_S / 3
         while True:
@@ -228,7 +234,7 @@ class MeasuredServer:
             time.sleep(0.5)
 
     def read_on(self, query: str, rows: ReadNumbers) -> None:
-        """Read what has come since."""
+        """Read the results that are new since the last call."""
         while True:
             asked = {"since": rows.since}
             page = httpx.get(f"{self.url}/v1/queries/{query}/results", params=asked, timeout=60).json()
@@ -251,7 +257,7 @@ def _clients(server: MeasuredServer, folder: Path, sse: int, postgres: int) -> I
 
 
 def _phase(server: MeasuredServer, folder: Path, sse: int, postgres: int, seconds: float) -> PhaseResult:
-    """Let so many clients read for a time."""
+    """Run clients for some seconds, and return their measurements."""
     before = server.encoded_and_sent()
     with _clients(server, folder, sse, postgres) as clients:
         server_s, clients_s = _cpu_s(server.program.pid), _cpu_s(clients.pid)
@@ -265,13 +271,13 @@ def _phase(server: MeasuredServer, folder: Path, sse: int, postgres: int, second
 
 
 def _cpu_s(pid: int) -> float:
-    """The processor time of one process, without those that it has started."""
+    """Return the CPU time of a process without its children."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
 
 class StuckClient:
-    """A client of wide rows that reads one of them, and no more."""
+    """Client of wide rows that reads one row and then stops reading."""
 
     def __init__(self, port: int, last_id: str = "") -> None:
         self._socket = socket.socket()
@@ -294,7 +300,7 @@ class StuckClient:
         raise SlicemillError("a client of wide rows got none")
 
     def finds_the_next_row(self, port: int) -> bool:
-        """Come back, as a client that was cut off does."""
+        """Reconnect, and return True if the next row follows the last one read."""
         back = StuckClient(port, self.last_id)
         back.close()
         return back.numbers[0] == self.numbers[-1] + 1
@@ -304,7 +310,7 @@ class StuckClient:
 
 
 def _cut_off(server: MeasuredServer, clients: Sequence[StuckClient]) -> int:
-    """How many clients are cut off, once all are, or no more of them get to it."""
+    """Wait until all stuck clients are disconnected, or time is up. Return their number."""
     ends = time.monotonic() + _PATIENCE_S / 2
     while True:
         found = len([event for event in server.events() if event["event"] == "client cut off"])
@@ -314,7 +320,7 @@ def _cut_off(server: MeasuredServer, clients: Sequence[StuckClient]) -> int:
 
 
 class StatementLoad(threading.Thread):
-    """Creates and drops queries, one after another."""
+    """Thread that creates and drops queries, one after another."""
 
     def __init__(self, url: str, count: int) -> None:
         super().__init__(daemon=True)
@@ -418,7 +424,7 @@ def _claims(phases: Mapping[str, PhaseResult]) -> tuple[Claim, ...]:
                 1.5,
             )
         ),
-        # A tenth more: epochs of the moments before the first and after the last client of a query.
+        # A tenth more, for epochs before the first and after the last client of a query.
         at_most("epochs encoded over epochs of results, in two forms", every.encoded / (2 * most), 1.1),
         *(
             equal(

@@ -1,11 +1,14 @@
-"""Twice as much load as a core can bear, with and without a budget; and what shedding by cost is worth.
+"""Benchmark of load shedding: twice the capacity of a core, with and without a budget.
 
-Eight queries of the costly kind run on one core. First at half the load that they can bear, which tells what
-response times are like when all is well. Then rows come so fast that working on them, even in one large batch
-that costs nothing else, would take twice the time there is: without a budget, and with a lag of one and a
-half times the 99th percentile that was measured first. Accuracy is that of temporal queries, whose tuples
-differ in worth: memory cut by what a tuple's loss costs against memory cut at random, to the same size. And
-bytes of state are held against budgets in bytes (`shed_bytes`).
+Eight expensive queries run on one core. A first phase at half of the capacity gives normal response times.
+Then rows
+arrive so fast that even the work per row alone, without any overhead, would take twice the available time.
+This phase
+runs without a budget, and with a lag of 1.5 times the normal 99th percentile. A second part compares the
+accuracy of
+temporal queries, whose tuples differ in value: memory reduced by the cost of losing a tuple, and memory
+reduced at random
+to the same size. A third part compares bytes of state with budgets in bytes (`shed_bytes`).
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 QUERIES = 8
 CALM = 0.5
 OVERLOAD = 2.0
-LAG = 1.5  # times the 99th percentile when calm
+LAG = 1.5  # relative to the 99th percentile in the calm phase
 SEED = 11
 
 
@@ -47,7 +50,7 @@ class ShedSizes:
     rows: int  # of a group
     calm: int  # groups
     overload: int
-    settling: int  # groups of an overload that do not count: a controller has to see it first
+    settling: int  # first groups of the overload, not measured, in which the controller adapts
 
 
 SIZES: Mapping[Scale, ShedSizes] = {
@@ -58,7 +61,7 @@ SIZES: Mapping[Scale, ShedSizes] = {
 
 @dataclass(frozen=True, slots=True)
 class ShedMeasure:
-    """Response times of all results, in seconds, and what was dropped."""
+    """Response times of all results in seconds, and counts of dropped tuples."""
 
     responses: Floats
     arrived: int
@@ -79,7 +82,7 @@ class ShedMeasure:
 
 @dataclass
 class Deliveries:
-    """Results as subscribers get them: how many of which group, and when."""
+    """Results as subscribers receive them: group, number of rows and time."""
 
     found: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
 
@@ -131,7 +134,7 @@ def _overloaded(bench: ShedBench) -> tuple[dict[str, Any], float]:
 
 
 class ShedBench:
-    """Measures what a group of rows costs, and lets groups arrive at a steady pace."""
+    """Measures the cost of a group of rows, and feeds groups at a steady rate."""
 
     def __init__(self, spark: SparkSession, folder: Path, sizes: ShedSizes) -> None:
         self.sizes = sizes

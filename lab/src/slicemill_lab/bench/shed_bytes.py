@@ -1,7 +1,7 @@
-"""Bytes of state against budgets in bytes, and the accuracy that is left: one temporal query, without Spark.
+"""Bytes of state compared with budgets in bytes, with the remaining accuracy: one temporal query, no Spark.
 
-Budgets are shares of what the query takes without one. Bytes are those that metrics show, after three lengths
-of the window.
+Budgets are fractions of the state without a budget. The bytes are those in the metrics, after three window
+lengths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slicemill_lab.experiment import Scale
 TUPLES: Mapping[Scale, int] = {"small": 10_000, "full": 100_000}
 SHARES = (0.25, 0.5, 0.75)
 METHODS = ("lookahead", "cals", "value", "interval", "random")
-BESIDE = 64_000  # what docs/shedding.md says may be kept beside the budget
+BESIDE = 64_000  # overhead beside the budget that docs/shedding.md allows
 SEED = 7
 _BATCH = 1_000
 _SECOND = 1_000_000
@@ -32,7 +32,7 @@ _STREAM = "CREATE STREAM s (v double, ts timestamp) ORDER BY ts;"
 
 
 def against_budgets(scale: Scale) -> tuple[list[Claim], dict[str, Any]]:
-    """Whether state keeps to its budget, and figures by method and share."""
+    """Check that state respects its budget. Return claims, and figures by method and share."""
     tuples = TUPLES[scale]
     whole, _ = _after("", tuples)
     rows: dict[str, dict[str, Any]] = {}
@@ -56,7 +56,7 @@ def against_budgets(scale: Scale) -> tuple[list[Claim], dict[str, Any]]:
 
 
 def _after(options: str, tuples: int) -> tuple[int, float]:
-    """Bytes of the state and the accuracy that is left, after three windows of a stream."""
+    """Return the bytes of state and the remaining accuracy after three windows of a stream."""
     query = f"SELECT S.v, VALID(S) FROM s(v) AS S RANGE {tuples} SECONDS SLIDES {tuples // 10} SECONDS"
     catalog = bind(f"{_STREAM} CREATE QUERY q {options} AS {query};").catalog
     graph = build_graph(catalog)

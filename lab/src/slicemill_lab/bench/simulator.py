@@ -1,8 +1,10 @@
-"""How fast the reference engine and the scheduling loop run, in operator steps per second of processor time.
+"""Benchmark of the reference engine and the scheduling simulator, in operator steps per CPU second.
 
-The engine's loads are driven by bursts, so that it is never idle in virtual time: a path of selections, a
-fork, and a union with on-demand enabling timestamps. Punctuation counts as a step: it is one. The scheduling
-loop plays 500 queries of three operators under a priority, compiled, and under round robin.
+The loads of the engine are bursts, so that it is never idle in virtual time: a path of selections, a fork,
+and a union
+with on-demand enabling timestamps. Processing a punctuation counts as a step. The scheduling loop simulates
+500 queries
+of three operators, compiled with static priorities, and in Python with round robin.
 """
 
 from __future__ import annotations
@@ -51,14 +53,14 @@ def run(scale: Scale) -> Result:
 
 
 def loop_rates(tuples: int) -> dict[str, float]:
-    """Steps per second of the scheduling loop by policy, over this many tuples in all."""
+    """Return steps per second of the scheduling loop by policy, over `tuples` tuples in all."""
     paths = [Path(f"q{i}", tuple(Stage(f"o{k}", 1, 1) for k in range(3))) for i in range(QUERIES)]
     arrivals = [float(n * 3 * QUERIES) for n in range(tuples // QUERIES)]
     work = draw([Load(path, arrivals) for path in paths], seed=1)
     units = cut(paths, "operator", Objective.OUTPUT_RESPONSE)
     rates = {}
     for name in ("component", "rr-k"):
-        # A first small run compiles.
+        # A first small run compiles the code.
         simulate(draw([Load(path, [0.0]) for path in paths], seed=1), units, make(name, units.units))
         began = time.process_time()
         simulate(work, units, make(name, units.units))
@@ -67,7 +69,7 @@ def loop_rates(tuples: int) -> dict[str, float]:
 
 
 def engine_rates(seconds: float) -> dict[str, float]:
-    """Steps per second of the reference engine by load, for about this many seconds in all."""
+    """Return steps per second of the reference engine by load, measured for about `seconds` in all."""
     loads: dict[str, Callable[[], Engine]] = {
         "path, DFS": lambda: _path("DFS"),
         "path, BFS": lambda: _path("BFS"),

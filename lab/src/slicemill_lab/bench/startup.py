@@ -1,14 +1,18 @@
-"""From `slicemill run` to the first result that another process sees.
+"""Benchmark of start-up time: from `slicemill run` to the first result visible to another process.
 
-With examples/auction.esl, beside a bare Spark session with one Python job, from the start of its process to
-the job's end: what is above that is slicemill's. Cold: the cache of machine code, SLICEMILL_CACHE, is empty.
-Warm: it is as the run before has left it. The bare session and ours run in turns, and the best of each
-counts. `slicemill check` is measured in processor seconds, the best of several.
+The run of examples/auction.esl is compared with a bare Spark session with one Python job, from the start of
+its process
+to the end of the job. The difference is the time of slicemill. Cold runs have an empty cache of machine code
+(SLICEMILL_CACHE), warm runs have the cache of an earlier run. Both sides take turns, and the best run of each
+counts.
+`slicemill check` is measured in CPU seconds, best of several.
 
-With the examples that have models and aggregates of users, beside a plain filter over the same stream in the
-same run, with a cold cache: how much later the first result of the script comes, and what all processes
-together spend on compiling. That is told by the store, and is to be a third of what it was when all code was
-compiled before anything ran.
+Examples with models and user-defined aggregates are compared with a plain filter over the same stream in the
+same run,
+with a cold cache. Measured are the delay of the first result of the script after that of the filter, and the
+CPU time of
+compilation in all processes, as recorded by the code store. The bar is a third of the time of compilation
+ahead of time.
 """
 
 from __future__ import annotations
@@ -37,12 +41,12 @@ from slicemill_lab.experiment import Result, Scale
 
 SCRIPT = "examples/auction.esl"
 _PATIENCE_S = 300.0
-_GOES_ON_S = 30.0  # after the first results: what is compiled then counts as well
+_GOES_ON_S = 30.0  # after the first results; compilation in this time counts as well
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A script, a filter over its stream, and the processor seconds that compiling all ahead took for it."""
+    """Script, a filter over its stream, and the CPU seconds of compiling all of its code ahead of time."""
 
     script: str
     stream_filter: str
@@ -119,7 +123,7 @@ def run(scale: Scale) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """When each query was first seen to have a result, and what was compiled meanwhile."""
+    """Time of the first visible result of each query, and the compiled functions."""
 
     first_s: Mapping[str, float]
     compiled: Sequence[Compilation]
@@ -143,7 +147,7 @@ def _claims(example: Example, found: Begun) -> tuple[Claim, ...]:
 
 
 def beside_a_filter(root: Path, folder: Path, example: Example) -> Begun:
-    """Run an example with a filter added, until both have results and for a while after that."""
+    """Run an example with an additional filter, until both have results and for some time after that."""
     name = Path(example.script).stem
     work, cache = folder / name, folder / f"cache-{name}"
     work.mkdir()
@@ -155,7 +159,7 @@ def beside_a_filter(root: Path, folder: Path, example: Example) -> Begun:
         until = began + _PATIENCE_S
         complete = False
         while time.monotonic() < until:
-            ended = program.ended  # before the poll, which then reads the last results
+            ended = program.ended  # read before the poll, which then sees the last results
             for seen in follower.poll():
                 first_s.setdefault(seen.query, time.monotonic() - began)
             if not complete and FILTER in first_s and len(first_s) > 1:
@@ -172,7 +176,7 @@ def beside_a_filter(root: Path, folder: Path, example: Example) -> Begun:
 
 
 def example_root() -> Path:
-    """The folder of the examples' paths: the one that we are in, or that of the repository."""
+    """Return the base folder for paths in the examples: the working directory or the repository."""
     for folder in (Path.cwd(), *Path(__file__).parents):
         if (folder / SCRIPT).exists():
             return folder
@@ -190,7 +194,7 @@ def bare_session_s(folder: Path) -> float:
 
 
 def first_result_s(root: Path, folder: Path, caches: Path) -> float:
-    """Until the first row of any query is seen in the home."""
+    """Return the seconds until the first row of any query is visible in the home."""
     folder.mkdir()
     environment = {"SLICEMILL_CACHE": str(caches)}
     with _running(root, folder, root / SCRIPT, environment) as (program, follower, began):
@@ -206,7 +210,7 @@ def first_result_s(root: Path, folder: Path, caches: Path) -> float:
 def _running(
     root: Path, folder: Path, script: Path, environment: Mapping[str, str]
 ) -> Iterator[tuple[Program, Follower, float]]:
-    """`slicemill run`, one who follows its queries, and when it began."""
+    """Run `slicemill run`. Yields the program, a follower of its queries, and the start time."""
     queries = bind(SourceText(script.read_text(encoding="utf-8"))).catalog.queries
     follower = Follower(folder / "home", [query.name for query in queries.values()])
     command = [*RUN, "run", str(script), "--home", str(folder / "home"), "--for", "10m", "--rows", "0"]

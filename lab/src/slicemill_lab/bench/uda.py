@@ -1,9 +1,12 @@
-"""Aggregates written in ESL against the same written by hand in Numba, in rows per CPU second of one core.
+"""Benchmark of user-defined aggregates in ESL against hand-written Numba, in rows per CPU second.
 
-Both take the same columns in the same chunks, keep their state in between, and give the same values, which is
-checked. Both are compiled before anything is measured. Rounds alternate, and the best round of each counts:
-the machine may be busy, and its noise only ever adds. Chunks of both sizes that Spark's batches come to are
-measured. One of the aggregates also runs end to end, from Parquet files on Spark to results in a log.
+Both sides process the same columns in the same chunks, keep their state between chunks, and must give the
+same values.
+Both are compiled before the measurement. Rounds alternate, and the best round counts, because noise of the
+machine only
+adds time. The chunk sizes are typical batch sizes of Spark. One aggregate also runs end to end, from Parquet
+files on
+Spark to results in a log.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ CREATE WINDOW AGGREGATE highest(next real) : real { TABLE inwindow(w real);
 """
 
 Columns = tuple[np.ndarray[Any, Any], ...]  # partitions, values, timestamps
-Side = Callable[[], Callable[[Columns], Any]]  # starts afresh; then takes chunks
+Side = Callable[[], Callable[[Columns], Any]]  # creates state; the returned function processes chunks
 
 
 @njit(cache=True)
@@ -90,7 +93,7 @@ def average_of_rows(codes: Any, values: Any, total: Any, n: Any, seen: Any, ring
 
 @njit(cache=True)
 def highest_of_rows(codes: Any, values: Any, seen: Any, head: Any, tail: Any, queue: Any, at: Any) -> Any:
-    """A queue of falling values, as long as the window at most, in a ring."""
+    """Monotonic queue of decreasing values in a ring buffer, at most as long as the window."""
     size = queue.shape[1]
     out = np.empty(len(values))
     for i in range(len(values)):
@@ -200,7 +203,7 @@ def run(scale: Scale) -> Result:
 
 
 def measure(case: AggregateCase, data: list[Columns], rounds: int) -> Mapping[str, float]:
-    """The CPU seconds of the best round of each side; a round goes on with the state of the one before."""
+    """Return the CPU seconds of the best round of each side. State is kept between rounds."""
     sides = {"esl": case.esl(), "by hand": case.by_hand()}
     answers = {side: np.concatenate([take(columns) for columns in data]) for side, take in sides.items()}
     assert np.array_equal(answers["esl"], answers["by hand"]), f"{case.what}: the sides do not agree"

@@ -1,14 +1,19 @@
-"""Sliding-window aggregates over the same files: slicemill, Flink, Spark, bare Numba, and slicemill before.
+"""Benchmark of sliding windows over the same files: slicemill, Flink, Spark, Numba, and an earlier slicemill.
 
-Means per key, `RANGE r SLIDE 1 SECOND`, over events that come 10 000 to the second: one of 60 s, eight of 10
-to 80 s, and 64 of 10 to 640 s. slicemill commits its results to logs, Flink's and Spark's sinks only count
-theirs. Flink runs all aggregates in one job, Spark a streaming query for each. Results are counted in all
-systems, and ours are compared with NumPy's value by value. Flink has no reader of Parquet with it; it reads
-CSV, and so does slicemill where it is compared with Flink.
+The queries are means per key, `RANGE r SLIDE 1 SECOND`, over 10,000 events per second: one of 60 s, eight of
+10 to 80 s,
+and 64 of 10 to 640 s. slicemill commits its results to logs; the sinks of Flink and Spark only count rows.
+Flink runs all
+aggregates in one job, Spark one streaming query per aggregate. Results are counted in all systems, and ours
+are compared
+with NumPy's value by value. Flink's package has no Parquet reader, so it reads CSV, and so does slicemill in
+the
+comparison with Flink.
 
-Spark makes range / slide copies of each event, 360 for the eight; 64 of them it could not hold.
+Spark makes range / slide copies of each event, 360 for the eight windows. It could not hold the copies for
+64.
 
-Sessions: sixteen queries over one stream and key, beside one of them, in this process.
+Session windows: sixteen queries over one stream and key are compared with one of them, in this process.
 """
 
 from __future__ import annotations
@@ -45,7 +50,7 @@ NUMBA = "bare Numba"
 
 @dataclass(frozen=True, slots=True)
 class WindowSizes:
-    """Rows of a file, and files behind the first one; Flink's 64 windows may get fewer."""
+    """Rows per file, and files after the first one. Flink's 64 windows may get fewer files."""
 
     rows_per_file: int
     files: int
@@ -141,7 +146,7 @@ def windows(paths: Sequence[Path], ranges: Sequence[int], name: str = "") -> Fil
 
 
 def differences(paths: Sequence[Path], ranges: Sequence[int]) -> Callable[[Path], int]:
-    """Looks at the results in a home: how many are not NumPy's."""
+    """Return a check that counts results in a home that differ from NumPy's."""
     expected = ExpectedMeans(paths)
 
     def check(home: Path) -> int:
@@ -157,7 +162,7 @@ def differences(paths: Sequence[Path], ranges: Sequence[int]) -> Callable[[Path]
 
 
 def bare_numba(paths: Sequence[Path], ranges: Sequence[int]) -> Phase:
-    """After the first file, in this process."""
+    """Run bare Numba in this process, measured after the first file."""
     expected = ExpectedMeans(paths)
     bare = BareWindows(ranges, KEYS, FIRST_S, expected.seconds)
     bare.take(paths[:1])
