@@ -102,7 +102,7 @@ def _batches(seconds: int, rate: int) -> list[pa.Table]:
 
 
 def _played(queries: tuple[str, ...], batches: list[pa.Table]) -> tuple[float, int, dict[str, pa.Table], int]:
-    """Return CPU seconds of all runs, bytes of state at the end, results by query, and the number of units."""
+    """Return CPU seconds of all runs, bytes of state, results by query, and the number of units."""
     script = _DECLARED + "".join(f"CREATE QUERY {name} AS {QUERIES[name]};\n" for name in queries)
     catalog = bind(script).catalog
     graph = share(build_graph(catalog), catalog)

@@ -1,10 +1,10 @@
-"""Measuring systems over the same files: slicemill now and before, Spark and Flink, each in its own program.
+"""Comparison of systems over the same files: slicemill now and before, Spark and Flink, each in a process.
 
-    Workload: streams of files, queries in three languages, how many results they have
+    Workload: streams of files, queries in three languages, expected number of results
        │ job                                            files arrive in folders
        ▼                                                          ▼
-    side.py slicemill | spark | flink  ──►  counts, and processor time of all its processes meanwhile
+    side.py slicemill | spark | flink  ──►  counts, and the CPU time of all its processes
 
-`workload` has what runs, `side` is the program, `systems` says how it is started, and `comparison` runs
-workloads on systems in turns and makes claims of what was measured.
+`workload` defines what runs, and `side` is the program of a system. `systems` defines how it is started.
+`comparison` runs workloads on systems in turns and derives claims from the measurements.
 """

@@ -1,7 +1,8 @@
-"""Workloads on systems: both are warm, run in turns, and the best of the rounds counts.
+"""Runs workloads on systems: warmed up, in turns, with the best of the rounds.
 
-A system starts the queries, takes the first file of each stream, and is measured from then on: processor
-seconds of all its processes, until the last result of the other files is there and committed.
+A system starts the queries and processes the first file of each stream. Measured are the CPU seconds of all
+its processes
+from then on, until the last result of the other files is committed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PATIENCE_S = 2_000.0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a system did with the files behind the first ones."""
+    """Measurements of a system for the files after the first ones."""
 
     rows: int
     results: int
@@ -57,12 +58,12 @@ class Phase:
 
 
 def unchecked(_: Path) -> int:
-    """Counts are all that is checked."""
+    """Check that accepts everything, if only counts are compared."""
     return 0
 
 
 class Comparison:
-    """Programs of systems that run while this does, and what they did: the best phase of each."""
+    """Programs of systems, with the best phase of each workload and system."""
 
     def __init__(self, folder: Path, programs: ExitStack, rounds: int) -> None:
         self.best: dict[tuple[str, str], Phase] = {}
@@ -80,9 +81,10 @@ class Comparison:
         check: Callable[[Path], int] = unchecked,
         rounds: int | None = None,
     ) -> None:
-        """All systems in turns; `warm` runs before on each. `check` finds wrong results in a home of ours.
+        """Run a workload on all systems in turns, after the warm-up `warm`. `check` counts wrong results in
+        our home.
 
-        `rounds` is for what takes so long that once must do.
+        `rounds` limits workloads that take very long.
         """
         rounds = rounds or self._rounds
         able = [system for system in systems if not system.missing]
@@ -126,7 +128,7 @@ class Comparison:
         program.say("")
         _expect(program, "stopped")
         wrong = check(folder / "home") if system.name == "slicemill" else 0
-        # Flink goes on removing its checkpoints after a job has ended.
+        # Flink still removes its checkpoints after a job has ended.
         shutil.rmtree(folder, ignore_errors=True)
         expected = [query.expected for query in workload.queries]
         wrong += sum(abs(count - right) for count, right in zip(told["counts"], expected, strict=True))
@@ -145,7 +147,7 @@ class Comparison:
     def at_most_part(
         self, workload: str, system: str, rival: str, part: int, rivals_workload: str | None = None
     ) -> Claim:
-        """Processor time is at most so small a part of a rival's, which may have run fewer rows."""
+        """Claim that our CPU time is at most 1 / `part` of a rival's, per row if the rival had fewer rows."""
         what = f"{workload}: CPU seconds of {rival} / of {system}"
         theirs_name = rivals_workload or workload
         ours, theirs = self.best.get((workload, system)), self.best.get((theirs_name, rival))
@@ -161,9 +163,10 @@ class Comparison:
         return timed(Claim(what, expected, "not measured", False, why or "it was not run"))
 
     def adds_no_more(self, few: str, many: str, system: str, before: str) -> Claim:
-        """More queries add no more processor time to that of one than they did before.
+        """Claim that additional queries add no more CPU time than in an earlier version.
 
-        Seconds are compared and not their ratio, which would hold for the wrong reason if one was below 0.
+        The claim compares differences instead of ratios, as a ratio with a negative difference could hold by
+        accident.
         """
         what = f"{many} after {few}: CPU seconds added, beside those added in {before}"
         found = [self.best.get((name, side)) for side in (system, before) for name in (few, many)]
@@ -190,5 +193,5 @@ def _expect(program: Program, word: str) -> None:
 
 
 def tell(what: str) -> None:
-    """Progress, for whoever watches."""
+    """Print progress to standard error."""
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)

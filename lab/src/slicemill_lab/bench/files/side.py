@@ -1,11 +1,14 @@
-"""A system that runs the jobs it is told, one after the other.
+"""Program of one system, which runs jobs one after the other.
 
     python side.py {slicemill|spark|flink}
 
-Jobs come as lines of JSON. For each it says `started`, `first` when the results of the first files are there,
-`done` when all are, and then how many they are; it waits for a line, ends the queries and says `stopped`.
-What is imported is whatever version this Python finds, in environments of which some have nothing of
-slicemill: so packages are imported by name, and only what every version has is used.
+Jobs arrive as lines of JSON on standard input. For each job the program prints `started`, `first` when the
+results of the
+first files are complete, `done` when all results are complete, and then their counts. It waits for a line,
+ends the
+queries and prints `stopped`. The program runs in several environments, with different versions of slicemill
+or none. So
+packages are imported by name, and only interfaces that every version has are used.
 """
 
 from __future__ import annotations
@@ -29,23 +32,23 @@ _PARENT = os.getppid()
 
 
 class SystemSide(Protocol):
-    """A system; `every_s` is how often asking for counts costs little."""
+    """A system under test. `every_s` is an interval at which reading counts is cheap."""
 
     every_s: float
 
     def start(self, job: Job) -> None: ...
 
     def count(self, number: int) -> int:
-        """Results of a query so far; an error if it has failed."""
+        """Return the number of results of a query. Raises an error if the query has failed."""
 
     def stages(self) -> Mapping[str, float]:
-        """Where time went since this was asked before, as far as the system tells."""
+        """Return the time per stage since the last call, as far as the system reports it."""
 
     def stop(self) -> None: ...
 
 
 class Slicemill:
-    """All queries in one mill."""
+    """slicemill: all queries in one mill."""
 
     every_s = 0.02
 
@@ -77,7 +80,7 @@ class Slicemill:
         try:
             self._recording = import_module("slicemill.metrics.stages").recording()
         except ModuleNotFoundError:
-            return {}  # a version before there was this
+            return {}  # older versions do not record stages
         self._stages = self._recording.__enter__()
         return found
 
@@ -92,7 +95,7 @@ class Slicemill:
 
 
 def _local_session() -> Any:
-    """The session, wherever this version has it."""
+    """Return a local session. Its module depends on the version."""
     for name in ("slicemill.engine.session", "slicemill.runtime.session"):
         try:
             return import_module(name).local_session()
@@ -106,17 +109,18 @@ def _declared(columns: Mapping[str, str]) -> str:
 
 
 class Spark:
-    """A streaming query for each query, to the noop sink, which only counts.
+    """Spark: one streaming query per query, with the noop sink, which only counts rows.
 
-    Tuned: RocksDB for state, two shuffle partitions, all files that wait in one batch, and looks for new ones
-    so seldom that they cost nothing.
+    Tuned: RocksDB for state, two shuffle partitions, all waiting files in one batch, and a poll interval so
+    long that polling
+    costs nothing.
     """
 
     every_s = 0.2
 
     def __init__(self) -> None:
         self._spark = import_module("slicemill_lab.bench.live.spark_side").session()
-        # All batches of a query are looked at; Spark forgets them after a hundred.
+        # All batches of a query are inspected, but Spark keeps only a hundred by default.
         self._spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
         self._queries: list[Any] = []
 
@@ -138,7 +142,7 @@ class Spark:
         error = query.exception()
         if error is not None:
             raise error
-        # A trigger without input says -1.
+        # A trigger without input reports -1.
         return sum(max(0, batch.sink.numOutputRows) for batch in query.recentProgress)
 
     def stages(self) -> Mapping[str, float]:
@@ -150,11 +154,13 @@ class Spark:
 
 
 class Flink:
-    """All queries as one job, a statement set, in the JVM alone; results go to sinks that drop them.
+    """Flink: all queries in one job, a statement set, without Python workers. Sinks discard results.
 
-    Tuned: objects are reused, one task of each operator (two took as much processor time), checkpoints only
-    every ten seconds, one source of each stream for all queries. None of these operators has a mini-batch
-    mode: windows gather rows by themselves. Results are counted by the metrics of the sinks.
+    Tuned: object reuse, one task per operator (two took as much CPU time), checkpoints every ten seconds
+    only, and one source
+    per stream for all queries. None of these operators has a mini-batch mode, as windows collect rows
+    themselves. Results are
+    counted by the metrics of the sinks.
     """
 
     every_s = 1.0
@@ -164,7 +170,7 @@ class Flink:
         "execution.checkpointing.interval": "10 s",
         "metrics.fetcher.update-interval": "500",
         "table.local-time-zone": "UTC",
-        # Windows share it: 64 of them do not open with the default of 128 MB.
+        # Windows share the managed memory: 64 windows do not open with the default of 128 MB.
         "taskmanager.memory.managed.size": "2 gb",
         "restart-strategy.type": "disable",
     }
@@ -213,7 +219,7 @@ class Flink:
                 raise TimeoutError(f"Flink has no metrics of some sinks: {sorted(self._sinks)}")
 
     def _find_sinks(self) -> None:
-        """Vertex and metric of each query's sink, such as `q3[17]__Writer.numRecordsIn`."""
+        """Find vertex and metric of each query's sink, such as `q3[17]__Writer.numRecordsIn`."""
         for vertex in self._get("")["vertices"]:
             for metric in self._get(f"/vertices/{vertex['id']}/subtasks/metrics"):
                 query, bracket, rest = metric["id"].partition("[")
@@ -250,12 +256,15 @@ def _free_port() -> int:
 
 
 def _flink_table(name: str, stream: Mapping[str, Any], job: Job) -> str:
-    """Times are milliseconds. More rows of the last one may come, so the watermark is behind it."""
+    """Return the DDL of a stream.
+
+    Times are milliseconds. The watermark lags, as rows of equal time may follow.
+    """
     columns = [
         "ms BIGINT" if column == "ts" else f"{column} {type_}" for column, type_ in stream["columns"].items()
     ]
     columns.append("ts AS TO_TIMESTAMP_LTZ(ms, 3)")
-    # Without a watermark Flink pushes each condition into a source of its own: many filters read many times.
+    # Without a watermark, Flink pushes each filter into its own source, and reads the files many times.
     if job["watermarks"] or len(job["queries"]) > 1:
         columns.append("WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND")
     options = {
@@ -269,7 +278,7 @@ def _flink_table(name: str, stream: Mapping[str, Any], job: Job) -> str:
 
 
 def wait_for(side: SystemSide, wanted: Sequence[int]) -> None:
-    """Until each query has so many results; one query is asked at a time, and not again when it has them."""
+    """Wait until each query has the wanted number of results. Complete queries are not polled again."""
     ends, left = time.monotonic() + _PATIENCE_S, list(range(len(wanted)))
     while left:
         count = side.count(left[-1])
@@ -284,7 +293,7 @@ def wait_for(side: SystemSide, wanted: Sequence[int]) -> None:
 
 
 def settled_counts(side: SystemSide, queries: int) -> list[int]:
-    """The results of all queries, when they have been the same twice: none comes any more."""
+    """Return the number of results of all queries, after two equal readings."""
     found: list[int] = []
     while True:
         before, found = found, [side.count(number) for number in range(queries)]
@@ -303,14 +312,14 @@ def main(side: SystemSide) -> None:
         side.stages()
         _say("first")
         wait_for(side, job["expected"])
-        # Asking all queries costs some systems much: the measurement ends before that.
+        # Counting all queries is expensive for some systems, so the measurement ends before.
         _say("done")
         stages = side.stages()
         _say({"counts": settled_counts(side, len(job["expected"])), "stages": stages})
         sys.stdin.readline()
         side.stop()
         _say("stopped")
-    # The JVM's threads would keep the process.
+    # Threads of the JVM would keep the process alive.
     os._exit(0)
 
 
@@ -324,5 +333,5 @@ if __name__ == "__main__":
         main(sides[sys.argv[1]]())
     except BaseException:
         traceback.print_exc()
-        # The JVM's threads would keep the process.
+        # Threads of the JVM would keep the process alive.
         os._exit(1)

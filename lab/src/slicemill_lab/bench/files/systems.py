@@ -1,4 +1,4 @@
-"""The systems that run workloads, and how the program of each is started."""
+"""Systems that run workloads, with the commands that start them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _PROGRAM = str(Path(__file__).with_name("side.py"))
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Systems with the same command share a program that runs; `missing` is why one cannot be measured."""
+    """A system.
+
+    Systems with the same command share a running program; `missing` tells why one is unavailable.
+    """
 
     name: str
     language: Language
@@ -37,14 +40,14 @@ def mill(form: Format = "parquet") -> System:
 
 
 def mill_before(folder: Path) -> System:
-    """slicemill as it was, unpacked into a folder."""
+    """Return an earlier version of slicemill, unpacked into a folder."""
     name = f"slicemill at {BEFORE}"
     try:
         source = source_before(folder / "source")
     except SlicemillError as error:
         return System(name, "esl", "parquet", (), missing=str(error))
     environment = {**_environment(source), "SLICEMILL_CACHE": str(folder / "cache")}
-    # The last word is for us: another program than that of `mill`.
+    # The last argument is unused. It makes the command different from that of `mill`.
     return System(name, "esl", "parquet", (sys.executable, _PROGRAM, "slicemill", BEFORE), environment)
 
 
@@ -54,7 +57,7 @@ def spark() -> System:
 
 
 def flink() -> System:
-    """From PyPI, which has no reader of Parquet with it: it gets the rows as CSV."""
+    """Return Flink from PyPI. It has no Parquet reader, so it reads the rows as CSV."""
     python, why = flink_python()
     environment = {**_environment(""), "JAVA_HOME": str(ensure_java_home())}
     command = (str(python), _PROGRAM, "flink")
@@ -66,5 +69,5 @@ def _source() -> Path:
 
 
 def _environment(source: Path | str) -> dict[str, str]:
-    # The program lies in a package; what lies beside it must not be found as packages of their own.
+    # The program lies inside a package, whose modules must not be importable as top-level packages.
     return {"PYTHONPATH": str(source), "PYTHONSAFEPATH": "1"}

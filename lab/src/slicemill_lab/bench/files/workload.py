@@ -1,4 +1,4 @@
-"""What all systems run: streams of files, queries over them in each system's language, and their results."""
+"""Workloads: streams of files, queries over them in each system's language, and expected results."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ Language: TypeAlias = Literal["esl", "spark", "flink"]
 
 @dataclass(frozen=True, slots=True)
 class WorkloadStream:
-    """Rows in the order of their times, in whole milliseconds where rows near a border matter.
+    """Stream of files, ordered by time. Times are whole milliseconds where rows near a window border matter.
 
-    The first of the Parquet files is taken before anything is measured. As CSV there are only two files: the
-    first one, and one with all the others, since Flink takes files that it finds together in any order, and
-    would drop rows as late. Numbers of milliseconds are cheaper for Flink to read than times as text.
+    The first Parquet file is processed before the measurement. As CSV there are two files: the first one, and
+    one with all
+    other rows. Flink reads several files in any order and would drop rows as late. Flink reads times faster
+    as numbers of
+    milliseconds than as text.
     """
 
     columns: Mapping[str, str]
     parquet: Sequence[Path]
 
     def files(self, form: Format) -> Sequence[Path]:
-        """In this format; made when first asked for, beside the Parquet files."""
+        """Return the files in a format. CSV files are written beside the Parquet files on first use."""
         if form == "parquet":
             return self.parquet
         folder = self.parquet[0].parent / f"{form}, {len(self.parquet)} files"
@@ -44,7 +46,7 @@ class WorkloadStream:
 
     @property
     def rows(self) -> int:
-        """Those that are measured."""
+        """Number of measured rows."""
         return sum(pq.read_metadata(path).num_rows for path in self.parquet[1:])
 
 
@@ -52,7 +54,7 @@ def _with_times(table: pa.Table, form: Format) -> pa.Table:
     place = table.column_names.index("ts")
     times = table.column("ts")
     if form == "csv":
-        # As text without a zone, which is UTC for everybody here.
+        # As text without a time zone, which all systems read as UTC.
         found = pc.strftime(times.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")
     else:
         found = pc.divide(times.cast(pa.int64()), 1_000)
@@ -61,7 +63,7 @@ def _with_times(table: pa.Table, form: Format) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadQuery:
-    """One query in each language; `first` results are there after the first files, `expected` after all."""
+    """Query in each language, with the number of results after the first files and after all files."""
 
     text: Mapping[Language, str]
     first: int
@@ -70,7 +72,7 @@ class WorkloadQuery:
 
 @dataclass(frozen=True, slots=True)
 class FileWorkload:
-    """Queries that run at once. Without `watermarks` no system has to keep track of time for them."""
+    """Queries that run together. Without `watermarks`, no system needs to track time for them."""
 
     name: str
     streams: Mapping[str, WorkloadStream]
@@ -82,7 +84,7 @@ class FileWorkload:
         return sum(stream.rows for stream in self.streams.values())
 
     def job(self, language: Language, form: Format, folder: Path) -> dict[str, Any]:
-        """As a side is told; the streams' files will come to folders of their names in `folder`."""
+        """Return the job for a side. The files of each stream arrive in a folder of its name in `folder`."""
         return {
             "folder": str(folder),
             "format": "parquet" if form == "parquet" else "csv",
@@ -98,7 +100,7 @@ class FileWorkload:
 
 
 def reading(name: str, stream: WorkloadStream) -> FileWorkload:
-    """A stream that is only read and counted: what of another workload's cost is reading."""
+    """Return a workload that only reads and counts a stream, to measure the cost of reading."""
     select = f"SELECT {', '.join(stream.columns)} FROM {name}"
     first = pq.read_metadata(stream.parquet[0]).num_rows
     texts: Mapping[Language, str] = {"esl": select, "spark": select, "flink": select}

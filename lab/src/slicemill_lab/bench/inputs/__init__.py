@@ -1,1 +1,1 @@
-"""What benchmarks feed: rows, files and queries, always the same."""
+"""Deterministic inputs of benchmarks: rows, files and queries."""

@@ -1,7 +1,8 @@
-"""Input of the ingest benchmark: NEXMark bids in Parquet files that arrive in a folder, and filters on them.
+"""Input of the ingest benchmark: NEXMark bids in Parquet files that arrive in a folder, and filters.
 
-A file is written once, apart from the folder that streams read, and arrives there by a link: it is whole when
-it is seen, and arriving costs nothing that would be measured.
+Each file is written once, outside of the folder of the stream, and arrives by a hard link. So a visible file
+is complete,
+and its arrival costs nothing that would be measured.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _EVENTS_PER_BID = nexmark.EVENTS_PER_CYCLE / (nexmark.EVENTS_PER_CYCLE - nexmark
 
 
 def one_condition() -> list[str]:
-    """A tenth of the bids: prices are as likely in each decimal order of magnitude as in the next."""
+    """Return a filter with a selectivity of a tenth. Prices are uniform over decimal orders of magnitude."""
     return [f"price > {100 * 10**5.4:.0f}"]
 
 
 def many_conditions() -> list[str]:
-    """Twenty filters of a tenth of the bids each. Every bid passes two: none can be left out unread."""
+    """Return twenty filters of a tenth of the bids each. Every bid passes two, so none can be skipped."""
     edges = [round(100 * 10 ** (0.6 * step)) for step in range(11)]
     bands = [f"price >= {low} AND price < {high}" for low, high in pairwise(edges)]
     return bands + [f"bidder % 10 = {digit}" for digit in range(10)]
 
 
 def write_bids(folder: Path, files: int, rows_per_file: int) -> list[Path]:
-    """Files of bids in the order of their times."""
+    """Write files of bids in time order."""
     folder.mkdir(parents=True, exist_ok=True)
     events = round(rows_per_file * _EVENTS_PER_BID)
     return [
@@ -51,7 +52,7 @@ def _write_file(path: Path, first: int, last: int) -> Path:
 
 
 def expected_counts(paths: Sequence[Path], conditions: Sequence[str]) -> list[int]:
-    """How many bids pass each filter, by pandas, whose conditions are written a little differently."""
+    """Count the bids that pass each filter with pandas, whose syntax differs slightly."""
     bids = pa.concat_tables([pq.read_table(path, columns=["bidder", "price"]) for path in paths]).to_pandas()
     texts = [condition.replace(" AND ", " and ").replace(" = ", " == ") for condition in conditions]
     return [int(bids.eval(text, engine="python").sum()) for text in texts]
@@ -59,7 +60,7 @@ def expected_counts(paths: Sequence[Path], conditions: Sequence[str]) -> list[in
 
 @dataclass
 class Feed:
-    """A folder that files arrive in."""
+    """Folder in which files arrive."""
 
     folder: Path
     arrived: list[Path] = field(default_factory=list)

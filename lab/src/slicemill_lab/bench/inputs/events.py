@@ -1,4 +1,4 @@
-"""Input of the windows benchmark: keyed events, evenly spaced in time, and what their means must be."""
+"""Input of the windows benchmark: keyed events at regular intervals, and their expected means."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_S = 1_700_000_000
 
 
 def write_events(folder: Path, files: int, rows_per_file: int) -> list[Path]:
-    """Files of events in the order of their times, each going on where the one before has ended."""
+    """Write files of consecutive events in time order."""
     random, rows = np.random.default_rng(1), files * rows_per_file
     ts = FIRST_S * _SECOND + np.arange(rows) * (_SECOND // EVENTS_PER_S)
     columns = {
@@ -32,19 +32,19 @@ def write_events(folder: Path, files: int, rows_per_file: int) -> list[Path]:
 
 
 def write_parts(folder: Path, table: pa.Table, rows_per_file: int) -> list[Path]:
-    """The table in files, in its order."""
+    """Write a table to files, in its order."""
     folder.mkdir(parents=True)
     paths = []
     for number, start in enumerate(range(0, table.num_rows, rows_per_file)):
         paths.append(folder / f"{number:05d}.parquet")
         pq.write_table(table.slice(start, rows_per_file), paths[-1])
-        # Spark takes files by their times, which for small ones would be the same.
+        # Spark orders files by modification time, which would be equal for small files.
         os.utime(paths[-1], (FIRST_S + number, FIRST_S + number))
     return paths
 
 
 class ExpectedMeans:
-    """Windows that have ended when the last of some files has been read: those that end by its last event."""
+    """Expected results of all windows that end by the last event of some files."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         table = pa.concat_tables([pq.read_table(path) for path in paths])
@@ -55,14 +55,14 @@ class ExpectedMeans:
         self._ends = int(ts[-1] // _SECOND - FIRST_S)
         cells = (second * KEYS + k).astype(np.int64)
         size = self.seconds * KEYS
-        # Whole numbers below 2**53: exact.
+        # Integers below 2**53 are exact as floats.
         self._counts, self._sums = (
             np.vstack([np.zeros(KEYS), np.cumsum(values.reshape(-1, KEYS), axis=0)])
             for values in (np.bincount(cells, minlength=size), np.bincount(cells, v, size))
         )
 
     def _windows(self, range_s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Counts and sums by end and key."""
+        """Return counts and sums by window end and key."""
         ends = np.arange(1, self._ends + 1)
         starts = np.maximum(ends - range_s, 0)
         return self._counts[ends] - self._counts[starts], self._sums[ends] - self._sums[starts]
@@ -71,7 +71,7 @@ class ExpectedMeans:
         return int(np.count_nonzero(self._windows(range_s)[0]))
 
     def differences(self, range_s: int, table: pa.Table) -> int:
-        """How many results, as k, mean and e, are not what they should be."""
+        """Count the results (k, mean, e) that differ from the expected ones."""
         counts, sums = self._windows(range_s)
         end, key = np.nonzero(counts)
         right = np.array([(FIRST_S + 1 + end) * _SECOND, key, sums[end, key] / counts[end, key]])

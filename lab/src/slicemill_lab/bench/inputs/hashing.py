@@ -1,8 +1,10 @@
 """Queries that hash every row many times, and groups of rows for them.
 
-A query hashes a text 2, 4, 8, 16 or 32 times, keeps the rows whose hash is small enough for its selectivity,
-and adds a running sum by a key of its own, so that each query is a unit of its own. A group of rows is fed to
-a stream without a source, so that only admitting rows and running units is measured.
+A query hashes a text 2, 4, 8, 16 or 32 times, keeps rows with a hash below a limit set by its selectivity,
+and adds a
+running sum. Each query uses its own key, so that it runs in its own unit. Groups of rows are fed to a stream
+without a
+source, so that only the admission of rows and the runs of units are measured.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class LoadQuery:
         for _ in range(2 * 2**self.cost_class):
             hashed = f"sha2({hashed}, 512)"
         least = f"{min(round(self.selectivity * 4096), 4095):03x}"
-        # The same partitions under a key of its own: queries by one key would be one unit.
+        # The same partitions under a different key expression: queries with one key would share a unit.
         key = f"k + {self.rows_back}"
         return (
             f"CREATE QUERY {self.name}{self.options} AS SELECT epoch, number, h, s FROM "
@@ -53,7 +55,7 @@ def script(chosen: Sequence[LoadQuery]) -> str:
 
 
 def group(epoch: int, rows: int, seed: int) -> pa.Table:
-    """Rows that arrive together."""
+    """Return rows that arrive together."""
     random = np.random.default_rng((seed, epoch))
     ts = epoch * _SECOND + np.arange(rows)
     return pa.table(
@@ -69,16 +71,16 @@ def group(epoch: int, rows: int, seed: int) -> pa.Table:
 
 
 def admit(mill: Mill, table: pa.Table) -> None:
-    """A group arrives."""
+    """Feed a group of rows."""
     mill.feed(STREAM, table.cast(mill.home.logs[STREAM].columns))
 
 
 def learned(mill: Mill) -> dict[str, dict[str, Any]]:
-    """What is known of each query's unit."""
+    """Return the statistics of each query's unit."""
     return {query: mill.dispatcher.running.writers[query].statistics.plain() for query in mill.queries}
 
 
 def teach(mill: Mill, known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Let units know what was learned of them in another mill."""
+    """Restore statistics of units that were learned in another mill."""
     for query, statistics in known.items():
         mill.dispatcher.running.writers[query].statistics.restore(statistics)

@@ -1,4 +1,4 @@
-"""Input of the join benchmark: two streams of Parquet files, joins of them, and how many pairs they give."""
+"""Input of the join benchmark: two streams of Parquet files, joins, and expected numbers of pairs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ STREAMS = ("a", "b")
 COLUMNS = {"k": "BIGINT", "v": "BIGINT", "ts": "TIMESTAMP"}
 VALUES = 1000
 _SECOND = 1_000_000
-_BEGIN = _SECOND  # Spark takes what is of the first moment of 1970 for late
+_BEGIN = _SECOND  # Spark drops rows of the first moment of 1970 as late
 _KEY_SPAN = 1 << 40  # longer than any stream here, in microseconds
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedJoin:
-    """Pairs of equal keys less than `window_s` apart, of left tuples with a value below `below`.
+    """Join on equal keys less than `window_s` apart, for left tuples with a value below `below`.
 
-    A `left` join gives left tuples without a partner as well, when their window has passed.
+    A `left` join also emits left tuples without a match, after the end of their window.
     """
 
     window_s: float
@@ -33,7 +33,7 @@ class WindowedJoin:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Files of both streams that arrive together, pair by pair; the last pair only ends the streams."""
+    """Files of both streams, which arrive in pairs. The last pair only advances the watermarks."""
 
     paths: tuple[Sequence[Path], Sequence[Path]]
     rows_per_file: int
@@ -43,7 +43,7 @@ class Input:
         return len(self.paths[0])
 
     def expected(self, join: WindowedJoin, files: int) -> int:
-        """How many results there are in the first files, as far as both streams have come."""
+        """Return the number of results of the first files, up to the lower watermark of both streams."""
         read = [pa.concat_tables([pq.read_table(path) for path in paths[:files]]) for paths in self.paths]
         keys, values, times = ([_numbers(table, name) for table in read] for name in ("k", "v", "ts"))
         until = min(int(ts[-1]) for ts in times)
@@ -63,7 +63,10 @@ def _numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 def write_input(folder: Path, files: int, rows_per_file: int, keys: int, rows_per_s: int) -> Input:
-    """Uniform keys, values and times in whole milliseconds, which is all that Flink has, in their order."""
+    """Write uniform keys, values and times, ordered by time.
+
+    Times are whole milliseconds, the precision of Flink.
+    """
     paths: tuple[list[Path], list[Path]] = ([], [])
     span = rows_per_file * _SECOND // rows_per_s
     for side, stream in enumerate(STREAMS):

@@ -1,4 +1,4 @@
-"""Queries that keep a state per key, and rows with as many keys as asked for."""
+"""Queries with state per key, and rows with a given number of keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CREATE AGGREGATE width(x double) : double LANGUAGE PYTHON
 
 
 class Spread:
-    """A user's aggregate whose state is an object: the greatest value less the least one."""
+    """User-defined aggregate whose state is an object: the maximum minus the minimum."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -53,7 +53,7 @@ class Spread:
 
 
 class Width:
-    """The same with annotated fields: it is compiled, until an argument is NULL."""
+    """Same aggregate with annotated fields. It is compiled, unless an argument is NULL."""
 
     low: float
     high: float
@@ -70,9 +70,9 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class KeyedQuery:
-    """A query that keeps something for each key. It gets `share` of the keys that others get.
+    """Query with state per key. It gets the fraction `share` of the keys of other queries.
 
-    `by_rows` are operators without a kernel.
+    `by_rows` marks operators without a kernel.
     """
 
     name: str
@@ -164,11 +164,11 @@ QUERIES = (
     _query("DISTINCT", "SELECT DISTINCT k FROM s"),
     _query("self-join", "SELECT a.k, b.v FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.k = b.k"),
 )
-"""Between them they have the state of every operator that keeps something for each key."""
+"""Together, these queries use the state of every keyed operator."""
 
 
 def rows_of(keys: NDArray[np.int64], first: int) -> pa.Table:
-    """Rows of the stream with these keys, numbered from `first` on."""
+    """Return rows of the stream with these keys, numbered from `first`."""
     seqs = np.arange(first, first + len(keys))
     cents = (seqs * 7_919) % 100_003
     ts = 1_700_000_000_000_000 + seqs
@@ -188,7 +188,7 @@ def rows_of(keys: NDArray[np.int64], first: int) -> pa.Table:
 
 
 def _decimals(cents: NDArray[np.int64]) -> pa.Array:
-    """So many cents as DECIMAL(12, 2)."""
+    """Convert cents to DECIMAL(12, 2)."""
     words = np.zeros((len(cents), 2), np.int64)
     words[:, 0] = cents
     return pa.Array.from_buffers(pa.decimal128(12, 2), len(cents), [None, pa.py_buffer(words)])

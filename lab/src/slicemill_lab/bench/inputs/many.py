@@ -1,10 +1,11 @@
-"""Input of the benchmark of many queries: batches of bids and offers in files, and what must come out.
+"""Input of the benchmark of many queries: batches of bids and offers in files, and expected counts.
 
     batch 0                         batch 1
     |----- 20 s of rows -----|  #   |----- 20 s of rows -----|  #          # last rows, one a stream, at 21 s
 
-The last rows move both watermarks to the same time, past every window that ends before; no query but OVER has
-a result of them, as their prices and keys are like no others.
+The last rows advance both watermarks to the same time, past the end of every earlier window. Only OVER has
+results for
+these rows, as no other row has their prices and keys.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from slicemill_lab.bench.inputs import query_sets
 
-BIDS, OFFERS = 1_600, 400  # in a batch
+BIDS, OFFERS = 1_600, 400  # per batch
 AUCTIONS, BIDDERS = 100, 200
 STREAMS = {
     "bid": "auction BIGINT, bidder BIGINT, price BIGINT, ts TIMESTAMP",
@@ -38,7 +39,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows without the last ones; times are microseconds."""
+    """Batch without its last rows. Times are microseconds."""
 
     bids: Mapping[str, Numbers]
     offers: Mapping[str, Numbers]
@@ -52,7 +53,7 @@ def make_batches(count: int, seed: int = 1) -> list[Batch]:
 
 def _batch(random: np.random.Generator, start_s: int) -> Batch:
     def times(rows: int) -> Numbers:
-        # All different, so that no order of equal times is asked for.
+        # All times are distinct, so that the order of equal times does not matter.
         spread = np.sort(random.choice(_ROWS_S * _SECOND // 10, rows, replace=False)) * 10
         return start_s * _SECOND + spread
 
@@ -72,7 +73,7 @@ def _batch(random: np.random.Generator, start_s: int) -> Batch:
 
 
 def write_batch(batch: Batch, folder: Path) -> dict[str, Path]:
-    """A file for each stream, with its last row."""
+    """Write a file for each stream, including its last row."""
     folder.mkdir(parents=True)
     paths = {}
     for stream, columns in (("bid", batch.bids), ("offer", batch.offers)):
@@ -92,7 +93,7 @@ def _outside(column: str) -> int:
 
 
 class ExpectedOfMany:
-    """How many results each query has after some batches."""
+    """Expected number of results of each query after some batches."""
 
     def __init__(self, batches: list[Batch]) -> None:
         self._bids = {
@@ -107,7 +108,10 @@ class ExpectedOfMany:
         self._pair_price = self._bids["price"][bid]
 
     def count(self, query: str) -> int:
-        """Of a query by its name in `query_sets`; last rows, which OVER may have, are not counted."""
+        """Count the results of a query, by its name in `query_sets`.
+
+        Results for last rows (OVER) are not counted.
+        """
         kind, _, number = query.rpartition("_")
         counts = {"filter": self._filter, "window": self._window, "over": self._over, "join": self._join}
         return counts[kind](int(number))
@@ -126,10 +130,10 @@ class ExpectedOfMany:
         return int((near & (self._pair_price > query_sets.join_bound(number))).sum())
 
     def _window(self, number: int) -> int:
-        """Pairs of a window's end and a key that has rows in it."""
+        """Count distinct pairs of a window end and a key with rows in the window."""
         passes = self._bids["price"] > query_sets.window_bound(number)
         key = self._bids[query_sets.KEYS[number % 2]][passes]
-        # A row is in the windows that end after it, up to the length of one later.
+        # A row belongs to the windows that end after it, up to one window length later.
         first = self._bids["ts"][passes] // (_SLIDE_S * _SECOND) + 1
         ends = first[:, None] + np.arange(query_sets.window_seconds(number) // _SLIDE_S)[None, :]
         ended = ends * _SLIDE_S * _SECOND <= self._last_us

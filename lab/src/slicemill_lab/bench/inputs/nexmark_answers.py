@@ -1,6 +1,6 @@
-"""What the queries of examples/nexmark answer, in DuckDB's SQL over tables of all that has come.
+"""Expected answers of the queries in examples/nexmark, as DuckDB SQL over tables of all events.
 
-`arrived` is when a bid arrived, by the clock of who takes it.
+`arrived` is the arrival time of a bid, by the clock of the receiving system.
 """
 
 from __future__ import annotations

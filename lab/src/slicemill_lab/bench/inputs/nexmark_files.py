@@ -1,10 +1,10 @@
-"""NEXMark's events as Parquet files of three streams, and how many rows each query has over them.
+"""NEXMark events as Parquet files of three streams, and the expected number of rows of each query.
 
     0000.parquet … 000w.parquet   … 000n.parquet last.parquet
     └──────── warm up ────────┘   └─────── measured ────────┘
 
-The last file of each stream has one row, an hour later, which belongs to nothing: with it all windows of the
-rows before are complete.
+The last file of each stream has one row, an hour later, without any matches. It completes all windows of
+earlier rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS: Mapping[str, str] = {
     "seller BIGINT, category INT, ts TIMESTAMP",
     "bid": "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, ts TIMESTAMP",
 }
-# Queries with windows that the last row opens, and nothing closes.
+# Queries with windows that the last row opens, and that never end.
 _WITH_OPEN_WINDOWS = ("q05", "q07", "q08", "q11")
 _UTC = pa.timestamp("us", "UTC")
 _HOUR_US = 3_600_000_000
@@ -35,7 +35,7 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class NexmarkFiles:
-    """Files of each stream in the order of their rows: those that warm up, and those that are measured."""
+    """Files of each stream in row order: for the warm-up, and for the measurement."""
 
     warm: Mapping[str, Sequence[Path]]
     measured: Mapping[str, Sequence[Path]]
@@ -43,9 +43,9 @@ class NexmarkFiles:
     rows: int
 
     def expected(self, root: Path, answers: Mapping[str, str], *, ended: bool = False) -> dict[str, int]:
-        """How many rows each of the answers has; `root` is where the examples are.
+        """Return the number of rows of each answer. `root` is the folder above the examples.
 
-        With `ended`, input ends with the last but one file of each stream.
+        With `ended`, the input of each stream ends before the last file.
         """
         found: dict[str, int] = {}
         with duckdb.connect(config={"threads": 1}) as database:
@@ -65,9 +65,9 @@ class NexmarkFiles:
 
 
 def write_csv(folder: Path, files: NexmarkFiles, root: Path) -> None:
-    """The same rows for who has no Parquet: `warm.csv`, and `all.csv` without the last one, of each stream.
+    """Write the same rows as CSV for systems without Parquet: `warm.csv`, and `all.csv` without the last row.
 
-    A reader whose input ends needs none that closes windows. The table of the examples is there as well.
+    A finite input needs no row that ends windows. The lookup table of the examples is written as well.
     """
     with duckdb.connect(config={"threads": 1}) as database:
         database.execute("SET TimeZone = 'UTC'")
@@ -87,7 +87,7 @@ def write_csv(folder: Path, files: NexmarkFiles, root: Path) -> None:
 
 
 def write_files(folder: Path, rate: int, events_per_file: int, warm: int, measured: int) -> NexmarkFiles:
-    """So many files to warm up and to be measured; `rate` is in events a second of event time."""
+    """Write files for warm-up and measurement. `rate` is in events per second of event time."""
     paths: dict[str, list[Path]] = {stream: [] for stream in STREAMS}
     for number in range(warm + measured):
         tables = event_tables(number * events_per_file, (number + 1) * events_per_file, rate)
@@ -95,7 +95,7 @@ def write_files(folder: Path, rate: int, events_per_file: int, warm: int, measur
             paths[stream].append(_written(folder / stream / f"{number:04}.parquet", tables[stream]))
     end_us = (warm + measured) * events_per_file * 1_000_000 // rate + _HOUR_US
     for place, stream in enumerate(STREAMS):
-        # Nobody has an id below 0, and none of these is another's.
+        # Ids below 0 do not occur otherwise, and none of these ids match each other.
         row = event_tables(0, 50, rate)[stream].slice(0, 1)
         strange = {"id": -1 - place, "seller": -11, "auction": -12, "bidder": -13, "category": 0, "price": 1}
         times = dict.fromkeys(("ts", "expires"), end_us)

@@ -1,4 +1,4 @@
-"""Any number of different queries over one or two streams, always the same: filters, windows, OVER, joins.
+"""Generators of distinct, deterministic queries over one or two streams: filters, windows, OVER, joins.
 
 bid   (auction bigint, bidder bigint, price bigint, …)
 offer (auction bigint, seller bigint, reserve bigint, …)      for joins
@@ -18,7 +18,7 @@ KEYS = ("auction", "bidder")
 
 
 def filter_query(number: int, stamp: str) -> str:
-    """Thresholds from 100 cents up, each different; half of them with a second condition."""
+    """Return a filter with a distinct threshold. Every other filter has a second condition."""
     condition = f"price > {filter_bound(number)}"
     if number % 2:
         condition += f" AND bidder % 10 = {number // 2 % 10}"
@@ -30,7 +30,7 @@ def filter_bound(number: int) -> int:
 
 
 def window_query(number: int, stamp: str) -> str:
-    """Sliding windows of five lengths, over two keys; five different aggregates."""
+    """Return a sliding window query: five lengths, two keys, five aggregates."""
     due = "window_end() AS due, " if stamp else ""
     key, length = KEYS[number % 2], window_seconds(number)
     aggregate = AGGREGATES[number // 10 % len(AGGREGATES)]
@@ -45,20 +45,20 @@ def window_seconds(number: int) -> int:
 
 
 def window_bound(number: int) -> int:
-    """Fifty windows, by key, length and aggregate, over all bids; fifty over those above a price; and on."""
+    """Return the minimum price. Each fifty windows, distinct by key, length and aggregate, share a price."""
     return number // 50 * 1_000
 
 
 def over_query(number: int, stamp: str) -> str:
-    """An aggregate of the last rows, or of the last seconds, of each key."""
+    """Return an aggregate over the last rows, or the last seconds, of each key."""
     key, rows = KEYS[number % 2], 2 + number // 2 % 50
     frame = f"ROWS {rows} PRECEDING" if number % 4 < 2 else f"RANGE {rows} SECONDS PRECEDING"
     aggregate = AGGREGATES[number // 100 % len(AGGREGATES)]
     return f"SELECT {stamp}{key}, {aggregate} OVER (PARTITION BY {key} {frame}) AS value FROM bid"
 
 
-def join_query(number: int, stamp: str) -> str:  # noqa: ARG001 - of two stamps none is the row's
-    """Bids with the offers of their auction, in windows of different lengths and with different prices."""
+def join_query(number: int, stamp: str) -> str:  # noqa: ARG001 - the result has no single stamp
+    """Return a join of bids with offers of the same auction, with varying windows and prices."""
     return (
         "SELECT B.auction, B.price, O.reserve FROM bid AS B, offer AS O "
         f"WHERE B.auction = O.auction AND B.price > {join_bound(number)} "
@@ -83,7 +83,7 @@ _KINDS: Mapping[str, Make] = {
 
 
 def mixed_queries(count: int, kinds: Sequence[str], stamp: str | None = None) -> dict[str, str]:
-    """So many queries, of the kinds in turns, by name; with a `stamp` column in front of each row.
+    """Return `count` queries of alternating kinds by name. With `stamp`, results start with this column.
 
     >>> mixed_queries(2, ("filter", "over"), stamp="sent")["filter_0"]
     'SELECT sent, auction, price FROM bid WHERE price > 100'

@@ -1,4 +1,4 @@
-"""One call of every scalar function and operator, for each kind of argument that it takes."""
+"""One call of every scalar function and operator for each combination of argument types."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _CONSTANTS: dict[str, tuple[str | int | None, ...]] = {
 
 
 def rows(count: int) -> pa.Table:
-    """Rows of `SCHEMA` whose values differ from row to row."""
+    """Return rows of `SCHEMA` with distinct values."""
     numbers = np.arange(count, dtype=np.int64) * 7_919 + 1_013
     words = np.zeros((count, 2), np.int64)
     words[:, 0] = numbers
@@ -102,7 +102,7 @@ def rows(count: int) -> pa.Table:
 
 
 def calls() -> Iterator[Expr]:
-    """Return all calls: operators, comparisons, casts, and the functions of the library."""
+    """Yield all calls: operators, comparisons, casts, and library functions."""
     for name, left, right in product(_ARITHMETIC, _KINDS, _KINDS):
         one, other = _COLUMNS[left], _COLUMNS[right]
         if (type_ := arithmetic_type(name, one.type, other.type)) is not None:
@@ -161,7 +161,7 @@ def _of_function(name: str, signature: Signature) -> Iterator[Expr]:
     for arguments in product(*choices):
         columns = {argument.name for argument in arguments if isinstance(argument, ColumnRef)}
         if len(columns) > 1 and signature.parameter(0) == signature.parameter(1):
-            continue  # of one kind
+            continue  # both arguments have one kind, so combinations add nothing
         if all(fits(signature.parameter(i), a.type) for i, a in enumerate(arguments)):
             type_ = result_type(signature, list(arguments))
             if type_ is not None:

@@ -1,7 +1,8 @@
-"""Input of the scale benchmark: joins that are placed in different ways, and rows for them.
+"""Input of the scale benchmark: joins with different placements, and their rows.
 
-Each case has its rate and window so that one task has about as much to do in all of them. Rows come in
-batches; the first ones fill the windows and are not measured.
+The rate and window of each case are chosen so that one task has about the same work in all cases. Rows arrive
+in batches.
+The first batches fill the windows and are not measured.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ScaleCase:
-    """A join of some streams, each with so many rows a batch and a second; `heavy` is key 0's share."""
+    """Join of streams with given rows per batch and per second. `heavy` is the share of key 0."""
 
     name: str
     streams: str
@@ -37,7 +38,7 @@ class ScaleCase:
         return f"SELECT a.k AS k, {items} FROM {sources} WHERE {self.where}"
 
     def script(self, windows_s: Sequence[float]) -> str:
-        """The streams, and a query for each window."""
+        """Return the streams, and a query for each window."""
         declared = [
             f"CREATE STREAM {stream} (k bigint, v bigint, ts timestamp) ORDER BY ts;"
             for stream in self.streams
@@ -49,11 +50,11 @@ class ScaleCase:
 
     @property
     def warming(self) -> int:
-        """How many batches fill the window."""
+        """Number of batches that fill the window."""
         return ceil(self.window_s * self.rows_per_s / self.rows_per_batch)
 
     def batches(self, count: int) -> Iterator[dict[str, pa.Table]]:
-        """So many batches behind those that fill the window; always the same ones."""
+        """Yield the batches that fill the window and `count` more. The rows are deterministic."""
         rows = self.rows_per_batch
         span = rows * _US // self.rows_per_s
         for number in range(self.warming + count):
@@ -92,13 +93,13 @@ CASES = (UNIFORM, SKEWED, BAND, SHORT_BAND, ONE_KEY, TWO_KEYS, FOUR)
 
 @dataclass(frozen=True, slots=True)
 class OverlapCase:
-    """Joins on one key, each of some streams over a window of so many seconds; rates are as in `ONE_KEY`."""
+    """Joins on one key, each over some streams and a window in seconds. Rates are those of `ONE_KEY`."""
 
     name: str
     joins: tuple[tuple[str, float], ...]
 
     def script(self, chosen: Sequence[int]) -> str:
-        """The streams, and some of the joins, by their numbers."""
+        """Return the script of the streams and of some joins, by their numbers."""
         declared = [
             f"CREATE STREAM {stream} (k bigint, v bigint, ts timestamp) ORDER BY ts;"
             for stream in self.streams(chosen)
@@ -115,8 +116,11 @@ class OverlapCase:
         return "".join(sorted({stream for number in chosen for stream in self.joins[number][0]}))
 
     def rows(self, chosen: Sequence[int]) -> ScaleCase:
-        """Rows of the streams that some joins read, second by second: what is kept goes by slices, and a
-        batch that were as long as the windows would be kept twice, or once, as it happens."""
+        """Return rows of the streams of some joins, in batches of one second.
+
+        State is kept in slices. With batches as long as a window, the kept state would depend on how batches
+        and slices align.
+        """
         return replace(ONE_KEY, streams=self.streams(chosen), rows_per_batch=ONE_KEY.rows_per_s)
 
 

@@ -1,13 +1,18 @@
-"""The testbeds of quality of service (P36) and of quality of data (P37), as queries for a mill.
+"""Testbeds of quality of service (P36) and quality of data (P37), as queries for a mill.
 
-A query selects, looks a stored relation up (P36) or selects once more (P37), and projects. Each of the three
-operators hashes a long text, of cost class i for 2^i times as long as of class 0, so that one row is worth
-scheduling: what it costs exceeds what a run costs in any case. The first two keep the rows whose attributes,
-uniform in 1 to 100, are no more than a percentage of the query's own. A running sum by a key of its own makes
-each query a unit of its own; queries that only select would be one unit.
+A query selects, looks up a stored relation (P36) or selects once more (P37), and projects. Each of the three
+operators
+hashes a long text, in cost class i 2^i times as long as in class 0. So the cost of one row exceeds the fixed
+cost of a
+run, and scheduling rows matters. The first two operators keep the rows whose attributes, uniform in 1 to 100,
+do not
+exceed the query's percentage. A running sum by a key of its own puts each query into its own unit; queries
+that only
+select would share one unit.
 
-Arrivals are recorded before anybody replays them: ON/OFF traffic on one stream (P36), or Poisson arrivals on
-several, of which every other comes in bursts of ten (P37).
+Arrivals are recorded before they are replayed: ON/OFF traffic on one stream (P36), or Poisson arrivals on
+several
+streams, of which every other stream has bursts of ten (P37).
 """
 
 from __future__ import annotations
@@ -29,15 +34,15 @@ _ROWS_BACK = 10
 _COLUMNS = "number int, k int, v int, first int, second int, tag varchar, ts timestamp"
 _GRID = range(5, 100, 10)
 _OTHER_BURSTS = {1: 5, 10: 1}
-# Reads of a trickle wait for each other, unless a service level asks for more.
+# Without a service level, reads at a low rate would wait for each other.
 _OPTIONS = "WITH (slo = 'p99 < 20 ms')"
 
 
 @dataclass(frozen=True, slots=True)
 class BedQuery:
-    """A query over one of the streams; `percent` of the rows pass each of its first two operators.
+    """Query over one of the streams; `percent` of the rows pass each of its first two operators.
 
-    An operator of class 0 hashes a text of so many `characters`.
+    An operator of class 0 hashes a text of `characters` characters.
     """
 
     number: int
@@ -69,7 +74,7 @@ class BedQuery:
         )
 
     def _hash(self, text: str) -> str:
-        """2^i times as much to hash in class i: by a text twice as long, and by hashing it several times."""
+        """Return an expression with 2^i times the hash work in class i."""
         length = {"tag": 128, "mark": 128, "tag || tag": 256}[text]
         characters = self.characters * min(2**self.cost_class, 2)
         for _ in range(max(2**self.cost_class // 2, 1)):
@@ -78,7 +83,7 @@ class BedQuery:
 
 
 class ArrivingRows(NamedTuple):
-    """Rows that come to a stream together."""
+    """Rows of a stream that arrive together."""
 
     at_s: float
     stream: str
@@ -90,7 +95,7 @@ Recording = Sequence[ArrivingRows]
 
 @dataclass(frozen=True, slots=True)
 class QueryBed:
-    """Queries over streams; `bursts` has the number of rows that come together, by stream."""
+    """Queries over streams. `bursts` has the number of rows that arrive together, by stream."""
 
     id: str
     queries: tuple[BedQuery, ...]
@@ -111,7 +116,7 @@ class QueryBed:
         return streams + table + "".join(f"{query.esl};\n" for query in self.queries)
 
     def recorded(self, gap_s: float, count: int, seed: int) -> Recording:
-        """Arrivals of so many rows of each stream, with a mean gap between two of them."""
+        """Record arrivals of `count` rows of each stream, with a mean gap between two rows."""
         random = np.random.default_rng(seed)
         found: list[ArrivingRows] = []
         for stream, burst in zip(self.streams, self.bursts, strict=True):
@@ -120,14 +125,15 @@ class QueryBed:
             attributes = random.integers(1, 101, (2, count))
             for first in range(0, count, burst):
                 rows = _rows(np.arange(first, first + burst), attributes[:, first : first + burst], random)
-                # The burst maker: ten tuples come when the first of them did.
+                # The burst maker: ten tuples arrive at the time of the first.
                 found.append(ArrivingRows(float(times[first]), stream, rows))
         return sorted(found, key=lambda arrival: arrival.at_s)
 
     def grid(self, *, other_bursts: bool = False) -> Recording:
-        """A hundred rows of every stream whose attributes are evenly spread: all selectivities show.
+        """Return a hundred rows of every stream with evenly spread attributes, which show all selectivities.
 
-        As many of them come together as on their stream, or another number, and all within a second.
+        The number of rows that arrive together is that of the stream, or a different one. All arrive within a
+        second.
         """
         random = np.random.default_rng(100)
         attributes = np.array([(first, second) for first in _GRID for second in _GRID]).T
@@ -142,7 +148,7 @@ class QueryBed:
 
 
 def quality_of_service(queries: int, classes: int = 5, characters: int = _CHARACTERS) -> QueryBed:
-    """P36: one stream; each cost class as often as the others, percentages at random."""
+    """P36: one stream; cost classes are equally frequent, percentages random."""
     percents = np.random.default_rng(36).integers(10, 101, queries)
     made = tuple(
         BedQuery(n, "reading0", n % classes, int(percent), looks_up=True, characters=characters)
@@ -152,7 +158,7 @@ def quality_of_service(queries: int, classes: int = 5, characters: int = _CHARAC
 
 
 def quality_of_data(queries: int, streams: int, classes: int = 3, characters: int = _CHARACTERS) -> QueryBed:
-    """P37: every other stream in bursts of ten; percentages in steps of ten, all equally probable."""
+    """P37: every other stream has bursts of ten; percentages are multiples of ten, equally probable."""
     random = np.random.default_rng(37)
     cost_classes, tenths = random.permutation(np.arange(queries) % classes), random.integers(1, 11, queries)
     made = tuple(
@@ -170,7 +176,7 @@ def quality_of_data(queries: int, streams: int, classes: int = 3, characters: in
 
 
 def shifted(rows: pa.Table, turn: int) -> pa.Table:
-    """The same rows for another turn: later, and in partitions of their own."""
+    """Return the same rows for another turn: later, and in separate partitions."""
     keys = rows.column("k").to_numpy() + turn * 1_000
     ts = turn * 1_000_000_000 + rows.column("number").to_numpy().astype(np.int64) * 1_000
     changed = rows.set_column(rows.schema.get_field_index("k"), "k", pa.array(keys, pa.int32()))

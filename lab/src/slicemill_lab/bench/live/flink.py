@@ -1,4 +1,4 @@
-"""Flink from PyPI in an environment of its own, made once and kept in the user's cache."""
+"""Flink from PyPI in a separate virtual environment, which is created once in the user's cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def environment_folder() -> Path:
 
 
 def flink_python() -> tuple[Path | None, str]:
-    """The Python that has Flink, or None and why there is none."""
+    """Return the Python with Flink, or None and the reason."""
     folder = environment_folder()
     python, done = folder / "bin" / "python", folder / "installed"
     if done.exists():

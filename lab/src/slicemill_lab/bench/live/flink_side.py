@@ -1,12 +1,15 @@
-"""Flink's side of the latency benchmark: one filter over the lines of a socket, in the JVM alone.
+"""Flink's side of the latency benchmark: one filter over lines from a socket, without Python workers.
 
     python flink_side.py PORT_IN CONDITION socket PORT_OUT
     python flink_side.py PORT_IN CONDITION files FOLDER
 
-It runs in an environment of its own, which has Flink and nothing of slicemill. What passes leaves as lines
-`q,sent`: to a socket as soon as it is computed, whatever a crash would make of it; or to files that appear
-when a checkpoint commits them, once and for all. Everything is one task, so there is no network between
-operators. Checkpoints are made as often as Flink allows, every 10 ms, where results wait for them.
+The program runs in an environment with Flink and without slicemill. Results are lines `q,sent`. They go to a
+socket at
+once, without any guarantee after a crash, or to files that become visible when a checkpoint commits them
+exactly once. All
+operators run in one task, so there is no network between them. If results wait for checkpoints, these are
+made every 10 ms,
+as often as Flink allows.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ _COLUMNS = {
 
 
 def main(port: int, condition: str, how: str, where: str) -> None:
-    # By name: these packages are not where the project is checked.
+    # Imported by name, because the packages are missing where the project is type-checked.
     common: Any = import_module("pyflink.common")
     datastream: Any = import_module("pyflink.datastream")
     connectors: Any = import_module("pyflink.datastream.connectors.file_system")
@@ -55,7 +58,7 @@ def main(port: int, condition: str, how: str, where: str) -> None:
         encoder = common.serialization.Encoder.simple_string_encoder()
         policy = connectors.RollingPolicy.on_checkpoint_rolling_policy()
         sink = connectors.FileSink.for_row_format(where, encoder).with_rolling_policy(policy)
-        # One folder: Flink's default has one for each hour.
+        # One folder; by default Flink creates one per hour.
         sink = sink.with_bucket_assigner(connectors.BucketAssigner.base_path_bucket_assigner())
         results.sink_to(sink.build())
     threading.Thread(target=_end_with_input, daemon=True).start()
@@ -63,7 +66,7 @@ def main(port: int, condition: str, how: str, where: str) -> None:
 
 
 def _end_with_input() -> None:
-    """Whoever started this closes its input, or is gone."""
+    """End the process when its standard input is closed."""
     sys.stdin.read()
     os._exit(0)
 

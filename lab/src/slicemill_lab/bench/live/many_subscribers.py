@@ -1,8 +1,10 @@
-"""Many clients of a server in one process, apart from it: what each one got, and how late.
+"""Many clients of a server in one separate process, which record results and delays.
 
-It reads one line of JSON, `{"http": 8080, "postgres": 5432, "queries": […], "sse": 200, "pg": 50}`, prints
-`ready` when all clients are connected, and, when its input has another line, prints what they got. A row has
-a number `n`, which counts up in each query, and `sent`, when it was sent, in microseconds of the clock.
+The process reads one line of JSON, `{"http": 8080, "postgres": 5432, "queries": […], "sse": 200, "pg": 50}`,
+and prints
+`ready` when all clients are connected. After another input line it prints what the clients received. A row
+has a number
+`n`, which counts up in each query, and `sent`, the time of sending in microseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _CONNECTED_S = 120.0
 
 
 class SubscriberLog:
-    """What one client got of one query: numbers in the order of arrival, and delays."""
+    """Results that one client received of one query: numbers in order of arrival, and delays."""
 
     def __init__(self, query: str, way: str) -> None:
         self.query = query
@@ -45,7 +47,7 @@ class SubscriberLog:
 
 
 async def follow_events(port: int, log: SubscriberLog, connected: asyncio.Semaphore) -> None:
-    """A client of server-sent events, over a plain socket."""
+    """Follow a query with server-sent events, over a plain socket."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
     writer.write(f"GET /v1/queries/{log.query}/live HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     status = await reader.readline()
@@ -59,7 +61,7 @@ async def follow_events(port: int, log: SubscriberLog, connected: asyncio.Semaph
 
 
 async def follow_rows(port: int, log: SubscriberLog, connected: asyncio.Semaphore) -> None:
-    """A client of PostgreSQL; columns are the result's time, n and sent."""
+    """Follow a query over the PostgreSQL protocol. The columns are the result's time, n and sent."""
     connection = await psycopg.AsyncConnection.connect(
         host="127.0.0.1", port=port, user="bench", dbname="x", autocommit=True
     )
@@ -89,7 +91,7 @@ async def run() -> None:
     await asyncio.to_thread(sys.stdin.readline)
     failed = [str(task.exception()) for task in tasks if task.done() and task.exception() is not None]
     print(json.dumps({"failed": failed, "clients": [log.plain() for log in logs]}), flush=True)
-    os._exit(0)  # saying goodbye, one client after another, would take longer than all else
+    os._exit(0)  # an orderly disconnect of all clients would take long
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Programs that a benchmark starts beside itself, speaks to by lines, and ends."""
+"""Child processes of benchmarks, with communication by lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST_WORDS = 2_000
 
 
 class Program:
-    """A running program. Its output is read line by line, and what it says of errors is kept in a file."""
+    """Running program. Its standard output is read line by line; its errors are stored in a file."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Program:
         environment: Mapping[str, str] | None = None,
         working: Path | None = None,
     ) -> None:
-        """`folder` gets its errors; it runs in the folder `working`."""
+        """Start the program in the folder `working`. Errors are stored in `folder`."""
         self.name = name
         self._errors = folder / f"{name}.stderr"
         with self._errors.open("wb") as errors:
@@ -40,7 +40,8 @@ class Program:
                 text=True,
                 cwd=working,
                 env={**os.environ, **(environment or {})},
-                # Of its own group, so that Ctrl-C and `stop` reach it and what it has started as we want.
+                # In its own session, so that Ctrl-C does not reach it, and `stop` can kill its whole process
+                # group.
                 start_new_session=True,
             )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -57,7 +58,7 @@ class Program:
         self._process.stdin.flush()
 
     def line(self, within_s: float) -> str:
-        """The next line that it prints; an error with its last words if there is none."""
+        """Return the next line of output. Raises an error with the last errors if there is none in time."""
         try:
             found = self._lines.get(timeout=within_s)
         except queue.Empty:
@@ -69,7 +70,7 @@ class Program:
         return found
 
     def line_or_none(self, within_s: float) -> str | None:
-        """The next line that it prints, if there is one by then."""
+        """Return the next line of output, or None after the timeout."""
         try:
             return self._lines.get(timeout=within_s)
         except queue.Empty:
@@ -88,7 +89,7 @@ class Program:
         return self._errors.read_text(errors="replace")[-_LAST_WORDS:].strip() or "without a word"
 
     def stop(self, interrupt: bool = False) -> None:
-        """Close its input, which is the end of most, or interrupt it; after a while it is killed."""
+        """Close the program's input or interrupt it, and kill it after a timeout."""
         assert self._process.stdin is not None
         if self._process.poll() is None and interrupt:
             self._process.send_signal(signal.SIGINT)
@@ -96,7 +97,7 @@ class Program:
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GOING_S)
-        # What it leaves behind goes too: it leads a group of its own.
+        # Kill the process group as well, with all remaining children.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

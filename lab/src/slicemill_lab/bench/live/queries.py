@@ -1,12 +1,14 @@
-"""The queries of the latency benchmark, in ESL for slicemill and in SQL for Spark.
+"""Queries of the latency benchmark, in ESL for slicemill and in SQL for Spark.
 
-The thirteen are those of `examples/auction.esl`, over streams that a socket brings, stamped on entry. Their
-rows carry `sent`, the stamp of their latest tuple, or, where time releases them, `due`: when that was.
-`steady_bidders` has neither, and runs unmeasured.
+The thirteen queries are those of `examples/auction.esl`, over streams from sockets with timestamps set on
+arrival. Result
+rows have `sent`, the stamp of their latest tuple, or `due`, the time when a row that time releases was due.
+`steady_bidders` has neither, and is not measured.
 
-Spark has no OVER, no aggregates of one's own and no coalescing on streams; in their places it runs the next
-it has, which is less work: running aggregates of each key, and session windows. Its windows and joins are
-ours.
+Spark has no OVER, no user-defined aggregates in SQL and no coalescing on streams. Instead it runs the closest
+queries that
+it supports, which do less work: running aggregates per key, and session windows. Its windows and joins are
+the same.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ THIRTEEN: Mapping[str, str] = {
     "WHERE CAST(VALID(S) AS INTERVAL SECOND) >= 5",
 }
 
-# What Spark runs, and in which output mode.
+# Spark's queries with their output modes.
 THIRTEEN_IN_SPARK: Mapping[str, tuple[str, str]] = {
     "bids_in_euro": ("append", "SELECT sent, auction, bidder, price * 0.91 AS euro FROM bid"),
     "bids_on_few_items": ("append", "SELECT sent, auction, price FROM bid WHERE auction % 123 = 0"),
@@ -139,12 +141,12 @@ ONE_IN_SPARK: Mapping[str, tuple[str, str]] = {"q": ("append", ONE["q"])}
 
 
 def fifty() -> dict[str, str]:
-    """Filters, windows and OVER of bids; their rows have stamps."""
+    """Return filters, windows and OVER over bids, whose rows have stamps."""
     return mixed_queries(50, ("filter", "over", "window"), stamp="sent")
 
 
 def script(queries: Mapping[str, str], ports: Mapping[str, int], categories: Path) -> str:
-    """All that slicemill runs; the streams that no query reads are declared all the same."""
+    """Return the script for slicemill. All streams are declared, even without queries."""
     statements = [
         f"CREATE STREAM {stream} ({TYPES[stream]}) ORDER BY current_time "
         f"SOURCE 'tcp://127.0.0.1:{ports[stream]}?lines=csv';"
@@ -159,5 +161,5 @@ def script(queries: Mapping[str, str], ports: Mapping[str, int], categories: Pat
 
 
 def expected_filtered(prices: NDArray[np.int64]) -> int:
-    """How many bids of these prices pass the one filter."""
+    """Return how many bids with these prices pass the one filter."""
     return int((prices > _LEAST_PRICE).sum())

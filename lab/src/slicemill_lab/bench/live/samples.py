@@ -1,4 +1,4 @@
-"""What a subscriber has seen: rows of which query, when, with which stamp; percentiles of the difference."""
+"""Latency samples of a subscriber: rows by query, with the time seen and the stamp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Rows that have stamps; `query` is a position in `names`. `rows` counts all rows of each query."""
+    """Rows with stamps. `query` is an index into `names`; `rows` counts all rows of each query."""
 
     names: tuple[str, ...]
     rows: tuple[int, ...]
@@ -23,7 +23,7 @@ class Samples:
     stamp_us: NDArray[np.int64]
 
     def between(self, from_us: int, until_us: int) -> Samples:
-        """The rows whose stamps lie in a span, its end excluded."""
+        """Return the rows with stamps in a time span, excluding its end."""
         kept = (self.stamp_us >= from_us) & (self.stamp_us < until_us)
         return Samples(self.names, self.rows, self.query[kept], self.seen_us[kept], self.stamp_us[kept])
 
@@ -40,7 +40,7 @@ class Samples:
         return len(self.query)
 
     def figures(self) -> dict[str, Any]:
-        """p50 and p99 of all rows, and p50 query by query."""
+        """Return p50 and p99 of all rows, and p50 per query."""
         each = {name: percentile(self.of(name).latencies_ms, 50) for name in self.names}
         return {
             "p50 ms": percentile(self.latencies_ms, 50),
@@ -63,7 +63,7 @@ def load(path: Path) -> Samples:
 
 
 def percentile(values: Sequence[float] | NDArray[np.float64], share: float) -> float | None:
-    """The least value that so many percent do not exceed, to a hundredth; None of nothing.
+    """Return a percentile, rounded to a hundredth, or None without values.
 
     >>> percentile([4.0, 1.0, 3.0, 2.0], 50), percentile([4.0, 1.0, 3.0, 2.0], 99), percentile([], 50)
     (2.0, 4.0, None)
@@ -74,7 +74,7 @@ def percentile(values: Sequence[float] | NDArray[np.float64], share: float) -> f
 
 
 class Recorder:
-    """Collects samples as rows are seen; `first` is told each query once."""
+    """Collects samples as rows are seen. `first` is called once per query."""
 
     def __init__(self, now_us: Callable[[], int], first: Callable[[str], object]) -> None:
         self._now_us = now_us
@@ -84,7 +84,7 @@ class Recorder:
         self._lock = threading.Lock()
 
     def add(self, query: str, stamps: Sequence[int], rows: int) -> None:
-        """Rows that are seen now; some queries' have no stamps."""
+        """Record rows that are seen now. Some queries have no stamps."""
         seen_us = self._now_us()
         with self._lock:
             if query not in self._rows:

@@ -1,11 +1,14 @@
-"""The sender of the latency benchmark: a server on a port for each stream, which sends to all who connect.
+"""Sender of the latency benchmark: a server per stream that sends tuples to all connected clients.
 
     python -m slicemill_lab.bench.live.sender LOG.npy
 
-It prints its ports as one line of JSON. Lines on its standard input set the rate, in tuples a second of all
-streams together; their end is its end. Then it writes when it sent which price: what a filter must let pass
-can be counted. Every tuple is stamped when it is sent, so a sender that cannot keep up sends fewer, and no
-latency is its own.
+The sender prints its ports as one line of JSON. Input lines set the rate, in tuples per second over all
+streams. At the end
+of its input the sender stops, and writes the send time and price of each bid, from which the expected number
+of filter
+results follows. Every tuple is stamped when it is sent. So a sender that cannot keep up sends fewer tuples,
+without adding
+latency.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ def now_us() -> int:
 
 
 class Broadcast:
-    """A listening socket whose clients all get the same lines, from when they connect on."""
+    """Listening socket that sends the same lines to all clients, from the time when they connect."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -64,13 +67,13 @@ class Broadcast:
 
 
 class Pace:
-    """How many tuples are due: evenly spaced, and never more than a tenth of a second's at once."""
+    """Rate limiter: evenly spaced tuples, and at most those of a tenth of a second at once."""
 
     def __init__(self, rate: float, now_s: float) -> None:
         self._rate, self._since, self._sent = rate, now_s, 0
 
     def due(self, now_s: float) -> int:
-        """So many since the last call.
+        """Return the number of tuples due since the last call.
 
         >>> pace = Pace(1000, 5.0)
         >>> pace.due(5.0105), pace.due(5.0105), pace.due(9.0), pace.due(9.0015)

@@ -1,4 +1,4 @@
-"""A run of one system: a sender, the system and a subscriber, warmed up and then watched for a while."""
+"""Run of one system with sender and subscriber: warm-up and measurement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STARTING_RATE = 50
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds: after the first results of all queries, watched, and for what is still under way."""
+    """Seconds of warm-up after the first results, of measurement, and for the remaining results."""
 
     warm_s: float
     watched_s: float
@@ -40,14 +40,14 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class LatencySpan:
-    """What a system used while it was watched."""
+    """CPU use of a system during the measurement."""
 
     wall_s: float
     cpu_s_by_process: Mapping[str, float]
 
     @property
     def cores(self) -> float:
-        """Processor seconds in a second."""
+        """CPU seconds per second."""
         return sum(self.cpu_s_by_process.values()) / self.wall_s
 
     def figures(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class LatencySpan:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One run: rows by stamp, what they cost, and how many rows a filter of bids must have let pass."""
+    """One run: samples by stamp, CPU use, and the expected number of rows of a filter."""
 
     system: LiveSystem
     samples: Samples
@@ -85,10 +85,10 @@ class Watched:
 
 
 class Session:
-    """The three programs of a run. Once it is made, there are results of all queries that were waited for."""
+    """Programs of a run. The constructor returns after the first results of all queries to wait for."""
 
     def __init__(self, system: LiveSystem, folder: Path, rate: float, programs: ExitStack) -> None:
-        """`programs` ends what is started here, the system first."""
+        """Start the programs, and register them in `programs` to be stopped, the system first."""
         folder.mkdir(parents=True)
         self._system = system
         self._sent, self._samples = folder / "sent.npy", folder / "samples.npz"
@@ -109,7 +109,7 @@ class Session:
         self._program = Program(system.name, system.command(place), folder, system.environment)
         programs.callback(self._program.stop, system.interrupt)
         self._tree = Tree(self._program.pid)
-        # Few at first: what comes while a system starts and compiles should not wait for long after it.
+        # Start at a low rate, because a backlog of the start-up phase would delay later results.
         self.rate(min(rate, _STARTING_RATE))
         self._wait_for_results()
         self.rate(rate)
@@ -118,7 +118,7 @@ class Session:
         self._sender.say(str(tuples_per_s))
 
     def let_pass(self, seconds: float) -> LatencySpan:
-        """Let it run for so long; what the system uses meanwhile."""
+        """Let the system run for some seconds, and return its CPU use."""
         before, began = self._tree.look(), time.monotonic()
         ends = began + seconds
         while (left := ends - time.monotonic()) > 0:
@@ -130,7 +130,7 @@ class Session:
         )
 
     def end(self) -> tuple[Samples, NDArray[np.int64]]:
-        """End all programs; what was seen, and when which price was sent."""
+        """Stop all programs. Return the samples, and the times and prices that were sent."""
         for program, interrupt in (
             (self._program, self._system.interrupt),
             (self._subscriber, False),
@@ -152,7 +152,7 @@ class Session:
 
 
 def watch(system: LiveSystem, folder: Path, rate: float, times: Times) -> Watched:
-    """Run a system for a while; rows whose tuples were sent while it was watched are what counts."""
+    """Run a system. Rows whose tuples were sent during the measurement count."""
     with ExitStack() as programs:
         session = Session(system, folder, rate, programs)
         session.let_pass(times.warm_s)

@@ -1,9 +1,10 @@
-"""Spark's side of the latency benchmark: a streaming query for each query, from sockets to the subscriber.
+"""Spark's side of the latency benchmark: one streaming query per query, from sockets to the subscriber.
 
     python -m slicemill_lab.bench.live.spark_side {one|thirteen} '{"bid": PORT, …}' PORT_OUT FOLDER CATEGORIES
 
-Tuned: RocksDB for state, two shuffle partitions, quick offset and commit logs, a new batch as soon as the one
-before is done. Rows go to the subscriber from `foreachBatch`, before Spark commits the batch.
+Tuned: RocksDB for state, two shuffle partitions, fast offset and commit logs, and a new batch as soon as the
+previous one
+has ended. Rows are sent to the subscriber from `foreachBatch`, before Spark commits the batch.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def session() -> SparkSession:
 
 
 def declare(spark: SparkSession, ports: Mapping[str, int], categories: Path) -> None:
-    """Streams as views: every query that reads one connects by itself."""
+    """Declare streams as views. Every query over a stream opens its own connection."""
     for stream, port in ports.items():
         lines = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
         columns = [declared.split() for declared in TYPES[stream].split(", ")]

@@ -1,4 +1,4 @@
-"""Events of the latency benchmark: NEXMark's, as lines that begin with the time at which they are sent.
+"""Events of the latency benchmark: NEXMark events as lines that start with their send time.
 
 person   sent,id,name,city,state
 auction  sent,id,item,initial_bid,reserve,expires,seller,category       expires: microseconds, as sent
@@ -27,7 +27,7 @@ _CHUNK_CYCLES = 100
 
 
 class Event(NamedTuple):
-    """A tuple without its stamp; `lives_us` is how long an auction is open, and `price` a bid's."""
+    """Tuple without its stamp. `lives_us` is the duration of an auction, `price` that of a bid."""
 
     stream: str
     values: tuple[str, ...]
@@ -35,7 +35,7 @@ class Event(NamedTuple):
     price: int = 0
 
     def line(self, sent_us: int) -> bytes:
-        """As it is sent at that time.
+        """Return the line of the event for a send time.
 
         >>> Event("bid", ("7", "8", "100", "web"), price=100).line(5)
         b'5,7,8,100,web\\n'
@@ -47,7 +47,7 @@ class Event(NamedTuple):
 
 
 def events() -> Iterator[Event]:
-    """All events in order, without end: of fifty, one is a person and three are auctions."""
+    """Yield events without end. Of fifty events, one is a person and three are auctions."""
     first = 0
     while True:
         last = first + _CHUNK_CYCLES * nexmark.EVENTS_PER_CYCLE

@@ -1,12 +1,14 @@
-"""The subscriber of the latency benchmark: sees rows as soon as they can be read, and notes when.
+"""Subscriber of the latency benchmark: reads rows as soon as they are visible, and records the time.
 
     python -m slicemill_lab.bench.live.subscriber SAMPLES.npz home HOME QUERY…
     python -m slicemill_lab.bench.live.subscriber SAMPLES.npz socket
     python -m slicemill_lab.bench.live.subscriber SAMPLES.npz folder FOLDER
 
-It follows a home of slicemill, takes lines `query,stamp` from whoever connects to the port that it prints, or
-reads files of such lines that appear in a folder. It prints the name of a query when the first row of it was
-seen. The end of its standard input is its end: then it writes its samples.
+The subscriber follows a home of slicemill, or reads lines `query,stamp` from connections to the port that it
+prints, or
+from files that appear in a folder. It prints the name of a query at its first row. At the end of its standard
+input, it
+writes its samples and ends.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from slicemill_lab.bench.live.samples import Recorder
 
 _EVERY_S = 0.001
 
-# Rows that time releases have the moment at which they were due, others the stamp of their latest tuple.
+# Rows released by time have the time when they were due, other rows the stamp of their latest tuple.
 STAMPS = ("sent", "due")
 
 
 def stamps_of(rows: pa.Table) -> list[int]:
-    """The stamps of result rows; none if they have no column for one.
+    """Return the stamps of result rows; empty without a stamp column.
 
     >>> stamps_of(pa.table({"sent": [5, 6], "price": [1, 2]})), stamps_of(pa.table({"price": [1]}))
     ([5, 6], [])
@@ -70,7 +72,7 @@ def watch_socket(server: socket.socket, recorder: Recorder, ended: threading.Eve
 
 
 def watch_folder(folder: Path, recorder: Recorder, ended: threading.Event) -> None:
-    """Files are whole when they have their name; those in progress begin with a dot."""
+    """Read new files. A file in progress has a name that starts with a dot."""
     known: set[Path] = set()
     while not ended.wait(_EVERY_S):
         for path in folder.rglob("[!.]*"):

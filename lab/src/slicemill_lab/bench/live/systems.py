@@ -1,4 +1,4 @@
-"""The systems whose latency is measured, and how each of them is started."""
+"""Systems of the latency benchmark, with the commands that start them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicemill_lab.bench.live.queries import CONDITION, script
 
 Ports: TypeAlias = Mapping[str, int]
 
-# A mill whose benchmark is gone must end by itself.
+# Without its benchmark, a mill ends by itself after this time.
 _AT_MOST = "30m"
 
 RUN = (sys.executable, "-c", "from slicemill.cli import main; main()")
@@ -22,7 +22,7 @@ RUN = (sys.executable, "-c", "from slicemill.cli import main; main()")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a system is told: where tuples come from, a folder of its own, and the subscriber's port."""
+    """Parameters of a system: ports of the streams, its folder, and the subscriber's port."""
 
     ports: Ports
     folder: Path
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LiveSystem:
-    """The subscriber gets `watch` and what `watched` says; `queries` are those that are waited for."""
+    """A system. `watch` and `watched` are arguments of the subscriber; `queries` are those to wait for."""
 
     name: str
     durability: str
@@ -48,7 +48,7 @@ class LiveSystem:
 
 
 def mill(queries: Mapping[str, str], waited_for: Sequence[str]) -> LiveSystem:
-    """slicemill's own command line, over a home that the subscriber follows."""
+    """Return slicemill's `run` command, with a home that the subscriber follows."""
 
     def command(place: Place) -> Sequence[str]:
         file = place.folder / "queries.esl"
@@ -84,7 +84,7 @@ def spark(case: str, waited_for: Sequence[str]) -> LiveSystem:
 
 
 def flink(python: Path, *, committed: bool) -> LiveSystem:
-    """One filter. Results are seen as they are computed, or when a checkpoint has committed them."""
+    """Return Flink with one filter, whose results are visible at once or after a committed checkpoint."""
     program = [str(python), str(Path(__file__).with_name("flink_side.py"))]
 
     def command(place: Place) -> Sequence[str]:
@@ -100,6 +100,6 @@ def flink(python: Path, *, committed: bool) -> LiveSystem:
         "folder" if committed else "socket",
         lambda folder: [str(folder / "out")] if committed else [],
         command,
-        # Where slicemill is must not matter to it.
+        # Flink must not find slicemill.
         environment={"PYTHONPATH": "", "JAVA_HOME": os.environ.get("JAVA_HOME", "")},
     )

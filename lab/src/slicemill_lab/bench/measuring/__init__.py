@@ -1,1 +1,1 @@
-"""How benchmarks measure: processor time and memory of process trees, waiting, parts of a benchmark."""
+"""Measurement tools of benchmarks: CPU time and memory of process trees, waiting, and parts of benchmarks."""

@@ -1,8 +1,10 @@
-"""What each cell of a mill's units costs: workers in this process that note the runs they answer.
+"""Cost of each cell of a mill's units, measured with workers in this process.
 
-Each worker has one cell of a unit, and reads, maps and spreads rows for itself as a process of its own would.
-As in such a process, memory that is freed is kept (`engine.session.WORKER_MEMORY`): getting it from the
-system page by page in every run would be a good part of what is measured.
+Each worker has one cell of a unit, and reads, maps and shuffles rows like a separate process. As in a worker
+process, freed
+memory is kept (`engine.session.WORKER_MEMORY`). Page faults of newly allocated memory would otherwise
+dominate the
+measurement.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from slicemill.plan.placement import AUTO, Placement
 from slicemill_lab.on_engine import MovedClock
 
 _SECOND_US = 1_000_000
-# The numbers that the C library has for its settings.
+# Parameter numbers of mallopt in the C library.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2, "MALLOC_MMAP_THRESHOLD_": -3}
 
 
 class NotingPool(InlinePool):
-    """Processor seconds and bytes read of runs, by unit and cell, since the last `forget`."""
+    """Pool that records CPU seconds and bytes read of runs by unit and cell, since the last `forget`."""
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers, HANDLER)
@@ -53,7 +55,7 @@ class NotingPool(InlinePool):
         return super().answered(answer, message)
 
     def state_bytes(self) -> dict[tuple[str, int], int]:
-        """What cells keep now."""
+        """Return the current size of each cell's state."""
         return {
             (unit, cell): loaded.program.state_bytes()
             for handler in self._handlers
@@ -63,7 +65,7 @@ class NotingPool(InlinePool):
 
 @dataclass(frozen=True, slots=True)
 class CellFigures:
-    """What the cells of a mill cost together, and the one that costs most."""
+    """Cost of all cells of a mill, and of the most expensive one."""
 
     placement: str
     cells: int
@@ -76,7 +78,7 @@ class CellFigures:
     rows: Mapping[str, int]
 
     def better(self, other: CellFigures | None) -> CellFigures:
-        """The one whose slowest cell was quicker: what disturbs a run only makes it slower."""
+        """Return the figures with the faster slowest cell, because disturbances only slow a run down."""
         return self if other is None or self.slowest_cpu_s <= other.slowest_cpu_s else other
 
 
@@ -87,7 +89,7 @@ def measured_cells(
     cells: int,
     placement: str = AUTO,
 ) -> CellFigures:
-    """Feed batches one by one, each run to its end; the first ones are not measured."""
+    """Feed batches one by one and run each to its end. The first batches are not measured."""
     _keep_freed_memory()
     pool, clock = NotingPool(cells), MovedClock()
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home:
@@ -122,7 +124,7 @@ def measured_cells(
 
 
 def _keep_freed_memory() -> None:
-    """As workers do, where the C library has such settings."""
+    """Configure malloc like workers do, if the C library supports it."""
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         for name, number in _MALLOC.items():
@@ -130,6 +132,6 @@ def _keep_freed_memory() -> None:
 
 
 def _words(placement: Placement) -> str:
-    """Its kind, and its shape where that has several dimensions."""
+    """Return the kind of a placement, and its shape if it has several dimensions."""
     shape = " × ".join(map(str, placement.shape))
     return f"{placement.kind.value} {shape}" if len(placement.shape) > 1 else placement.kind.value

@@ -1,8 +1,8 @@
-"""Seconds on the wall of a join over two executors of a standalone cluster, by the number of cells.
+"""Wall time of a join on two executors of a standalone cluster, by the number of cells.
 
     python -m slicemill_lab.bench.measuring.executors CASE BATCHES MASTER
 
-is the driver, a process of its own: a process has one Spark session.
+This command is the driver. It is a separate process, because a process has only one Spark session.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(case_name: str, batches: int, master: str) -> dict[str, float]:
     spark = session(master)
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder, kept_workers(spark.sparkContext):
-        # The first one compiles the code of both workers.
+        # The first turn compiles the code in both workers.
         for turn, cells in enumerate((max(WALL_CELLS), *WALL_CELLS)):
             clock = MovedClock()
             home = Path(folder) / str(turn)

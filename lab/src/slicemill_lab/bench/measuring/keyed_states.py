@@ -1,7 +1,8 @@
-"""A query with many keys: the CPU time of a small run, and how long a checkpoint holds the worker.
+"""Measurement of a query with many keys: CPU time of a small run, and pause of a checkpoint.
 
-A checkpoint holds the worker for the snapshot of the state, which is taken in memory. Another thread writes
-the snapshot while the next runs go on.
+A checkpoint blocks the worker for the snapshot of the state, which is taken in memory. Another thread writes
+the snapshot
+while further runs continue.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ CHECKPOINTS = 4
 class KeyedFigures:
     """Times of a query with many keys.
 
-    `fill_s` are the CPU seconds of the rows that brought all keys. `run_ms` are the CPU milliseconds of a run
-    of 1,000 rows, the least. `snapshot_ms` is the CPU time of the worker's thread in a snapshot, the greatest
-    of all checkpoints, of the unit that takes longest; `snapshot_wall_ms` is the same by the clock.
-    `write_ms` is the time by the clock that another thread took to write files. `beside_ms` is that of the
-    slowest run of 1,000 rows meanwhile, and `alone_ms` of the slowest run without a writer.
-    `bytes` is the size of all files, `states` are the names of the classes in them.
+    `fill_s` is the CPU time of the rows that introduced all keys. `run_ms` is the least CPU time of a run of
+    1,000 rows.
+    `snapshot_ms` is the greatest CPU time of the worker's thread in a snapshot, over all checkpoints and
+    units;
+    `snapshot_wall_ms` is the same in wall time. `write_ms` is the wall time of writing the files in another
+    thread.
+    `beside_ms` is the wall time of the slowest run of 1,000 rows during a write, `alone_ms` of the slowest
+    run without.
+    `bytes` is the size of all files, `states` has the names of the classes in them.
     """
 
     keys: int
@@ -55,7 +59,7 @@ class KeyedFigures:
 
 
 def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
-    """Bring a query all its keys, then measure runs of 1,000 rows and a checkpoint."""
+    """Fill a query with its keys, then measure runs of 1,000 rows and checkpoints."""
     rng = np.random.default_rng(5)
     units = RunningUnits(query.script)
     began = time.process_time()
@@ -69,7 +73,7 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
     snapshot_ms, snapshot_wall_ms, write_ms = [], [], []
 
     def run() -> float:
-        """Run 1,000 rows with random keys; milliseconds by the clock."""
+        """Run 1,000 rows with random keys. Return the wall time in milliseconds."""
         nonlocal rows
         table = rows_of(rng.integers(0, keys, RUN_ROWS), rows)
         rows += RUN_ROWS
@@ -91,7 +95,7 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
                 write_ms.append(writer.write())
                 alone_ms += [run() for _ in range(runs)]
                 runs_alone = len(run_ms)
-            else:  # the last one is written as workers do it
+            else:  # the last checkpoint is written in the background, as in workers
                 beside_ms += writer.beside(run)
         described = [describe(Path(folder), files)["states"]["classes"] for files in writer.files if files]
     states = frozenset(name for classes in described for name in classes)
@@ -119,13 +123,13 @@ class _Writer:
         self.files: list[CheckpointFiles] = []
 
     def write(self) -> float:
-        """Write them in this thread; milliseconds by the clock."""
+        """Write the snapshots in this thread. Return the wall time in milliseconds."""
         began = time.perf_counter()
         self.files = [write(self._folder, snapshot) for snapshot in self._snapshots]
         return 1e3 * (time.perf_counter() - began)
 
     def beside(self, run: Callable[[], float]) -> list[float]:
-        """Write them in another thread, and run until they are written; how long each run took."""
+        """Write the snapshots in another thread, and run until the end. Return the time of each run."""
         thread = threading.Thread(target=self.write)
         thread.start()
         times = [run()]
@@ -136,7 +140,7 @@ class _Writer:
 
 
 class RunningUnits:
-    """The units of a script in this process, each with one cell."""
+    """Units of a script in this process, with one cell each."""
 
     def __init__(self, script: str) -> None:
         catalog = bind(script).catalog
@@ -144,7 +148,7 @@ class RunningUnits:
         self._programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in cut(graph)]
 
     def run(self, table: pa.Table) -> None:
-        """Run each unit over new rows of the stream, and over what units before it have made of them."""
+        """Run each unit over new rows of the stream, and over the output of upstream units."""
         tables = {"s": table}
         complete = {"s": int(table.column(0)[-1].as_py())}
         for program in self._programs:
@@ -156,5 +160,5 @@ class RunningUnits:
 
     @property
     def states(self) -> list[dict[str, object]]:
-        """The states of each unit: a checkpoint is of one unit."""
+        """States of each unit, as a checkpoint contains the state of one unit."""
         return [program.states for program in self._programs]

@@ -1,9 +1,10 @@
-"""One engine's side of the benchmark of many queries; the engine is whatever `slicemill` PYTHONPATH has.
+"""One engine's side of the benchmark of many queries, for the version of `slicemill` on PYTHONPATH.
 
     python many_side.py JOB.json
 
-Only what every version has is used. The job has the script, the files of each batch, the folders in which
-they arrive, and how many results each query has after each batch. Prints one line of JSON.
+Only interfaces that every version has are used. The job has the script, the files of each batch, the folders
+in which they
+arrive, and the expected number of results of each query after each batch. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PATIENCE_S = 600.0
 
 
 def local_session() -> Any:
-    """The session, wherever this version has it."""
+    """Return a local session. Its module depends on the version."""
     for name in ("slicemill.engine.session", "slicemill.runtime.session"):
         try:
             return import_module(name).local_session()
@@ -69,7 +70,7 @@ def main(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wait_for(mill: Any, results: Mapping[str, int]) -> None:
-    """Until each query has so many results; those that have them are not asked again."""
+    """Wait until each query has the wanted number of results. Complete queries are not polled again."""
     ends, left = time.monotonic() + _PATIENCE_S, list(results.items())
     while left:
         name, wanted = left[-1]
@@ -84,7 +85,7 @@ def wait_for(mill: Any, results: Mapping[str, int]) -> None:
 
 
 def number_of_units(mill: Any) -> int | None:
-    """As far as this version tells."""
+    """Return the number of units, if this version exposes it."""
     for holder in (mill, getattr(mill, "dispatcher", None)):
         units = getattr(holder, "units", None)
         if units is not None and not callable(units):
@@ -93,9 +94,10 @@ def number_of_units(mill: Any) -> int | None:
 
 
 def memory_mb() -> dict[str, dict[str, int]]:
-    """Resident and proportional memory of this process and of those that it has started, by kind.
+    """Return resident and proportional memory of this process and its descendants, by kind.
 
-    Pages that several processes share count in each as resident, and once in all as proportional.
+    A page shared by several processes counts in full for each in resident memory, and once in total in
+    proportional memory.
     """
     driver = psutil.Process()
     found: dict[str, dict[str, int]] = {}
@@ -104,7 +106,7 @@ def memory_mb() -> dict[str, dict[str, int]]:
             memory = process.memory_full_info()
             kind = "driver" if process == driver else process.name()
         except psutil.NoSuchProcess:
-            continue  # it ended while we looked
+            continue  # it ended in the meantime
         sums = found.setdefault(kind, {"processes": 0, "rss": 0, "pss": 0})
         sums["processes"] += 1
         sums["rss"] += memory.rss // 1_000_000

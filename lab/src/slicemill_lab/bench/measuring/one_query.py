@@ -1,4 +1,4 @@
-"""One query over a stream of Parquet files, from the files to results in a log."""
+"""Run of one query over a stream of Parquet files, from the files to results in a log."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run_query(
     files_per_batch: int,
     results: tuple[int, int],
 ) -> tuple[Usage, pa.Table]:
-    """The first file starts the query, and the others are measured; so many results come of it, and of all.
+    """Run a query. The first file starts it, the others are measured. `results` are the counts after both.
 
-    `stream` declares the stream that the query reads, but for where it comes from.
+    `stream` declares the stream that the query reads, without its source.
     """
     feed = Feed(folder / "in")
     source = f"path '{feed.folder}', maxFilesPerTrigger {files_per_batch}"

@@ -1,4 +1,4 @@
-"""How many values panes keep for one key, in the middle of a pane (the published figure is 5 of 40 000)."""
+"""Number of values that panes keep for one key, in the middle of a pane (published: 5 of 40,000)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CREATE QUERY q AS SELECT sum(price) AS s FROM Bid [RANGE {range_s} SECONDS SLIDE
 
 
 def entries_kept(range_s: int, slide_s: int, rate: int) -> int:
-    """Entries in the state when windows are full; tuples come `rate` a second, in runs of half a second."""
+    """Return the entries in the state with full windows, for `rate` tuples per second in runs of 0.5 s."""
     catalog = bind(_SCRIPT.format(range_s=range_s, slide_s=slide_s)).catalog
     graph = share(build_graph(catalog), catalog)
     (unit,) = cut(graph)

@@ -1,4 +1,4 @@
-"""What a decision costs with many units: real ones, over a log that grows before each decision."""
+"""Cost of a scheduling decision between many real units, over a log that grows before each decision."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _UNITS_PER_ROUND = 256
 
 
 def decision_ms(units: int) -> dict[str, float]:
-    """The median milliseconds of a decision, by policy: all units are ready, and a log has just grown."""
+    """Return the median milliseconds of a decision by policy.
+
+    All units are ready, and a log has just grown.
+    """
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
         home = Home(Path(folder))
         home.open()
@@ -42,13 +45,13 @@ def decision_ms(units: int) -> dict[str, float]:
 def _measured(home: Home, running: list[RunningUnit]) -> dict[str, float]:
     goals = {log: Goal() for unit in running for _, log in unit.plan.unit.outputs}
     writer = SegmentWriter(home.logs[STREAM].folder, "bench")
-    # The same rows again and again: nobody reads them.
+    # The same rows are appended repeatedly, as they are never read.
     extents = [writer.append(group(0, 10, 1))]
     writer.release()
     found = {}
     for name, policy in POLICIES.items():
         chooser, took = Chooser(policy), []
-        # As if all had been read: what a policy finds does not depend on those before it.
+        # Set all cursors to the head of the log, so that the order of policies does not matter.
         read = {unit.id: {"cursors": {STREAM: home.logs[STREAM].head}} for unit in running}
         home.commit(Change(units=read))
         board = RunningUnits(running, home.logs, goals, wall_clock_us())
@@ -65,7 +68,7 @@ def _measured(home: Home, running: list[RunningUnit]) -> dict[str, float]:
 
 
 def _units(home: Home, count: int) -> list[RunningUnit]:
-    # Each by a key of its own, so that none shares a unit with another.
+    # Each query has its own key, so that no two queries share a unit.
     windows = (f"sum(v) OVER (PARTITION BY k + {n} ROWS 9 PRECEDING) AS s" for n in range(count))
     asked = (
         f"CREATE QUERY q{n} AS SELECT number, {window} FROM {STREAM}" for n, window in enumerate(windows)
@@ -75,7 +78,7 @@ def _units(home: Home, count: int) -> list[RunningUnit]:
     )
     catalog = bind(";\n".join([declared, *asked])).catalog
     graph = optimize(build_graph(catalog))
-    # With all queries each of the plans would be as long as all together.
+    # With all queries in the catalog, each plan would be as large as all of them together.
     streams = catalog.without_queries()
     home.commit(Change(created={STREAM: to_arrow(catalog.declared_stream(STREAM).schema)}))
     plans = []

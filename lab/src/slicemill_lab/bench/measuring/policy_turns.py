@@ -1,8 +1,9 @@
 """Turns of policies: recorded arrivals, replayed for one policy after another in one mill on one worker.
 
-Before each turn units forget what they learned in the last one and know again what was measured first, so
-that all policies start with the same costs and selectivities. Rows of a turn fall into partitions of their
-own, so that its results do not depend on the turns before.
+Before each turn, the statistics of units are reset to those of the calibration, so that all policies start
+with the same
+costs and selectivities. The rows of each turn have their own partitions, so results do not depend on earlier
+turns.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ METRICS = (
     "l2 slowdown",
     "staleness",
 )
-"""By the names of `slicemill_lab.policies.registry.OBJECTIVES`."""
+"""Metrics, by the names in `slicemill_lab.policies.registry.OBJECTIVES`."""
 _LONGEST = 0.999
-"""The quantile that stands for the greatest."""
+"""Quantile that is used as the maximum."""
 _BUSY = ("read: ", "run: ", "commit", "deliver")
 
 
 class UnitCosts(NamedTuple):
-    """What a unit's runs should take by the costs measured first, and the processor time that they took."""
+    """Estimated time of a unit's runs by the calibrated costs, and their actual CPU time."""
 
     estimated_s: float
     real_s: float
@@ -53,9 +54,9 @@ class UnitCosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyTurn:
-    """What users felt in one turn, by metric; each query's rows; what deciding and running took.
+    """Measurements of one turn by metric, with results, load, and costs of decisions and runs.
 
-    `pace` is the time of all work over what the runs of units should take by the costs measured first.
+    `pace` is the time of all work over the estimated time of the units' runs.
     """
 
     felt: Mapping[str, float]
@@ -67,7 +68,7 @@ class PolicyTurn:
 
 
 class PolicyTurns:
-    """A mill with the queries of a testbed, what their units cost, and how much it can bear."""
+    """Mill with the queries of a testbed, the costs of their units, and the capacity of the worker."""
 
     def __init__(self, spark: SparkSession, folder: Path, bed: QueryBed) -> None:
         self.bed = bed
@@ -76,7 +77,7 @@ class PolicyTurns:
         self._mill.execute(bed.script)
         self._mill.open()
         self._streams = {query.name: query.stream for query in bed.queries}
-        self._delivered: dict[str, list[tuple[pa.Table, float]]] = {}  # and when
+        self._delivered: dict[str, list[tuple[pa.Table, float]]] = {}  # with the time of delivery
         for name, query in self._mill.queries.items():
             query.subscribe(partial(self._receive, name))
         self._turn = 0
@@ -93,11 +94,12 @@ class PolicyTurns:
         self._mill.close()
 
     def _calibrate(self) -> float:
-        """The seconds that a row of every stream takes, if nothing else is there.
+        """Return the seconds that one row of every stream takes without any other load.
 
-        It comes alone or in a burst, as rows of its stream do. Everything counts: reading, deciding, running,
-        committing, delivering. Units learn what runs over few and many rows cost; what ran before that only
-        warms processes up.
+        Rows arrive alone or in a burst, as on their stream. The time includes reading, deciding, running,
+        committing and
+        delivering. Units learn the costs of runs over few and many rows. Earlier runs only warm up the
+        processes.
         """
         usual, other = self.bed.grid(), self.bed.grid(other_bursts=True)
         for arrival in usual[: len(self.bed.streams)]:
@@ -106,7 +108,7 @@ class PolicyTurns:
             unit.statistics.cost = BatchCost()
             unit.statistics.selectivities.clear()
         took_s = 0.0
-        # In turns, as old runs are forgotten.
+        # Alternate, because statistics forget old runs.
         for arrival in sorted([*usual, *other], key=lambda arrival: arrival.at_s):
             served_s = self._serve(arrival)
             took_s += served_s if any(arrival is one for one in usual) else 0.0
@@ -117,7 +119,7 @@ class PolicyTurns:
         return took_s / rows * len(self.bed.streams)
 
     def _serve(self, arrival: ArrivingRows) -> float:
-        """How long it takes until all is done that an arrival brings, if it comes alone."""
+        """Return the time to process an arrival completely, without other arrivals."""
         self._begin_turn()
         began = time.perf_counter()
         self._mill.feed(arrival.stream, self._now(arrival))
@@ -125,7 +127,7 @@ class PolicyTurns:
         return time.perf_counter() - began
 
     def costs(self) -> dict[str, tuple[float, float]]:
-        """a and b of each query's unit as measured first, in seconds."""
+        """Return a and b of each query's unit as calibrated, in seconds."""
         return {
             name: (known["cost"]["overhead"], known["cost"]["per_row"]) for name, known in self._known.items()
         }
@@ -134,7 +136,7 @@ class PolicyTurns:
         return float(self._known[name]["selectivities"][name]["value"])
 
     def gap_s(self, load: float) -> float:
-        """The mean gap between rows of one stream that makes such a load."""
+        """Return the mean gap between rows of one stream for a load."""
         return self.service_s / load
 
     def under(self, policy: str, arrivals: Recording) -> PolicyTurn:
@@ -145,7 +147,7 @@ class PolicyTurns:
         with mill.dispatcher.paused():
             for name, known in self._known.items():
                 mill.dispatcher.running.writers[name].statistics.restore(known)
-        # Every unit runs once, so that its priority follows from what it knows.
+        # Run every unit once, so that its priority reflects its restored statistics.
         for arrival in self.bed.grid()[: len(self.bed.streams)]:
             mill.feed(arrival.stream, self._now(arrival))
         self._finish()
@@ -172,11 +174,11 @@ class PolicyTurns:
         self._delivered = {name: [] for name in self._streams}
 
     def _now(self, arrival: ArrivingRows) -> pa.Table:
-        """The rows of an arrival as they come in this turn."""
+        """Return the rows of an arrival for this turn."""
         return shifted(arrival.rows, self._turn).cast(self._mill.home.logs[arrival.stream].columns)
 
     def _replay(self, arrivals: Recording) -> dict[str, Floats]:
-        """Let rows come when they did; when those of each stream came now, by number."""
+        """Feed rows at their recorded times. Return the actual arrival times by stream and row number."""
         tables = [self._now(arrival) for arrival in arrivals]
         came: dict[str, list[float]] = {stream: [] for stream in self.bed.streams}
         began = time.time()
@@ -188,7 +190,7 @@ class PolicyTurns:
         return {stream: np.array(moments) for stream, moments in came.items()}
 
     def _finish(self) -> None:
-        """Until all that came is read and its results are delivered."""
+        """Wait until all rows are read and all results are delivered."""
         wait_until_read(self._mill, list(self._streams))
         with self._mill.dispatcher.paused():
             pass

@@ -1,17 +1,21 @@
-"""Processor time and memory of a process and all that it started: a driver, its JVM, Python workers.
+"""CPU time and memory of a process tree: a driver, its JVM and Python workers.
 
     with measured() as usage:
         work()
     print(usage.cpu_s, usage.wall_s, usage.peak_bytes)
 
-The kernel adds the time of a child that ended to that of the parent that waited for it. But the daemon of
-Spark's Python workers does not wait for them, and nobody of ours waits for a child whose parent died before
-it. So a thread looks at the tree a few times a second: a process that ended counts with the time it had when
-it was last seen, or with what its parent says, if that is more. The difference, with processes that ended
-before anybody saw them, is given as `ended`. What that thread takes itself is not counted.
+The kernel adds the time of an ended child to the parent that waited for it. But the daemon of Spark's Python
+workers does
+not wait for them, and orphans have no parent that waits. So a thread samples the tree several times per
+second. An ended
+process counts with its last sampled time, or with the time reported by its parent if that is more. The
+difference, and
+processes that ended between two samples, are reported as `ended`. The CPU time of the sampling thread is
+excluded.
 
-Memory is resident memory summed over processes. Pages that several of them share count in each, and a JVM
-keeps the heap that earlier phases made it take: compare phases of one run with that in mind.
+Memory is the sum of resident memory over processes. Pages shared by several processes count for each of them.
+A JVM keeps
+heap that earlier phases have allocated. Consider both when comparing phases of one run.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ SAMPLE_S = 0.1
 
 @dataclass(slots=True)
 class Usage:
-    """What a phase took; filled when it ends. `cpu_s_by_kind` has the driver, `java` and the like apart."""
+    """Resource use of a phase, set at its end. `cpu_s_by_kind` separates the driver, `java` and others."""
 
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -40,7 +44,7 @@ class Usage:
     cpu_s_by_kind: dict[str, float] = field(default_factory=dict)
 
     def figures(self, rows: int | None = None) -> dict[str, Any]:
-        """To be shown; with how many rows it took for each processor second, if rows were what it was for."""
+        """Return figures for display, with rows per CPU second if `rows` is given."""
         speed = {} if rows is None else {"rows": rows, "rows_per_cpu_s": round(rows / self.cpu_s)}
         return speed | {
             "cpu_s": round(self.cpu_s, 2),
@@ -61,7 +65,7 @@ class Usage:
 
 @contextmanager
 def measured(root: int | None = None, sample_s: float = SAMPLE_S) -> Iterator[Usage]:
-    """What this process, or the one with that number, and all below it take in the block."""
+    """Measure this process, or the process `root`, with all descendants while the block runs."""
     usage, tree, ended = Usage(), Tree(root or os.getpid()), threading.Event()
     before = tree.look()
 
@@ -92,7 +96,7 @@ def measured(root: int | None = None, sample_s: float = SAMPLE_S) -> Iterator[Us
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A process at a moment; `waited_s` is the time of the children that it has waited for, and of theirs."""
+    """Sample of a process. `waited_s` is the CPU time of ended descendants that were waited for."""
 
     parent: int
     kind: str
@@ -103,7 +107,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Account:
-    """What is known of a process: as it was last seen, and its children that ended."""
+    """Accumulated data of a process: its last sample, and its ended children."""
 
     seen: _Seen
     waited_at_first_s: float
@@ -115,7 +119,7 @@ class _Account:
 
 
 class Tree:
-    """The descendants of a process, looked at again and again."""
+    """Descendants of a process, sampled repeatedly."""
 
     def __init__(self, root: int) -> None:
         self.peak_bytes = 0
@@ -125,7 +129,7 @@ class Tree:
         self._ended_own_s: dict[str, float] = {}
 
     def look(self) -> Mapping[str, float]:
-        """Processor seconds so far, by kind of process."""
+        """Take a sample, and return CPU seconds so far by kind of process."""
         found = self._look_at(_descendants(self._root, self._living))
         self._bury([process for process in self._living if process not in found])
         for process, seen in found.items():
@@ -140,7 +144,7 @@ class Tree:
     def _look_at(self, processes: Iterable[psutil.Process]) -> dict[psutil.Process, _Seen]:
         found = {}
         for process in processes:
-            # One that ends while we look has ended.
+            # A process that ends during the sample counts as ended.
             with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
                 times = process.cpu_times()
                 found[process] = _Seen(
@@ -154,7 +158,7 @@ class Tree:
 
     def _bury(self, ended: Iterable[psutil.Process]) -> None:
         by_pid = {process.pid: account for process, account in self._living.items()}
-        # Children began after their parents: what a child leaves is known before its parent's turn.
+        # Children start after their parents, so the reverse order processes children first.
         for process in sorted(ended, key=lambda ended: (ended.create_time(), ended.pid), reverse=True):
             account = self._living.pop(process)
             kind = account.seen.kind
@@ -166,7 +170,7 @@ class Tree:
 
 
 def _descendants(root: psutil.Process, known: Iterable[psutil.Process]) -> set[psutil.Process]:
-    """The processes below the root, and those that have been there and lost their parents."""
+    """Return the descendants of the root, including known processes that lost their parents."""
     found: set[psutil.Process] = set()
     for process in (root, *known):
         if process not in found:

@@ -1,4 +1,4 @@
-"""Rows that are fed in virtual time, and how long after its tuple each result came."""
+"""Keyed rows for virtual time, and response times of results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Moments: TypeAlias = np.ndarray[Any, Any]
 
 
 def keyed_rows(random: np.random.Generator, now_us: int, count: int, keys: int) -> pa.Table:
-    """Rows of a key k, a value v and a time ts from now on."""
+    """Return rows with a key k, a value v and a time ts, starting now."""
     columns = {
         "k": pa.array(random.integers(0, keys, count), pa.int32()),
         "v": pa.array(random.integers(0, 100, count), pa.int32()),
@@ -23,7 +23,7 @@ def keyed_rows(random: np.random.Generator, now_us: int, count: int, keys: int) 
 
 
 def responses(log: Log) -> tuple[Moments, Moments]:
-    """Of all results in a log, when the newest tuple behind each arrived, and how long after it each came."""
+    """Return for all results in a log the arrival of their newest tuple, and their response time."""
     arrived, took = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for epoch in log.epochs():
         moments = log.read(epoch).column("_arr").to_numpy()

@@ -1,7 +1,8 @@
-"""What many session queries over one stream and key take beside one of them: one process, in turns.
+"""Cost of many session queries over one stream and key relative to one of them, in one process.
 
-Visitors click in bursts: 2 s apart in the mean, with pauses of a minute in the mean after a burst of twenty.
-Only the unit of the sessions runs, so that the way to it does not hide what sharing saves.
+Visitors click in bursts: every 2 s on average, with pauses of a minute on average after twenty clicks. Only
+the unit of the
+sessions runs, so ingestion does not hide the savings of sharing. One query and sixteen queries take turns.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ ONE = (f"SELECT visitor, {_RESULTS[4]} FROM click [SESSION 40 SECONDS] GROUP BY 
 
 
 def one_and_many(rows: int, visitors: int, run: int, rounds: int) -> tuple[float, float]:
-    """Processor seconds of one query, and of sixteen with other gaps and aggregates; the best of rounds.
+    """Return CPU seconds of one query, and of sixteen with different gaps and aggregates; best of rounds.
 
-    `run` is how many rows come at a time.
+    `run` is the number of rows per run.
     """
     clicks = _clicks(rows, visitors)
     best = [float("inf"), float("inf")]

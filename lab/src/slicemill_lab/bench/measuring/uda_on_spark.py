@@ -1,4 +1,4 @@
-"""A user's aggregate end to end: Parquet files through a mill on Spark, to results in a log."""
+"""End-to-end run of a user-defined aggregate: Parquet files through a mill on Spark to a log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS, _FILES_PER_BATCH = 100_000, 5
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """Keys and values as they came, and all results; `rows` were measured, after a warm-up."""
+    """Input keys and values in order, all results, and the number of measured rows after a warm-up."""
 
     k: NDArray[np.int64]
     v: NDArray[np.float64]
@@ -36,7 +36,7 @@ class Streamed:
 
 
 def end_to_end(esl: str, call: str, files: int) -> Streamed:
-    """The second of two runs; the first file of a run starts the query, the others are measured."""
+    """Return the second of two runs. The first file of a run starts the query, the others are measured."""
     events = OverEvents.random(_ROWS * (files + 1))
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name:
         folder = Path(name)

@@ -1,8 +1,10 @@
-"""Workers in this process that are at work side by side in virtual time.
+"""Workers in this process that run concurrently in virtual time.
 
-A message is answered at once, and the answer is given when its work is done, by a clock that only the caller
-and waiting move. What work takes, the caller says. So the dispatcher does what it does, with balancing and
-placements, on as many workers as one likes, and alike on every machine.
+A message is processed at once, but its answer is delivered when its work would be done, by a clock that only
+the caller and
+waiting advance. The caller defines the cost of work. So the dispatcher, with balancing and placement, can be
+tested with
+any number of workers, with the same result on every machine.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Cost = Callable[[RunDone | ReadDone], float]
 
 
 class VirtualWorkers(InlinePool):
-    """`cost` has the seconds that a run or a read takes; `clock` is the mill's."""
+    """Pool of virtual workers. `cost` returns the seconds of a run or read; `clock` is the mill's clock."""
 
     def __init__(self, workers: int, clock: MovedClock, cost: Cost) -> None:
         super().__init__(workers, HANDLER)
@@ -34,7 +36,7 @@ class VirtualWorkers(InlinePool):
 
     @property
     def next_us(self) -> int | None:
-        """When the next answer comes."""
+        """Time of the next answer, or None."""
         return self._later[0][0] if self._later else None
 
     def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:  # noqa: ARG002

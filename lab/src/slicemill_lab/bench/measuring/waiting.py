@@ -1,4 +1,4 @@
-"""Waiting for what is measured to end."""
+"""Waiting for the end of measured work, with a timeout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATIENCE_S = 900
 
 
 def wait_until(done: Callable[[], bool], state: Callable[[], str], every_s: float = 0.005) -> None:
-    """Until something is done; after a quarter of an hour it never will, and `state` says how far it came."""
+    """Wait until `done`. Raises an error with `state` after a quarter of an hour."""
     ends = time.monotonic() + _PATIENCE_S
     while not done():
         if time.monotonic() > ends:
@@ -23,7 +23,7 @@ def wait_until(done: Callable[[], bool], state: Callable[[], str], every_s: floa
 def wait_for_counts(
     counts: Callable[[], Sequence[int]], expected: Sequence[int], check: Callable[[], None] = lambda: None
 ) -> None:
-    """Until there are so many results of each query; `check` raises if something has failed."""
+    """Wait until each query has the expected number of results. `check` raises on failures."""
 
     def done() -> bool:
         check()
@@ -33,13 +33,13 @@ def wait_for_counts(
 
 
 def wait_for(mill: Mill, query: str, rows: int) -> None:
-    """Until a query has so many results."""
+    """Wait until a query has a number of results."""
     found = mill.queries[query]
     wait_for_counts(lambda: [found.metrics().rows], [rows], mill.check)
 
 
 def wait_until_read(mill: Mill, queries: Sequence[str]) -> None:
-    """Until nothing that was fed waits to be admitted, or to be read by any of the queries."""
+    """Wait until all fed rows are admitted and read by all of the queries."""
 
     def done() -> bool:
         mill.check()

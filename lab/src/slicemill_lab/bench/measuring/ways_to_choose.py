@@ -1,7 +1,8 @@
-"""What it takes to find the next unit among many: the dispatcher's scan, clusters, Fagin, a calendar queue.
+"""Cost of finding the next unit: the dispatcher's scan, clusters, Fagin, and a calendar queue.
 
-The clever ways look at few units (P18-P20, P35), but someone has to keep what they look at up to date: when a
-log grows that all units read, all of their queues have new heads or lengths. Both parts are timed.
+The sublinear methods inspect few units (P18-P20, P35), but their data structures must be maintained: when a
+log that all
+units read grows, the heads or lengths of all queues change. Both parts are measured.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NOW = 100.0
 
 
 def ways_to_choose_us(units: int) -> dict[str, float]:
-    """Median microseconds of one decision after a log has grown that all units read, by way of choosing."""
+    """Return the median microseconds of a decision by method, after a log that all units read has grown."""
     random = np.random.default_rng(3)
     cost = 2.0 ** random.integers(0, 5, units)
     figures = UnitFigures.unshared(random.uniform(0.1, 1, units), 0.0, cost, 3 * cost)
@@ -68,7 +69,7 @@ def _put_all(calendar: CalendarQueue, priorities: Floats) -> int:
 
 
 def _heads(member_of: Ints, arrivals: Floats) -> Floats:
-    """The oldest tuple of each cluster."""
+    """Return the oldest tuple of each cluster."""
     heads = np.full(_CLUSTERS, np.inf)
     np.minimum.at(heads, member_of, arrivals)
     return np.where(np.isinf(heads), np.nan, heads)

@@ -1,1 +1,1 @@
-"""What slicemill is measured against inside one session: Spark, plain Numba, slicemill as it was."""
+"""Rivals of slicemill: Spark, Flink, plain Numba, and an earlier slicemill."""

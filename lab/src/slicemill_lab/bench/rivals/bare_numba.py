@@ -1,7 +1,8 @@
-"""Means over sliding windows by two Numba loops and nothing else: what the work itself costs.
+"""Means over sliding windows by two Numba loops, as a lower bound of the cost.
 
-No log, no journal, no recovery, keys that are known to be small numbers, and one thread: files are read by
-pyarrow, counts and sums are kept by second and key, and the means of windows that have ended are left in
+There is no log, no journal and no recovery. Keys are known to be small numbers, and one thread does all of
+the work.
+pyarrow reads the files, counts and sums are kept by second and key, and the means of ended windows stay in
 memory.
 """
 
@@ -34,7 +35,7 @@ def _add(k: Ints, v: Ints, ts: Ints, first_s: int, counts: Ints, sums: Ints) -> 
 def _means(
     counts: Ints, sums: Ints, range_s: int, begin: int, end: int, ends: Ints, keys: Ints, means: Floats
 ) -> int:
-    """Means of the windows that end after second `begin` and by `end`; how many there are."""
+    """Compute means of windows that end after second `begin` and by `end`. Return their number."""
     number = counts.shape[1]
     count, total = np.zeros(number, np.int64), np.zeros(number, np.int64)
     for second in range(max(0, begin - range_s), begin):
@@ -55,7 +56,7 @@ def _means(
 
 
 class BareWindows:
-    """`RANGE r SLIDE 1 SECOND` for each range, over events from a second on, with so many keys."""
+    """`RANGE r SLIDE 1 SECOND` for each range, over events from second `first_s` on, for `keys` keys."""
 
     def __init__(self, ranges: Sequence[int], keys: int, first_s: int, seconds: int) -> None:
         self.results: dict[int, list[pa.Table]] = {range_s: [] for range_s in ranges}
@@ -63,7 +64,7 @@ class BareWindows:
         self._counts, self._sums = (np.zeros((seconds, keys), np.int64) for _ in range(2))
 
     def take(self, paths: Sequence[Path]) -> None:
-        """Read files, and add the means of all windows that have ended."""
+        """Read files, and compute the means of all ended windows."""
         for path in paths:
             table = pq.read_table(path)
             k, v, ts = (table.column(name).cast(pa.int64()).to_numpy() for name in ("k", "v", "ts"))

@@ -1,4 +1,4 @@
-"""slicemill as it was before its engine was made anew, out of the repository that this code lies in."""
+"""An earlier version of slicemill, with its former engine, from the repository of this code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEFORE = "94f781c"
 
 
 def source_before(folder: Path) -> Path:
-    """Unpack the packages of that commit; without a repository, an error."""
+    """Unpack the packages of that commit. Raises an error without a repository."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
         top = subprocess.run(

@@ -1,8 +1,10 @@
-"""Runs of equal values over sliding windows, as Spark SQL can say it in a batch.
+"""Runs of equal values over sliding windows, as batch queries in Spark SQL.
 
-Times are in microseconds. Both ways find the runs of all time once, with window functions over each key.
-Then either every tuple goes into each of its windows, and what meets there is grouped; or the runs are put
-together first, with a list of when their tuples began, and go into windows as a whole.
+Times are in microseconds. Both formulations first find the runs over all time, with window functions per key.
+Then one
+assigns every tuple to each of its windows and groups the tuples. The other first aggregates runs, with a list
+of the start
+times of their tuples, and assigns whole runs to windows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""NEXMark's queries over the same files, by slicemill, Spark and Flink, each in a program of its own.
+"""Comparison of NEXMark queries over the same files: slicemill, Spark and Flink in separate processes.
 
-A query takes the first files, which warm it up, and is measured from then on: processor seconds of all its
-processes until the results of all other files are committed. Systems take turns, and the best round counts.
+A query processes the first files as a warm-up. Measured are the CPU seconds of all processes of the system
+from then on,
+until the results of all other files are committed. Systems take turns, and the best round counts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from slicemill_lab.bench.rivals.nexmark_on_spark import ON_SPARK, answer_on_spar
 
 OURS, SPARK, FLINK = "slicemill", "Spark", "Flink"
 _FLINK_PROGRAM = str(Path(__file__).with_name("nexmark_flink_side.py"))
-# Its windows are those of the clock, which nobody can foresee.
+# Its windows follow the wall clock, so its results are not predictable.
 BY_CLOCK = "q12"
 _SINK = " WITH (sink = 'parquet:out/nexmark/q10')"
 _PATIENCE_S = 600.0
@@ -39,7 +40,7 @@ _PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class NexmarkPhase:
-    """What a system did with the rows behind the first files."""
+    """Measurements of a system for the rows after the warm-up files."""
 
     rows: int
     usage: Usage
@@ -51,9 +52,9 @@ class NexmarkPhase:
 
 @dataclass(slots=True)
 class NexmarkComparison:
-    """Programs of the systems over some files, and the best phase of each query.
+    """Programs of the systems over some files, with the best phase of each query.
 
-    `flink_python` is the Python that has Flink, if there is one.
+    `flink_python` is the Python with Flink, if there is one.
     """
 
     folder: Path
@@ -67,7 +68,7 @@ class NexmarkComparison:
     _runs: int = 0
 
     def run(self, names: Sequence[str], rounds: int) -> None:
-        """Each query by all of them, in turns."""
+        """Run each query on all systems, in turns."""
         known = [name for name in names if name != BY_CLOCK]
         ours = self.files.expected(self.root, {name: ANSWERS[name] for name in known})
         spark = self.files.expected(self.root, {name: answer_on_spark(name) for name in known})
@@ -79,14 +80,14 @@ class NexmarkComparison:
                     self._flink_phase(name)
 
     def run_ours(self, title: str, names: Sequence[str], rounds: int) -> None:
-        """Several queries in one mill."""
+        """Run several queries in one mill."""
         known = {name: ANSWERS[name] for name in names if name != BY_CLOCK}
         expected = self.files.expected(self.root, known)
         for _ in range(rounds):
             self._phase(title, OURS, self.our_job(names), expected)
 
     def our_job(self, names: Sequence[str]) -> dict[str, Any]:
-        # Results are in the log all the same: a sink would write beside us.
+        # A file sink would add writes; the results are in the log anyway.
         text = script(self.root, names).replace(_SINK, "")
         return {
             "root": str(self.root),
@@ -107,7 +108,7 @@ class NexmarkComparison:
         }
 
     def _flink_phase(self, name: str) -> None:
-        """It takes the first files, and then all, as files that end."""
+        """Run Flink over the warm-up files, and then over all files, as finite inputs."""
         folder = self.folder / "csv"
         if not folder.exists():
             write_csv(folder, self.files, self.root)
@@ -118,7 +119,7 @@ class NexmarkComparison:
             "streams": dict(FLINK_STREAMS),
             "views": dict(FLINK_VIEWS),
             "folder": str(folder),
-            # Counting is a query of its own, over the same files: once is enough.
+            # Counting runs another query over the same files, so it is done once.
             "count": (name, FLINK) not in self.best,
         }
         program.say(json.dumps(job))
@@ -139,7 +140,7 @@ class NexmarkComparison:
                 self.wrong[f"{query}, {system}"] = f"{counts[query]} rows instead of {right}"
 
     def _keep(self, name: str, system: str, phase: NexmarkPhase) -> None:
-        """The phase, if it is the best so far."""
+        """Store the phase if it is the best so far."""
         tell(f"{name}, {system}: {phase.usage.cpu_s:.2f} CPU s, {phase.usage.wall_s:.1f} s")
         known = self.best.get((name, system))
         if known is None or phase.usage.cpu_s < known.usage.cpu_s:
@@ -156,7 +157,7 @@ class NexmarkComparison:
         program.say(text)
         _expect(program, "first")
         with measured(program.pid) as usage:
-            # Whoever looks for files by itself begins with them at once.
+            # A system that polls for files starts with them at once.
             for stream, feed in feeds.items():
                 feed.arrive(self.files.measured[stream])
             program.say("")
@@ -166,7 +167,7 @@ class NexmarkComparison:
         shutil.rmtree(folder, ignore_errors=True)
         self._hold(system, counts, expected)
         batch = system == SPARK and ON_SPARK[name].mode == "batch"
-        # A batch query reads all files.
+        # A batch query reads the warm-up files as well.
         phase = NexmarkPhase(self.files.rows + (self.files.warm_rows if batch else 0), usage, load)
         self._keep(name, system, phase)
 
@@ -176,7 +177,8 @@ class NexmarkComparison:
             command = [sys.executable, "-m", "slicemill_lab.bench.rivals.nexmark_side", system.lower()]
             environment: dict[str, str] = {}
             if system == FLINK:
-                # It has nothing of slicemill, and what lies beside the program is no package of its own.
+                # Flink's environment has no slicemill, and modules next to the program must not be
+                # importable.
                 command = [str(self.flink_python), _FLINK_PROGRAM]
                 environment = {"PYTHONPATH": "", "PYTHONSAFEPATH": "1", "JAVA_HOME": str(ensure_java_home())}
             self._running[system] = program = Program(system, command, self.folder, environment)
@@ -184,14 +186,14 @@ class NexmarkComparison:
         return self._running[system]
 
     def times(self, system: str, name: str) -> float | None:
-        """Rows per processor second, times those of another system, if it has run the query."""
+        """Return rows per CPU second relative to another system, or None if it has not run the query."""
         ours, other = self.best[name, OURS], self.best.get((name, system))
         if other is None:
             return None
         return (other.usage.cpu_s / other.rows) / (ours.usage.cpu_s / ours.rows)
 
     def all_times(self, system: str, names: Sequence[str]) -> dict[str, float]:
-        """The same of all queries that the system has run, to be shown."""
+        """Return the rounded ratios of all queries that the other system has run."""
         return {name: round(ratio, 2) for name in names if (ratio := self.times(system, name)) is not None}
 
     def figures(self) -> dict[str, Any]:

@@ -1,11 +1,14 @@
-"""Flink's side of NEXMark over files, one job after the other.
+"""Flink's side of NEXMark over files, which runs one job after the other.
 
     python nexmark_flink_side.py
 
-It runs in an environment of its own, which has Flink and nothing of slicemill. Jobs come as lines of JSON and
-are answered as in `nexmark_side`. A query is run over the files that warm up, and then over all files, as a
-streaming job over a source that ends: Flink's files have no order, so each stream is one file. Results go to
-a sink that drops them. How many there are in the end is asked afterwards, by a count over the same query.
+The program runs in an environment with Flink and without slicemill. Jobs arrive as lines of JSON and are
+answered as in
+`nexmark_side`. A query runs over the warm-up files, and then over all files, as a streaming job over a finite
+source. Each
+stream is one file, because Flink does not read several files in order. Results go to a sink that discards
+them. Their final
+number is determined afterwards, by a count over the same query.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any, TypeAlias
 
 Job: TypeAlias = Mapping[str, Any]
 
-# One task of each operator, so that there is no network between them; objects are reused; state in memory.
+# One task per operator, so that there is no network between them; object reuse; state in memory.
 _SETTINGS: Mapping[str, str] = {
     "execution.runtime-mode": "STREAMING",
     "parallelism.default": "1",
@@ -32,15 +35,15 @@ _SETTINGS: Mapping[str, str] = {
     "restart-strategy.type": "disable",
     "state.backend.type": "hashmap",
 }
-# A count changes with each row; this way it is told once for so many. Joins take longer with more.
+# A count changes with each row. These settings emit it once per 1,000 rows; larger values slow joins down.
 _SELDOM: Mapping[str, str] = {"enabled": "true", "allow-latency": "600 s", "size": "1000"}
 
 
 class FlinkSide:
-    """One cluster within this process's JVM, for all jobs: starting one would be measured otherwise."""
+    """One cluster in the JVM of this process for all jobs, so that its start is not measured."""
 
     def __init__(self) -> None:
-        # By name: these packages are not where the project is checked.
+        # Imported by name, because the packages are missing where the project is type-checked.
         self._common: Any = import_module("pyflink.common")
         self._table: Any = import_module("pyflink.table")
         jvm = import_module("pyflink.java_gateway").get_gateway().jvm
@@ -66,7 +69,7 @@ class FlinkSide:
         self._job = job
 
     def take(self, files: str) -> None:
-        """All of the files with a name."""
+        """Run the query over all files of a name."""
         tables = self._tables(files)
         found = tables.sql_query(self._job["text"])
         schema = self._table.Schema.new_builder().from_resolved_schema(found.get_resolved_schema())
@@ -110,7 +113,7 @@ def main(side: FlinkSide) -> None:
         side.take("all")
         _say("done")
         _say(side.counts() if job["count"] else {})
-    # The JVM's threads would keep the process.
+    # Threads of the JVM would keep the process alive.
     os._exit(0)
 
 

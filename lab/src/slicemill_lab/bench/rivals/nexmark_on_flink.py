@@ -1,7 +1,8 @@
-"""NEXMark's queries in Flink SQL, those that it runs.
+"""NEXMark queries in Flink SQL, as far as Flink supports them.
 
-Window functions and event time need times of milliseconds, events have microseconds: conditions compare `ts`,
-windows are over `row_ts`, which is the same without what is below a millisecond.
+Window functions and event time need timestamps in milliseconds, but events have microseconds. So conditions
+compare `ts`,
+and windows use `row_ts`, the same time truncated to milliseconds.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OnFlink:
-    """`note` says what is not as in ESL."""
+    """Query for Flink. `note` describes differences from ESL."""
 
     text: str
     note: str = ""
 
 
-# What Flink cannot run of them, and why.
+# Queries that Flink does not support, with the reason.
 REFUSED: Mapping[str, str] = {"q06": "windows of rows over results that change are refused"}
 
 _ROW_TS = "row_ts AS CAST(ts AS TIMESTAMP(3)), WATERMARK FOR row_ts AS row_ts - INTERVAL '0.001' SECOND"

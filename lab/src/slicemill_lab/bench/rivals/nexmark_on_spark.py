@@ -1,9 +1,11 @@
-"""NEXMark's queries as Spark runs them, with the answers of ours.
+"""NEXMark queries for Spark, with the same answers as ours.
 
-Each is a query of Structured Streaming. What Spark refuses has a form that it takes, where there is one: the
-size of a set for `count(DISTINCT …)`, the greatest struct of a group for the first of `row_number()`. Two
-queries have none that answers the same. They run as batch queries over all files, which is less than is
-asked: an answer at the end, and none before.
+Each is a query of Structured Streaming. Where Spark rejects a construct, an equivalent form is used if there
+is one: the
+size of a set for `count(DISTINCT …)`, and the greatest struct of a group for the first of `row_number()`. Two
+queries have
+no such form. They run as batch queries over all files, which is less work: one answer at the end, and none
+before.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ Mode: TypeAlias = Literal["append", "update", "batch"]
 
 @dataclass(frozen=True, slots=True)
 class OnSpark:
-    """`mode` is how it gives its rows; `note` says what is not as in ESL, or why there is only a batch query.
+    """Query for Spark with its output mode. `note` has differences from ESL, or the reason for a batch query.
 
-    In update mode its groups are counted, by DuckDB with `groups` if they are not the rows of the answer.
+    In update mode the groups are counted, and compared with `groups` in DuckDB if they are not the rows of
+    the answer.
     """
 
     mode: Mode
@@ -171,5 +174,5 @@ ON_SPARK: Mapping[str, OnSpark] = {
 
 
 def answer_on_spark(name: str) -> str:
-    """What must have as many rows as Spark tells of a query, in DuckDB's SQL."""
+    """Return a DuckDB query with the number of rows that Spark should report."""
     return ON_SPARK[name].groups or ANSWERS[name]

@@ -1,9 +1,10 @@
-"""A system that runs NEXMark's queries over files, one job after the other.
+"""Program of a system that runs NEXMark queries over files, one job after the other.
 
     python -m slicemill_lab.bench.rivals.nexmark_side {slicemill|spark}
 
-Jobs come as lines of JSON. A job begins over the files that are there, says `first`, and waits for a line.
-Then it takes the files that have come meanwhile, says `done`, and how many rows each query has.
+Jobs arrive as lines of JSON. A job processes the existing files, prints `first`, and waits for a line. Then
+it processes the
+files that arrived meanwhile, and prints `done` and the number of rows of each query.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ _STATE_IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedSta
 
 
 class NexmarkSide(Protocol):
-    """A system that has one job at a time."""
+    """A system with one job at a time."""
 
     def start(self, job: Job) -> None: ...
 
     def take_all(self) -> None:
-        """Until all that the files hold now has its results, and they are committed."""
+        """Process all files that are there now, until the results are committed."""
 
     def counts(self) -> dict[str, int]:
-        """Rows of each query: of results that change, as they are now."""
+        """Return the number of rows of each query. For a changelog, the number of current rows."""
 
     def stop(self) -> None: ...
 
 
 class OurSide:
-    """The queries of a job in one mill, with workers on Spark."""
+    """slicemill: the queries of a job in one mill, with workers on Spark."""
 
     def __init__(self) -> None:
         from slicemill.engine.session import local_session
@@ -75,11 +76,12 @@ class OurSide:
 
 
 class SparkSide:
-    """One query of Structured Streaming, to the sink that only counts, or a batch query.
+    """Spark: a query of Structured Streaming with the noop sink, or a batch query.
 
-    Tuned: two shuffle partitions for two cores, quick offset and commit logs, all files that wait in one
-    batch, looks for new ones so seldom that they cost nothing, and state in memory: with RocksDB five of
-    these queries took 1.0 to 1.8 times the processor time.
+    Tuned: two shuffle partitions for two cores, fast offset and commit logs, all waiting files in one batch,
+    a poll interval so
+    long that polling costs nothing, and state in memory. With RocksDB, five of these queries took 1.0 to 1.8
+    times the CPU time.
     """
 
     def __init__(self) -> None:
@@ -108,7 +110,7 @@ class SparkSide:
         if self._query is not None:
             self._query.processAllAvailable()
             return
-        # Tables are listed anew: files have come.
+        # List the files again, as new ones have arrived.
         for name, columns in self._job["streams"].items():
             frame = self._spark.read.schema(columns).parquet(f"{self._job['folder']}/{name}")
             frame.createOrReplaceTempView(name)
@@ -140,7 +142,7 @@ def main(side: NexmarkSide) -> None:
         _say("done")
         _say(side.counts())
         side.stop()
-    # The JVM's threads would keep the process.
+    # Threads of the JVM would keep the process alive.
     os._exit(0)
 
 

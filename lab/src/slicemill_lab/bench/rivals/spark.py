@@ -1,4 +1,4 @@
-"""Spark beside us in one session: how often both poll, and Spark with settings that suit it."""
+"""Spark as a rival in the same session: common poll interval, and settings tuned for Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 POLL_MS = 50
 
-# What `engine.session` sets otherwise, as it is by default; and state that need not be copied on each batch.
+# Defaults of settings that `engine.session` changes, and a state store that is not copied in each batch.
 _SPARKS_OWN = {
     "spark.sql.codegen.hugeMethodLimit": "65535",
     "spark.sql.shuffle.partitions": "2",
@@ -23,7 +23,7 @@ _SPARKS_OWN = {
 
 @contextmanager
 def own_settings(spark: SparkSession) -> Iterator[None]:
-    """Spark as it is best, for queries that are started in this block: what suits us need not suit it."""
+    """Use settings that are best for Spark while the block runs, as ours may not suit it."""
     ours = {name: str(spark.conf.get(name)) for name in _SPARKS_OWN}
     try:
         for name, value in _SPARKS_OWN.items():
