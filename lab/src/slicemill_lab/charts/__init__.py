@@ -1,7 +1,7 @@
-"""Progress charts and the figures of paths: the closed forms of scheduling (M2-M9, P2).
+"""Progress charts and derived figures of paths: the closed forms of scheduling (M2-M9, P2).
 
     Path of Stages --chart--> Pieces --partition--> Segments         (charts, partition, forks)
     Paths --cut--> Units                                             (units, segments; sharing, composites)
 
-Times are in whatever unit the stages' times are in.
+Times have the unit of the stages' times.
 """

@@ -1,8 +1,10 @@
-"""Cost objectives and progress charts: remaining work against time, cost as the area below (M2, M3).
+"""Cost objectives and progress charts: remaining work over time, with the area as the cost (M2, M3).
 
-A chart is a list of pieces, each taking some time and lowering the curve by some drop. What drops depends on
-the objective: inputs still to complete (IC chart), outputs still to deliver (OC), bytes still buffered (MR).
-The numbers may be Fractions, which makes every comparison exact; times are in the caller's unit.
+A chart is a list of pieces. Each piece takes some time and lowers the curve by a drop. The curve depends on
+the objective:
+inputs still to complete (IC chart), outputs still to deliver (OC), or bytes still buffered (MR). Numbers may
+be Fractions,
+which makes every comparison exact. Times have the caller's unit.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from typing import Protocol, TypeVar
 Number = float | Fraction
 
 LEAST_TIME = 1e-9
-"""Stands for a cost that was measured as zero, whose rate would be infinite (P2)."""
+"""Replaces a measured cost of zero, whose rate would be infinite (P2)."""
 
 
 class Objective(StrEnum):
-    """What a schedule is to keep small (M2)."""
+    """Objective that a schedule minimises (M2)."""
 
     INPUT_COMPLETION = "ict"
     OUTPUT_RESPONSE = "ort"
@@ -29,7 +31,7 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One operator by its mean figures: time per input tuple, outputs per input, tuple sizes."""
+    """Operator with its mean figures: time per input tuple, outputs per input, tuple sizes."""
 
     name: str
     time: Number
@@ -46,7 +48,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Operators from a source to a sink; the weight is the user's for its output (ORT) or input (ICT)."""
+    """Operators from a source to a sink. The weight is the user's for its output (ORT) or input (ICT)."""
 
     name: str
     stages: tuple[Stage, ...]
@@ -58,7 +60,7 @@ class Path:
 
 
 class Sloped(Protocol):
-    """Anything that takes time and drops the curve."""
+    """Part of a chart, which takes time and drops the curve."""
 
     @property
     def time(self) -> Number: ...
@@ -72,7 +74,7 @@ SlopedT = TypeVar("SlopedT", bound=Sloped)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A straight piece of a chart. Only a piece that nothing reaches takes no time, and drops nothing."""
+    """Straight piece of a chart. Only an unreachable piece has no time, and no drop."""
 
     time: Number
     drop: Number
@@ -82,32 +84,33 @@ class Piece:
             raise ValueError(f"a piece that drops {self.drop} must take time, not {self.time}")
 
     def times(self, tuples: Number) -> Piece:
-        """The same work for that many tuples: the smoothed line of a queue."""
+        """Return the work for a number of tuples: the smoothed line of a queue."""
         return Piece(self.time * tuples, self.drop * tuples)
 
 
 def slope(part: Sloped) -> Number:
-    """Drop per unit of time: the rate at which running this part lowers the curve."""
+    """Return the drop per unit of time: the rate at which running this part lowers the curve."""
     return part.drop / part.time if part.time else 0
 
 
 def steeper(a: Sloped, b: Sloped) -> bool:
-    """Whether `a` goes before `b`: the exchange rule for two components, free of division (M3)."""
+    """Return True if `a` should run before `b`: exchange rule of two components, without division (M3)."""
     return a.drop * b.time > b.drop * a.time
 
 
 def steepest_first(parts: Iterable[SlopedT]) -> list[SlopedT]:
-    """Order between components or partitions: non-increasing slope, ties as given (M4, X2)."""
+    """Sort components or partitions by non-increasing slope. Ties keep their order (M4, X2)."""
     return sorted(parts, key=slope, reverse=True)
 
 
 def chart(
     stages: Sequence[Stage], objective: Objective, *, delivers: bool = True, weight: Number = 1
 ) -> list[Piece]:
-    """The chart of one tuple along consecutive stages, a piece per stage.
+    """Return the chart of one tuple along consecutive stages, a piece per stage.
 
-    `delivers` says whether the last stage feeds a sink, where tuples cost no memory, or a buffer.
-    The weight multiplies outputs or inputs; memory mode is for emergencies and ignores it (M4).
+    `delivers` is True if the last stage feeds a sink, where tuples take no memory, and False if it feeds a
+    buffer. The weight
+    multiplies outputs or inputs. The memory objective is for emergencies and ignores the weight (M4).
     """
     pieces = []
     reach: Number = 1
@@ -128,7 +131,7 @@ def chart(
 
 
 def merged(parts: Iterable[Sloped]) -> Piece:
-    """Several parts seen as one black box (M4)."""
+    """Merge several parts into one black box (M4)."""
     time: Number = 0
     drop: Number = 0
     for part in parts:
@@ -137,10 +140,11 @@ def merged(parts: Iterable[Sloped]) -> Piece:
 
 
 def smoothed_area(parts: Iterable[Sloped]) -> Number:
-    """Area below the straight lines when the parts run one after the other.
+    """Return the area below the straight lines of parts that run one after the other.
 
-    Each part costs its own triangle, and all that is still to drop after it waits for its time: the rectangle
-    that makes order matter, and that the published area of a cut fork lacks (X3).
+    Each part contributes its own triangle, and a rectangle for the drops of later parts that wait during its
+    time. The order
+    matters because of the rectangles. The published area of a cut fork lacks them (X3).
     """
     area: Number = 0
     before: Number = 0
@@ -151,7 +155,7 @@ def smoothed_area(parts: Iterable[Sloped]) -> Number:
 
 
 def staircase_area(parts: Iterable[Sloped]) -> Number:
-    """Area when each part drops only at its end: the total latency of tuples run one by one."""
+    """Return the area if each part drops only at its end: the total latency of tuples run one by one."""
     area: Number = 0
     now: Number = 0
     for part in parts:

@@ -1,10 +1,12 @@
-"""Tuples that joins put together, and the segments of a join query: what to expect of them (P22, P23).
+"""Composite tuples of joins, and the segments of a join query: expected figures (P22, P23).
 
-A query is a tree: streams, joins of two subtrees each, and the root behind the last join. What comes out of
-a join is to the next one a tuple of a stream, which arrived when the last of its parts did.
+A query is a tree of streams, joins of two subtrees, and the root after the last join. The output of a join
+is, for the next
+join, a tuple of a stream that arrived with the last of its parts.
 
-A composite tuple is not charged for waiting for its partners: its slowdown compares with the time at which it
-would have left an idle system.
+The slowdown of a composite tuple excludes the wait for its partners: it is relative to the time at which the
+tuple would
+have left an idle system.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ class JoinSide:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    cost: float  # of a tuple: stored on its own side, looked up on the other
+    cost: float  # of a tuple: store it on its own side, and probe the other side
     selectivity: float  # of a pair in the window
     window: float
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What comes out of a join, up to the next one or to the root: `tail` is what follows the join."""
+    """Output of a join, up to the next join or the root. `tail` is the segment after the join."""
 
     left: JoinTree
     right: JoinTree
@@ -56,7 +58,7 @@ JoinTree: TypeAlias = JoinSide | Joined
 
 
 def ideal_time(tree: JoinTree) -> float:
-    """T: every part passes its side, both sides of a join pass it, and what they make passes what follows."""
+    """Return T: all parts pass their sides and both sides of each join; the result passes what follows."""
     if isinstance(tree, JoinSide):
         return tree.ideal_time
     sides = ideal_time(tree.left) + ideal_time(tree.right)
@@ -64,11 +66,11 @@ def ideal_time(tree: JoinTree) -> float:
 
 
 def ideal_departure(tree: JoinTree, arrivals: Sequence[Numbers]) -> Numbers:
-    """When a composite would leave if nothing else were there; `arrivals` of its parts from left to right.
+    """Return when a composite would leave an idle system, from the arrivals of its parts, left to right.
 
-    Parts are done one after the other, as they arrive, of equal ones the left first. Each goes as far as it
-    gets: a join that still waits for the other side keeps it, the last part below a join takes what it makes
-    on to the next one.
+    Parts are processed one after the other in order of arrival, with ties from left to right. A join that
+    still waits for the
+    other side stores a part. The last part of a join carries the result on to the next join.
     """
     came = np.asarray(np.broadcast_arrays(*arrivals), np.float64)
     order = np.argsort(came, axis=0, kind="stable")
@@ -83,7 +85,7 @@ def ideal_departure(tree: JoinTree, arrivals: Sequence[Numbers]) -> Numbers:
 
 
 def _add_work(tree: JoinTree, rank: Ints, work: Floats, parts: range, then: float) -> None:
-    """Charge what each part takes on its way; `then` is what follows this tree for what comes out of it."""
+    """Add the processing time of each part. `then` is the time after this tree for its output."""
     if isinstance(tree, JoinSide):
         work[parts[0]] += tree.ideal_time + then
         return
@@ -96,12 +98,12 @@ def _add_work(tree: JoinTree, rank: Ints, work: Floats, parts: range, then: floa
 
 
 def count_sides(tree: JoinTree) -> int:
-    """How many tuples a composite is made of."""
+    """Return the number of tuples in a composite."""
     return 1 if isinstance(tree, JoinSide) else count_sides(tree.left) + count_sides(tree.right)
 
 
 def slowdown(tree: JoinTree, arrivals: Sequence[Numbers], departure: Numbers) -> Numbers:
-    """H: by how much the composite left late, over its ideal time."""
+    """Return H: the delay of the composite relative to its ideal time."""
     return 1.0 + (departure - ideal_departure(tree, arrivals)) / ideal_time(tree)
 
 
@@ -109,14 +111,14 @@ def slowdown(tree: JoinTree, arrivals: Sequence[Numbers], departure: Numbers) ->
 
 
 class _Onward(NamedTuple):
-    """What a tuple stands for from some point to the root: results, and time."""
+    """Expected results and time of a tuple from some point to the root."""
 
     selectivity: float
     cost: float
 
 
 def output_rate(tree: JoinTree) -> float:
-    """Tuples per time that come out of a tree: of each pair, the later one makes it."""
+    """Return the output tuples of a tree per time. Of each pair, the later tuple produces the result."""
     if isinstance(tree, JoinSide):
         return tree.selectivity / tree.gap
     pairs = 2 * tree.join.window * output_rate(tree.left) * output_rate(tree.right)
@@ -124,7 +126,7 @@ def output_rate(tree: JoinTree) -> float:
 
 
 def virtual_segments(tree: JoinTree) -> list[SegmentFigures]:
-    """A join query as segments of one stream each, from left to right, for policies that know only such."""
+    """Return a join query as segments of one stream each, from left to right, for single-stream policies."""
     return [
         SegmentFigures(end.selectivity, end.cost, ideal_time(tree)) for end in _ends(tree, _Onward(1.0, 0.0))
     ]

@@ -1,8 +1,11 @@
-"""Where to cut a fork whose branches share tuples: nested forks, any selectivity, weighted outputs (M8, M9).
+"""Optimal cuts of forks whose branches share tuples: nested, any selectivity, weighted outputs (M8, M9).
 
-The chart of a node is its own work, which delivers nothing unless it feeds a sink, followed by its branches
-steepest first. Partitioning that chart keeps a branch with the node while it raises the mean output rate;
-the rest is cut off and reads the shared buffer later. It holds for out-trees: components with a union or a
+The chart of a node starts with its own work, which delivers nothing unless it feeds a sink, followed by its
+branches,
+steepest first. The partition of that chart keeps a branch with the node while the branch raises the mean
+output rate. The
+other branches are cut off and read the shared buffer later. The method applies to out-trees; components with
+a union or a
 join are not cut (M10).
 """
 
@@ -16,9 +19,9 @@ from slicemill_lab.charts.partition import partition
 
 @dataclass(frozen=True, slots=True)
 class ForkNode:
-    """An operator of an out-tree with the operators and sinks that read its output.
+    """Operator of an out-tree, with the operators and sinks that read its output.
 
-    `sinks` has the user's weight of each output it delivers itself (M4); 1 where there is none.
+    `sinks` has the user's weight of each of its own outputs (M4), by default 1.
     """
 
     name: str
@@ -38,7 +41,7 @@ class ForkNode:
 
 @dataclass(frozen=True, slots=True)
 class ForkPartition:
-    """Operators to run depth first as one unit, in this order; figures per tuple in the tree's input.
+    """Operators that run depth first as one unit, in this order. Figures are per input tuple of the tree.
 
     `drop` is the weighted number of outputs.
     """
@@ -48,12 +51,12 @@ class ForkPartition:
     drop: Number
 
     def scaled(self, factor: Number) -> ForkPartition:
-        """The same partition for `factor` tuples; its slope stays."""
+        """Return the partition for `factor` tuples, with the same slope."""
         return ForkPartition(self.members, self.time * factor, self.drop * factor)
 
 
 def fork_partitions(node: ForkNode) -> list[ForkPartition]:
-    """The tree's partitions, steepest first; the first one holds the node itself."""
+    """Return the partitions of the tree, steepest first. The first one contains the node itself."""
     below = [
         part.scaled(node.selectivity) for consumer in node.consumers for part in fork_partitions(consumer)
     ]

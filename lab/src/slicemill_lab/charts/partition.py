@@ -1,4 +1,4 @@
-"""Cuts a chart into the segments of its steepest lines (M6), and a path into Chain's units (M7)."""
+"""Partition of a chart into segments of its steepest lines (M6), and of a path into Chain's units (M7)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicemill_lab.charts.charts import Number, Objective, Path, Sloped, chart
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The consecutive pieces `start` to `stop` (exclusive), as one straight line."""
+    """Consecutive pieces `start` to `stop` (exclusive), as one straight line."""
 
     start: int
     stop: int
@@ -19,10 +19,11 @@ class Segment:
 
 
 def partition(pieces: Iterable[Sloped]) -> list[Segment]:
-    """Consecutive segments of non-increasing slope; equal slopes become one segment.
+    """Return consecutive segments of non-increasing slope. Equal slopes become one segment.
 
-    Each piece joins the segment before it for as long as it is at least as steep, so every piece is pushed
-    and merged at most once: linear time, and the same result as searching the steepest line from each start.
+    Each piece is merged with the previous segment while the piece is at least as steep. Every piece is pushed
+    and merged at
+    most once, so the time is linear. The result is the same as a search of the steepest line from each start.
     """
     done: list[Segment] = []
     for index, piece in enumerate(pieces):
@@ -35,5 +36,5 @@ def partition(pieces: Iterable[Sloped]) -> list[Segment]:
 
 
 def chain(path: Path) -> list[Segment]:
-    """The path's units for least memory: depth first inside a unit, the steepest unit with input first."""
+    """Return the units of a path for least memory: depth first in a unit, steepest ready unit first."""
     return partition(chart(path.stages, Objective.MEMORY))

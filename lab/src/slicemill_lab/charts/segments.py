@@ -11,14 +11,14 @@ from slicemill_lab.charts.charts import Number, Stage
 
 @dataclass(frozen=True, slots=True)
 class SegmentFigures:
-    """What a tuple at the head of a segment stands for, up to the root of its query."""
+    """Expected figures of a tuple at the head of a segment, up to the root of its query."""
 
     selectivity: Number
     """S: outputs per tuple."""
     cost: Number
-    """C̄: expected time per tuple, filters considered."""
+    """C̄: expected time per tuple, with selectivities of filters."""
     ideal_time: Number
-    """T: time of a tuple that passes every operator of the whole query, leaf included."""
+    """T: time of a tuple that passes every operator of the whole query, including the leaf."""
 
 
 class _Tail(NamedTuple):
@@ -27,7 +27,7 @@ class _Tail(NamedTuple):
 
 
 def derive(stages: Sequence[Stage]) -> list[SegmentFigures]:
-    """The figures of the segment from each stage to the root, in one pass from right to left."""
+    """Return the figures of the segments from each stage to the root, in one pass from right to left."""
     tails: list[_Tail] = []
     tail = _Tail(1, 0)
     for stage in reversed(stages):
@@ -38,5 +38,5 @@ def derive(stages: Sequence[Stage]) -> list[SegmentFigures]:
 
 
 def rate(segment: SegmentFigures) -> float:
-    """The global output rate of a segment: expected results per time spent on it (P12)."""
+    """Return the global output rate of a segment: expected results per processing time (P12)."""
     return float(segment.selectivity) / float(segment.cost)

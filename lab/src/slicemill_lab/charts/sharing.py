@@ -1,7 +1,9 @@
-"""Priorities of an operator that several queries share: Max, Sum, and the priority-defining tree (P26, P27).
+"""Priorities of a shared operator: Max, Sum, and the priority-defining tree (P26, P27).
 
-Each segment behind the shared operator has a weight w (what its policy counts per tuple: S for rates, S/T for
-normalised ones, S/T² for balanced ones) and an expected cost, which contains the shared operator's own.
+Each segment behind the shared operator has a weight w (the value that its policy counts per tuple: S for
+rates, S/T for
+normalised rates, S/T² for balanced rates) and an expected cost, which includes the cost of the shared
+operator.
 """
 
 from __future__ import annotations
@@ -20,28 +22,29 @@ class SharedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SharedTree:
-    """Segments that run at once with the shared operator, by position, and the priority they give it."""
+    """Segments, by position, that run together with the shared operator, and the resulting priority."""
 
     members: tuple[int, ...]
     priority: float
 
 
 def set_priority(segments: Sequence[SharedSegment], shared_cost: float) -> float:
-    """Of all segments together, the shared operator counted once (Sum, eq. 3.9)."""
+    """Return the priority of all segments together, with the shared operator counted once (Sum, eq. 3.9)."""
     cost = sum(segment.cost for segment in segments) - (len(segments) - 1) * shared_cost
     return sum(segment.weight for segment in segments) / cost
 
 
 def best_single(segments: Sequence[SharedSegment]) -> float:
-    """Of the best segment alone (Max)."""
+    """Return the priority of the best single segment (Max)."""
     return max(segment.weight / segment.cost for segment in segments)
 
 
 def defining_tree(segments: Sequence[SharedSegment], shared_cost: float) -> SharedTree:
-    """The subset of segments with the greatest priority (PDT).
+    """Return the subset of segments with the greatest priority (PDT).
 
-    A segment belongs to it if what is left of it has a greater priority than the tree without it (A6): that
-    is where a fork is cut, so that the branches which raise its mean rate stay with it.
+    A segment is a member if the rest of it has a greater priority than the tree without it (A6). The tree is
+    cut like a fork,
+    so that branches that raise its mean rate stay with the operator.
     """
     rests = [
         ForkNode(str(place), segment.cost - shared_cost, segment.weight, sinks=(1,))

@@ -1,8 +1,10 @@
-"""How paths are cut into the units a policy chooses from (P10's levels, M7's partitions).
+"""Cuts paths into the units that a policy schedules (P10's levels, M7's partitions).
 
-Every level is a way to cut a path into runs of consecutive operators: the whole path (query level), single
-operators (operator level), or the partitions of Chain. A unit that is chosen takes one tuple from its head
-operator's queue and follows it, depth first, to the end of its run.
+Every level cuts a path into runs of consecutive operators: the whole path (query level), single operators
+(operator level),
+or the partitions of Chain. A chosen unit takes one tuple from the queue of its head operator and processes
+it, depth first,
+to the end of its run.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ Level = Literal["query", "operator", "chain"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The stages `start` to `stop` (exclusive) of a path, the path by its position."""
+    """Stages `start` to `stop` (exclusive) of a path, given by its position."""
 
     path: int
     start: int
@@ -30,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The units of a set of paths, and where each lies; both in the same order."""
+    """Units of a set of paths, with their spans in the same order."""
 
     objective: Objective
     units: tuple[SimulatedUnit, ...]
@@ -38,7 +40,7 @@ class Cut:
 
 
 def cut(paths: Sequence[Path], level: Level, objective: Objective) -> Cut:
-    """Cut every path at this level; the units' charts are those of the objective."""
+    """Cut every path at a level. The charts of the units follow the objective."""
     spans = tuple(
         Span(number, start, stop) for number, path in enumerate(paths) for start, stop in _RUNS[level](path)
     )

@@ -1,7 +1,8 @@
-"""The simulator: units played tuple by tuple in virtual time.
+"""Simulator of scheduling policies: units run tuple by tuple in virtual time.
 
     Paths + arrivals --draw--> Workload --simulate(policy)--> Run --measures--> latency, slowdown, memory
 
-The loop is `loop`, in compiled code where the policy is numbers per unit; beside it `clustered_loop`,
-`calendar_loop`, `join_loop` and `aggregate_loop` play what needs a loop of its own. Nothing reads a clock.
+The main loop is in `loop`, compiled for policies that consist of numbers per unit. `clustered_loop`,
+`calendar_loop`,
+`join_loop` and `aggregate_loop` implement special cases. The simulator reads no clock.
 """

@@ -1,7 +1,8 @@
-"""Aggregates over sliding windows in the simulator: each slide's end is a deadline (P4, P24, P25).
+"""Simulation of aggregates over sliding windows: the end of each slide is a deadline (P4, P24, P25).
 
-A query puts each tuple into all of its windows that contain it. The work of an instant is what arrived before
-its deadline and is not done yet; an instant is done with its last tuple, but not before its deadline.
+A query adds each tuple to all of its windows that contain the tuple. The work of an instant is all
+unprocessed tuples that
+arrived before its deadline. An instant completes with its last tuple, but not before its deadline.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from slicemill_lab.testbeds.arrivals import on_off
 
 
 class AggregateWork(NamedTuple):
-    """One stream, and for each query its slide and what a tuple takes."""
+    """One stream, and for each query its slide and its time per tuple."""
 
     times: Floats
     slide: Floats
@@ -28,17 +29,17 @@ class AggregateWork(NamedTuple):
 def sliding_aggregates(
     utilisation: float, seed: int, *, queries: int = 250, tuples: int = 20_000, rate: float = 10.0
 ) -> AggregateWork:
-    """ON/OFF arrivals; slides log-uniform over 1 to 100 s, ranges of 1 to 10 slides (A19)."""
+    """Return ON/OFF arrivals; slides log-uniform over 1 to 100 s, ranges of 1 to 10 slides (A19)."""
     random = np.random.default_rng([seed, 24])
     times = on_off(tuples, 1 / rate, random)
     slide = np.exp(random.uniform(0, np.log(100), queries))
-    windows = random.integers(1, 11, queries)  # that contain a tuple: the range in slides
+    windows = random.integers(1, 11, queries)  # windows that contain a tuple: the range in slides
     cost = windows * 2.0 ** random.integers(0, 5, queries)
     return AggregateWork(times, slide, cost * utilisation / (rate * float(cost.sum())))
 
 
 def simulate_aggregates(work: AggregateWork, rule: DeadlineRule) -> Floats:
-    """By how much each instant that had a tuple came too late."""
+    """Simulate the queries. Return the tardiness of each instant that has a tuple."""
     completions, deadlines = _loop(work, int(rule))
     return tardiness(completions, deadlines)
 
@@ -81,7 +82,7 @@ def _loop(work: AggregateWork, rule: int) -> tuple[Floats, Floats]:
 
 @njit(cache=True)
 def _next_instant(work: AggregateWork, query: int, place: Ints, border: Ints, due: Floats) -> None:
-    """That of the query's next tuple: its deadline, and the first tuple behind it."""
+    """Find the instant of the query's next tuple: its deadline, and the first tuple after it."""
     if place[query] < len(work.times):
         slide = work.slide[query]
         number = work.times[place[query]] // slide
@@ -93,7 +94,7 @@ def _next_instant(work: AggregateWork, query: int, place: Ints, border: Ints, du
 
 @njit(cache=True)
 def _work_left(work: AggregateWork, query: int, place: Ints, border: Ints, admitted: int) -> float:
-    """Of the instant, in what has arrived; not a number where there is none."""
+    """Return the remaining work of the current instant in arrived tuples; NaN if there is none."""
     waiting = min(border[query], admitted) - place[query]
     time: float = waiting * work.cost[query] if waiting > 0 else np.nan
     return time

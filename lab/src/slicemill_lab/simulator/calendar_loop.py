@@ -1,6 +1,6 @@
-"""Freshness-aware scheduling with a calendar queue, which pays for each of its operations (P35).
+"""Simulation of freshness-aware scheduling with a calendar queue that charges its operations (P35).
 
-Whole queries are the units. A priority is computed anew only where input came or a tuple has run.
+Units are whole queries. A priority is recomputed only after new input or after a tuple has run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slicemill_lab.simulator.workload import Workload
 def simulate_calendar(
     work: Workload, policy: AskedPolicy, *, buckets: int = 64, operation: float = 0.0
 ) -> SimulatedRun:
-    """Play the workload; `operation` is what it takes to put a query into the queue or to take one out."""
+    """Simulate the workload. `operation` is the time to insert a query into the queue or to remove one."""
     compiled = compiled_form(policy, len(work.paths))
     assert compiled is not None
     greatest = float((policy.figures.weight / policy.figures.portions[Aim.ALL, 2]).max())

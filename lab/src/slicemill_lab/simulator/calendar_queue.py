@@ -1,8 +1,10 @@
-"""A calendar queue: priorities in buckets, so that a decision costs the same for any number of units (P35).
+"""Calendar queue: priorities in buckets, so that a decision takes constant time (P35).
 
-Priorities that do not depend on the clock (FAS) change only when a unit gets input or has run; only those are
-put into another bucket. Buckets are logarithmic: the unit found is within one bucket's factor of the best.
-A bucket is a list linked through arrays, so the queue works in compiled loops.
+Priorities that do not depend on the clock (FAS) change only when a unit gets input or has run, so only these
+units change
+their bucket. Buckets are logarithmic: the priority of the unit found is within the factor of one bucket of
+the best. A bucket is
+a linked list in arrays, so that the queue works in compiled loops.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _NONE = -1
 
 
 class CalendarQueue(NamedTuple):
-    """Items from 0 with priorities from `least` up; those outside the range go to the outermost buckets."""
+    """Items from 0, with priorities from `least` up. Priorities out of range use the outermost buckets."""
 
     least: float
     step: float
@@ -28,13 +30,13 @@ class CalendarQueue(NamedTuple):
     before: Ints
     after: Ints
     place: Ints
-    """The bucket of each item."""
+    """Bucket of each item."""
     top: Ints
-    """No bucket above this one has an item."""
+    """Upper bound of the non-empty buckets."""
 
 
 def calendar_queue(items: int, least: float, greatest: float, buckets: int) -> CalendarQueue:
-    """An empty queue for that many items."""
+    """Return an empty queue for a number of items."""
     if not 0 < least <= greatest or buckets < 1:
         raise ValueError("a calendar queue needs 0 < least <= greatest and at least one bucket")
     step = math.log(greatest / least) / buckets or 1.0
@@ -44,7 +46,7 @@ def calendar_queue(items: int, least: float, greatest: float, buckets: int) -> C
 
 @njit(cache=True)
 def put(queue: CalendarQueue, item: int, priority: float) -> None:
-    """Add an item, or move it; in its bucket it comes after those that are there."""
+    """Insert or move an item. It becomes the last item of its bucket."""
     discard(queue, item)
     bucket = 0
     if priority > queue.least:
@@ -78,7 +80,7 @@ def discard(queue: CalendarQueue, item: int) -> None:
 
 @njit(cache=True)
 def pop(queue: CalendarQueue) -> int:
-    """Take the item longest in the highest bucket that has one; -1 if the queue is empty."""
+    """Remove and return the oldest item of the highest non-empty bucket; -1 if the queue is empty."""
     while queue.top[0] >= 0 and queue.first[queue.top[0]] == _NONE:
         queue.top[0] -= 1
     if queue.top[0] < 0:

@@ -1,8 +1,9 @@
-"""The scheduling loop over clusters of queries, which pays for its decisions (P18-P20).
+"""Simulation of scheduling over clusters of queries, with the cost of decisions (P18-P20).
 
-For policies of the form Φ·W and queries that read one stream. A cluster has one queue: its head tuple goes to
-the members one by one, by descending Φ, and then leaves. In clustered processing all members take it in one
-decision.
+For policies of the form Φ·W, and queries that read one stream. A cluster has one queue. Its head tuple is
+processed by the
+members one by one, by descending Φ, and is then removed. In clustered processing, all members process it in
+one decision.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ def simulate_clusters(
     pruned: bool = True,
     together: bool = True,
 ) -> SimulatedRun:
-    """Play the workload with whole queries as units, whose priorities grow by `growth` (Φ) with the wait.
+    """Simulate the workload with whole queries as units, whose priorities grow by `growth` (Φ) with the wait.
 
-    `operation` is what it takes to compute a priority or to compare two; `pruned` looks for the best cluster
-    by Fagin's algorithm, otherwise at all of them; `together` is clustered processing.
+    `operation` is the time to compute a priority or to compare two. With `pruned` the best cluster is found
+    by Fagin's
+    algorithm, otherwise by a scan. `together` enables clustered processing.
     """
     leaves = work.first_operator[:-1]
     streams = [work.arrival[work.tuples(int(leaf))] for leaf in leaves]
@@ -95,7 +97,7 @@ def _loop(
             now = times[admitted]
             continue
         decisions += 1
-        # A priority and a comparison for each pair that was looked at, and for each bound.
+        # Charge a priority and a comparison for each inspected pair, and for each bound.
         now += 2 * (found.looked_at + found.rounds) * operation
         best = found.cluster
         while True:

@@ -1,8 +1,10 @@
-"""Clusters of units with similar static priorities, and the best cluster without looking at all (P18, P19).
+"""Clusters of units with similar static priorities, and search of the best cluster (P18, P19).
 
-Policies of the form Φ·W change with the clock, so every decision would compute the priorities of all units.
-Clusters make few of them: members share a pseudo-priority, the lower bound of their range. Logarithmic ranges
-keep the error of each below the same factor; uniform ones do not.
+Priorities of the form Φ·W change with the clock, so every decision would have to compute the priorities of
+all units.
+Clusters reduce their number: the members share a pseudo-priority, the lower bound of their range. Logarithmic
+ranges bound
+the error by a constant factor; uniform ranges do not.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from slicemill.scheduling.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """`member_of[unit]` is the unit's cluster; `pseudo[cluster]` its priority. Empty clusters are kept."""
+    """`member_of[unit]` is the unit's cluster, `pseudo[cluster]` its priority. Empty clusters are kept."""
 
     member_of: tuple[int, ...]
     pseudo: tuple[float, ...]
 
 
 def logarithmic(priorities: Sequence[float], count: int) -> Clusters:
-    """`count` ranges, each wider than the one below by the same factor."""
+    """Return `count` ranges, each wider than the previous one by the same factor."""
     least, greatest = min(priorities), max(priorities)
     if least == greatest:
         return Clusters((0,) * len(priorities), (least,))
@@ -37,7 +39,7 @@ def logarithmic(priorities: Sequence[float], count: int) -> Clusters:
 
 
 def uniform(priorities: Sequence[float], count: int) -> Clusters:
-    """`count` ranges of the same width."""
+    """Return `count` ranges of the same width."""
     least, greatest = min(priorities), max(priorities)
     if least == greatest:
         return Clusters((0,) * len(priorities), (least,))
@@ -47,31 +49,31 @@ def uniform(priorities: Sequence[float], count: int) -> Clusters:
 
 
 def _place(value: float, pseudo: Sequence[float]) -> int:
-    """The last cluster whose lower bound is not above the value."""
+    """Return the last cluster whose lower bound does not exceed the value."""
     return max(0, sum(bound <= value for bound in pseudo) - 1)
 
 
 def apart(priorities: Sequence[float]) -> Clusters:
-    """Every unit on its own: no approximation, and all of them to look at."""
+    """Return one cluster per unit: no approximation, and no savings."""
     return Clusters(tuple(range(len(priorities))), tuple(priorities))
 
 
 class FoundCluster(NamedTuple):
-    """The best cluster, -1 if none has input, and what was done to find it."""
+    """Best cluster, or -1 if none has input, with the effort to find it."""
 
     cluster: int
     score: float
     looked_at: int
-    """Pairs of a cluster and its head, for each of which a priority is computed and compared."""
+    """Inspected pairs of a cluster and its head. A priority is computed and compared for each pair."""
     rounds: int
-    """As many bounds for what was not looked at are computed and compared, too."""
+    """Number of bounds for the pairs not inspected, which are computed and compared as well."""
 
 
 @njit(cache=True)
 def scan(pseudo: Floats, heads: Floats, now: float) -> FoundCluster:
-    """The cluster with the greatest pseudo-priority times wait of its head, by looking at all.
+    """Find the cluster with the greatest pseudo-priority times wait of its head, by a full scan.
 
-    `heads` are the arrivals of the clusters' head tuples, not a number where there is none.
+    `heads` are the arrivals of the clusters' head tuples, NaN for an empty cluster.
     """
     best, best_score, seen = -1, -math.inf, 0
     for cluster in range(len(pseudo)):
@@ -85,11 +87,13 @@ def scan(pseudo: Floats, heads: Floats, now: float) -> FoundCluster:
 
 @njit(cache=True)
 def top_one(pseudo: Floats, heads: Floats, now: float) -> FoundCluster:
-    """The same by Fagin's algorithm: clusters by priority and tuples by wait are looked at in turns, until no
-    pair that has not been seen can be better.
+    """Find the best cluster with Fagin's algorithm.
 
-    A tuple at the head of several clusters stands for the one with the greatest priority, which the others
-    cannot beat; so when either list is at its end, all has been seen.
+    Clusters by priority and tuples by wait are inspected in turns, until no remaining pair can be better. A
+    tuple at the head of
+    several clusters counts for the one with the greatest priority, which the others cannot exceed. So the
+    search is complete when
+    either list is exhausted.
     """
     filled = np.flatnonzero(~np.isnan(heads))
     by_priority = filled[np.argsort(-pseudo[filled], kind="mergesort")]

@@ -1,8 +1,11 @@
-"""Policies as machine code: which unit is next, for the kinds of policy that are numbers per unit.
+"""Compiled policies: selection of the next unit for policies that consist of numbers per unit.
 
-`parameters` has a column per unit, its rows depend on the kind; `memory` is what the policy remembers between
-decisions. The same choices as the choosers' own `choose`, hundreds of times as fast. Of the product's
-policies the numbers come from the policy itself; the priority of FAS, which depends on what waits, is the
+`parameters` has a column per unit, and rows that depend on the kind of policy. `memory` is the policy's state
+between
+decisions. The decisions are those of the choosers' own `choose`, computed hundreds of times faster. For the
+product's
+policies the numbers are derived from the policy itself. The priority of FAS, which depends on the pending
+tuples, is the
 policy's function, compiled.
 """
 
@@ -27,7 +30,7 @@ _freshness: Any = njit(cache=True)(fas.value)
 
 
 class Compiled(NamedTuple):
-    """A policy that has a compiled form."""
+    """Policy in compiled form."""
 
     kind: int
     parameters: Floats
@@ -35,7 +38,7 @@ class Compiled(NamedTuple):
 
 
 def compiled_form(policy: TupleChooser, units: int) -> Compiled | None:
-    """The policy for the compiled loop, if it can run there."""
+    """Return the compiled form of a policy, or None if it has none."""
     match policy:
         case ByPriority():
             return Compiled(_PRIORITIES, np.array([policy.fixed, policy.per_wait]), np.zeros(1))
@@ -54,7 +57,7 @@ def compiled_form(policy: TupleChooser, units: int) -> Compiled | None:
 
 
 def sees_ahead(policy: Compiled) -> bool:
-    """Whether it must be told what every tuple will take and bring."""
+    """Return True if the policy needs the true time and output of every tuple."""
     return policy.kind == _FORESIGHT
 
 
@@ -68,10 +71,12 @@ def queue_priority(
     times: Floats,
     drops: Floats,
 ) -> float:
-    """The priority of a unit under a policy that looks at the tuples that wait, from the first to the second.
+    """Return the priority of a unit under a policy that inspects pending tuples, `waiting[0]` to
+    `waiting[1]`.
 
-    `before` is what it was; `has_run` says that the unit has run since, otherwise it got input. `times` and
-    `drops` are those of every tuple, for policies that see ahead.
+    `before` is the previous priority. `has_run` is True after a run of the unit, and False after new input.
+    `times` and `drops`
+    are the true values of every tuple, for clairvoyant policies.
     """
     first, stop = waiting
     if first == stop:
@@ -91,7 +96,7 @@ def queue_priority(
 
 @njit(cache=True)
 def _steepest(policy: Compiled, unit: int, first: int, stop: int, times: Floats, drops: Floats) -> float:
-    """The slope of the steepest line from the head of the queue; remembers how many tuples lie under it."""
+    """Return the slope of the steepest line from the head of the queue, and remember its number of tuples."""
     time = drop = 0.0
     best = -math.inf
     for place in range(first, stop):
@@ -106,7 +111,7 @@ def _steepest(policy: Compiled, unit: int, first: int, stop: int, times: Floats,
 
 @njit(cache=True)
 def next_unit(policy: Compiled, pending: Ints, oldest: Floats, by_queue: Floats, now: float) -> int:
-    """The unit to run, -1 if none has input: by pending tuples, arrival of the head, `queue_priority`."""
+    """Return the unit to run, or -1, from pending tuples, arrivals of heads and queue priorities."""
     if policy.kind == _SLICES:
         return _next_in_turn(policy.memory, pending, now)
     parameters = policy.parameters

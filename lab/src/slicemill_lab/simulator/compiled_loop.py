@@ -1,6 +1,7 @@
-"""The scheduling loop as machine code, with what only the simulator does: shared operators and adaptivity.
+"""Compiled scheduling loop, with shared operators and adaptive statistics.
 
-Operator k's queue is the tuples `begin[k]` to `end[k]` of the workload, so a loop only moves borders.
+The queue of operator k is the range `begin[k]` to `end[k]` of the workload's tuples, so the loop only moves
+these borders.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from slicemill_lab.simulator.compiled import Compiled, next_unit, queue_priority
 
 
 class LoopPlan(NamedTuple):
-    """The workload and its units as the loop reads them; operators are numbered path by path."""
+    """Workload and units in the form that the loop reads. Operators are numbered path by path."""
 
     first_tuple: Ints
     heads: Ints
-    """The first operator of each unit, and one behind its last."""
+    """First operator of each unit; `stops` is the operator after its last."""
     stops: Ints
     at_root: Any
     cost: Floats
@@ -28,26 +29,26 @@ class LoopPlan(NamedTuple):
     arrival: Floats
     times: Floats
     drops: Floats
-    """What each tuple at a unit's head will take and bring, for policies that see ahead."""
+    """True time and drop of each tuple at a unit's head, for clairvoyant policies."""
     first_fed: Ints
     """Operator k feeds `fed[first_fed[k]]` to `fed[first_fed[k + 1]]`, the leaves of other paths."""
     fed: Ints
     at_once: Any
-    """Whether a unit runs at once with the shared operator that feeds it."""
+    """True for units that run together with the shared operator that feeds them."""
 
 
 class Watch(NamedTuple):
-    """Selectivities that follow the data (P21); a window of 0 tuples does not watch them."""
+    """Adaptive estimates of selectivities (P21). A window of 0 tuples disables them."""
 
     window: int
     alpha: float
     selectivity: Floats
-    """The estimate for each operator, changed in place."""
+    """Estimate for each operator, updated in place."""
     time: Floats
     prior: Floats
-    """What was believed at first."""
+    """Initial estimates."""
     decays: bool
-    """Back to what was believed at first, by a window for as many tuples that wait unseen (A14)."""
+    """Estimates decay to the initial ones by one step per window of tuples that wait unprocessed (A14)."""
 
 
 @register_jitable
@@ -62,7 +63,7 @@ def run_one(
     finished: Any,
     now: float,
 ) -> float:
-    """Take one tuple from the unit's head operator and all it becomes to the end of the unit, depth first.
+    """Process one tuple at the unit's head and all of its descendants to the end of the unit, depth first.
 
     Runs both compiled and as plain Python.
     """
@@ -74,7 +75,7 @@ def run_one(
         finished[place] = now
         if not at_root[operator]:
             end[operator + 1] += outputs[place]
-        # Everything deeper has been drained, so the deepest input is at most one operator further.
+        # All deeper operators are drained, so the deepest input is at most one operator further.
         if operator + 1 < stop:
             operator += 1
         while operator > head and begin[operator] == end[operator]:
@@ -84,7 +85,7 @@ def run_one(
 
 
 class _Queues(NamedTuple):
-    """What a policy looks at lies side by side per unit: it looks at all of them in every decision."""
+    """Queue data that policies read, in arrays per unit, as every decision reads all units."""
 
     begin: Ints
     end: Ints
@@ -104,14 +105,14 @@ def run_compiled(
     overhead: float,
     finished: Floats,
 ) -> int:
-    """Play the arrivals to their end; the number of decisions. Fills `finished`."""
+    """Simulate until all arrivals are processed. Fills `finished`, and returns the number of decisions."""
     units = len(plan.heads)
     begin, end = plan.first_tuple[:-1].copy(), plan.first_tuple[:-1].copy()
     unit_at = np.full(len(begin) + 1, -1, dtype=np.int64)
     unit_at[plan.heads] = np.arange(units)
     queues = _Queues(begin, end, unit_at, np.zeros(units, np.int64), np.zeros(units), np.zeros(units))
     seen = begin.copy()
-    # Priorities that follow the data are proportional to the rate; this is what they are multiples of.
+    # Adaptive priorities are proportional to the rate; `multiple` are the factors.
     multiple = policy.parameters.copy()
     if watch.window:
         for unit in range(units):
@@ -170,7 +171,7 @@ def _run_unit(
 
 @njit(cache=True, inline="always")
 def _look(unit: int, plan: LoopPlan, policy: Compiled, queues: _Queues, has_run: bool) -> None:
-    """Note how much input a unit has, and since when."""
+    """Update the pending input of a unit and the arrival of its oldest tuple."""
     head = plan.heads[unit]
     first, stop = queues.begin[head], queues.end[head]
     if not has_run and stop - first == queues.pending[unit]:
@@ -185,7 +186,7 @@ def _look(unit: int, plan: LoopPlan, policy: Compiled, queues: _Queues, has_run:
 
 @njit(cache=True)
 def _observe(unit: int, plan: LoopPlan, watch: Watch, seen: Ints, begin: Ints) -> bool:
-    """Renew the selectivities of the unit's operators whose window is full; whether one has changed."""
+    """Update the selectivities of operators whose window is full. Return True if one has changed."""
     changed = False
     for operator in range(plan.heads[unit], plan.stops[unit]):
         inputs = begin[operator] - seen[operator]
@@ -199,14 +200,14 @@ def _observe(unit: int, plan: LoopPlan, watch: Watch, seen: Ints, begin: Ints) -
 
 @njit(cache=True)
 def _doubt(unit: int, plan: LoopPlan, watch: Watch) -> None:
-    """A window of tuples waits for a unit that is not looked at: believe a little more of the beginning."""
+    """Move the estimates of a unit towards the initial ones, as a window of tuples waits unprocessed."""
     for operator in range(plan.heads[unit], plan.stops[unit]):
         watch.selectivity[operator] += watch.alpha * (watch.prior[operator] - watch.selectivity[operator])
 
 
 @njit(cache=True)
 def _rate(operator: int, plan: LoopPlan, watch: Watch) -> float:
-    """Results per time from this operator to the root, as estimated now (P2)."""
+    """Return the estimated results per time from this operator to the root (P2)."""
     cost, reached = 0.0, 1.0
     while True:
         cost += reached * watch.time[operator]

@@ -1,8 +1,10 @@
 """Aggregate instants with deadlines: EDF, highest rate, and the hybrid of both (P24, P25).
 
-The end of a window is the deadline of its result. EDF meets every deadline while the load can be met, and
-falls over when it cannot; highest rate is best once all deadlines have passed. The hybrid asks of each
-instant whether it can still be in time, and needs no parameter.
+The end of a window is the deadline of its result. EDF meets every deadline while that is possible, and
+performs badly under
+overload. Highest rate is best once all deadlines have passed. The hybrid checks for each instant if it can
+still be in time,
+and needs no parameter.
 """
 
 from __future__ import annotations
@@ -23,26 +25,26 @@ _late: Any = njit(cache=True)(hybrid.late)
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A result that is due: the work left for it (C) and its deadline (D)."""
+    """A result that is due, with its remaining work (C) and its deadline (D)."""
 
     cost: float
     deadline: float
 
 
 class DeadlineRule(IntEnum):
-    """Which instant is next."""
+    """Rule that selects the next instant."""
 
     EDF = 0
-    """The earliest deadline."""
+    """Earliest deadline first."""
     HIGHEST_RATE = 1
-    """One result per instant, so the least work (A19)."""
+    """Least work first, as each instant has one result (A19)."""
     HYBRID = 2
-    """By deadline among those in time; a late one goes first if it is done by the first deadline of those."""
+    """Earliest deadline of those in time. A late instant runs first if it ends before that deadline."""
 
 
 @njit(cache=True)
 def choose_instant(rule: int, costs: Floats, deadlines: Floats, now: float) -> int:
-    """The position of the next instant, -1 if there is none; where the cost is not a number there is none."""
+    """Return the position of the next instant, or -1. Instants with a NaN cost are finished."""
     timely = late = -1
     for i in range(len(costs)):
         if np.isnan(costs[i]):
@@ -60,7 +62,7 @@ def choose_instant(rule: int, costs: Floats, deadlines: Floats, now: float) -> i
 
 
 def play(instants: Sequence[Instant], rule: DeadlineRule) -> tuple[list[int], float]:
-    """Run instants that are all there at time 0: their order and the total tardiness."""
+    """Run instants that are all ready at time 0. Return their order and the total tardiness."""
     costs = np.array([instant.cost for instant in instants], dtype=np.float64)
     deadlines = np.array([instant.deadline for instant in instants], dtype=np.float64)
     order: list[int] = []

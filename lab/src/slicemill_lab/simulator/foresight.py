@@ -1,4 +1,4 @@
-"""What each tuple of a workload will take and bring at a unit: what clairvoyant policies know (M11)."""
+"""True processing time and drop of each tuple of a workload in a unit, for clairvoyant policies (M11)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from slicemill_lab.simulator.workload import Workload
 
 
 def true_times(work: Workload, span: Span) -> Floats:
-    """Per tuple at the unit's head, the time of it and of all it becomes on the way to the unit's end."""
+    """Return, per tuple at the unit's head, the time of the tuple and its descendants in the unit."""
     return _gathered(work, span, [work.cost[tuples] for tuples in _tuples(work, span)])
 
 
 def true_drops(work: Workload, span: Span, objective: Objective) -> Floats:
-    """Per tuple at the unit's head, by how much running it lowers the chart of the objective."""
+    """Return, per tuple at the unit's head, how much its run lowers the chart of the objective."""
     path = work.paths[span.path]
     stages = path.stages[span.start : span.stop]
     delivers = span.stop == len(path.stages)
@@ -43,7 +43,7 @@ def _tuples(work: Workload, span: Span) -> list[slice]:
 
 
 def _gathered(work: Workload, span: Span, values: list[Floats]) -> Floats:
-    # From the last stage back: each tuple's own value plus those of the tuples it becomes.
+    # From the last stage back: the value of each tuple plus those of its descendants.
     slices = _tuples(work, span)
     total = values[-1]
     for before, here, own in zip(slices[-2::-1], slices[:0:-1], values[-2::-1], strict=True):

@@ -1,8 +1,10 @@
-"""Window joins of two streams in the simulator: symmetric hash joins, whose results are pairs (P3, P22, P23).
+"""Simulation of window joins of two streams: symmetric hash joins with pairs as results (P3, P22, P23).
 
-A query has a select on each side, a join and a projection. Its two sides are units, each with its own queue:
-a tuple that passes is stored and meets the stored tuples of the other side in the window, whether those are
-older or newer, so any interleaving of the sides gives the same pairs.
+A query has a select on each side, a join and a projection. Its two sides are units with their own queues. A
+tuple that passes
+its select is stored, and matched with stored tuples of the other side in the window, older or newer. So any
+interleaving of the
+sides gives the same pairs.
 """
 
 from __future__ import annotations
@@ -28,24 +30,24 @@ Bools = npt.NDArray[np.bool_]
 
 
 class JoinWork(NamedTuple):
-    """Two streams and the queries that join them: what passes is known, what meets what follows from it."""
+    """Two streams and the queries that join them. Outcomes of all predicates are drawn in advance."""
 
     left: Floats
     right: Floats
     cost: Floats
-    """Of each of a query's operators."""
+    """Time of each of a query's operators per tuple."""
     percent: Ints
     """Selectivity of a query's selects, and of its join for a pair in the window."""
     window: Floats
     draws: npt.NDArray[np.uint8]
-    """A value from 1 to 100 for every pair; a query's join accepts those up to its percentage."""
+    """Value from 1 to 100 for every pair. A query's join accepts values up to its percentage."""
     left_draws: Ints
     right_draws: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class PairQueue:
-    """The results of a run: query, positions of both tuples in their streams, and when the pair left."""
+    """Results of a run: query, positions of both tuples in their streams, and departure of the pair."""
 
     query: Ints
     left: Ints
@@ -54,7 +56,8 @@ class PairQueue:
 
 
 def window_joins(utilisation: float, seed: int, *, queries: int = 500, tuples: int = 3000) -> JoinWork:
-    """The testbed of P36 with joins of two Poisson streams, a tuple per second in each, within 1 to 10 s."""
+    """Return the testbed of P36 with joins of two Poisson streams, one tuple per second each, within 1 to 10
+    s."""
     random = np.random.default_rng([seed, 23])
     classes = random.integers(0, 5, queries)
     percent = random.integers(10, 101, queries)
@@ -68,7 +71,7 @@ def window_joins(utilisation: float, seed: int, *, queries: int = 500, tuples: i
 
 
 def join_units(work: JoinWork) -> list[SimulatedUnit]:
-    """The left and the right side of each query, in turns, as segments of one stream (P23)."""
+    """Return the left and right sides of all queries, alternating, as segments of one stream (P23)."""
     units = []
     for query, (cost, percent, window) in enumerate(zip(work.cost, work.percent, work.window, strict=True)):
         segments = virtual_segments(_query(cost, percent / 100, window))
@@ -83,7 +86,7 @@ def _query(cost: float, share: float = 1.0, window: float = 0.0) -> Joined:
 
 
 def simulate_joins(work: JoinWork, policy: str) -> PairQueue:
-    """Play both streams to their end under a policy that has a compiled form."""
+    """Simulate both streams to their end, under a policy with a compiled form."""
     units = join_units(work)
     compiled = compiled_form(make(policy, units), len(units))
     if compiled is None:
@@ -97,12 +100,12 @@ def simulate_joins(work: JoinWork, policy: str) -> PairQueue:
 
 
 def pair_objectives(work: JoinWork, pairs: PairQueue) -> dict[str, float]:
-    """Response times from the later arrival; slowdowns without the wait for the partner (P22)."""
+    """Return response times from the later arrival, and slowdowns without the wait for the partner (P22)."""
     cost = work.cost[pairs.query]
     left, right = work.left[pairs.left], work.right[pairs.right]
     responses, slowdowns = Summary(), Summary()
     responses.add(pairs.departure - np.maximum(left, right))
-    # In units of what an operator of its query costs, all pairs go through the same tree.
+    # Relative to the operator cost of its query, all pairs pass the same tree.
     slowdowns.add(slowdown(_query(1.0), (left / cost, right / cost), pairs.departure / cost))
     return {
         "mean response": responses.mean,
@@ -114,7 +117,7 @@ def pair_objectives(work: JoinWork, pairs: PairQueue) -> dict[str, float]:
 
 @njit(cache=True)
 def _count(work: JoinWork) -> int:
-    """How many pairs there will be, whatever the policy."""
+    """Count the pairs, which do not depend on the policy."""
     found = 0
     for query in range(len(work.cost)):
         share = work.percent[query]
@@ -130,7 +133,7 @@ def _count(work: JoinWork) -> int:
 
 @njit(cache=True)
 def _first(times: Floats, time: float, window: float) -> int:
-    """Where the window may begin: a sum rounds otherwise than the difference that decides."""
+    """Return a start of the window, one earlier to allow for rounding of the sum."""
     return max(0, int(np.searchsorted(times, time - window)) - 1)
 
 
@@ -186,7 +189,7 @@ def _run(
     departures: Floats,
     found: int,
 ) -> Any:
-    """Take a tuple through select and join, and each pair it makes through the projection."""
+    """Process a tuple through select and join, and each of its pairs through the projection."""
     query, is_right = unit // 2, unit % 2 == 1
     share, cost, window = work.percent[query], work.cost[query], work.window[query]
     own, other = (work.right, work.left) if is_right else (work.left, work.right)

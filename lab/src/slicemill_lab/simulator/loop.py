@@ -1,8 +1,10 @@
-"""The scheduling loop in virtual time: admit, choose, run, on one processor (P10).
+"""Scheduling loop in virtual time: admit, choose and run on one processor (P10).
 
-It never idles while a unit has input. Its only result is when each operator finished each tuple, from which
-`measures` computes latency and memory. Policies that are numbers per unit run in compiled code, the others
-in Python; both take the same steps, and a run is determined by its workload, cut and policy.
+The processor never idles while a unit has input. The result is the time when each operator finished each
+tuple, from which
+`measures` computes latency and memory. Policies that consist of numbers per unit run compiled, the others in
+Python. Both
+take the same steps. A run is determined by workload, cut and policy.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from slicemill_lab.simulator.workload import Workload
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimulatedRun:
-    """A simulated run: when each operator was done with each of its tuples, in the order of the workload."""
+    """Simulated run: when each operator finished each of its tuples, in the order of the workload."""
 
     work: Workload
     finished: Floats
@@ -33,10 +35,11 @@ class SimulatedRun:
 
 @dataclass(frozen=True, slots=True)
 class Adapting:
-    """How selectivities follow the data: weight of a window of that many tuples (P21).
+    """Adaptive selectivities: window size in tuples, and weight of a window (P21).
 
-    With `decays`, a unit for which a window of tuples waits goes back towards what was believed at first, by
-    the same weight: one that passed nothing for long is looked at again (A14).
+    With `decays`, the estimates of a unit with a window of waiting tuples move towards the initial ones, by
+    the same weight. So a
+    unit that passed nothing for long gets another chance (A14).
     """
 
     window: int = 100
@@ -46,9 +49,10 @@ class Adapting:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Paths whose results others read: `readers[path]` are those, fed in place of arrivals.
+    """Paths whose results other paths read. `readers[path]` are these paths, which have no own arrivals.
 
-    Readers `at_once` run with the shared path, as one unit; the others wait for their turn.
+    Readers in `at_once` run together with the shared path, as one unit. The other readers are scheduled
+    separately.
     """
 
     readers: dict[int, tuple[int, ...]]
@@ -64,10 +68,11 @@ def simulate(
     adapting: Adapting | None = None,
     shared: Shared | None = None,
 ) -> SimulatedRun:
-    """Play the workload to its end; `overhead` is the time each decision of the scheduler takes.
+    """Simulate the workload to its end. `overhead` is the time of each scheduling decision.
 
-    `adapting` is for whole queries as units, under priorities that are multiples of the rate. It and `shared`
-    are for policies that have a compiled form.
+    `adapting` requires whole queries as units, and priorities that are multiples of the rate. Both `adapting`
+    and `shared` require
+    a policy with a compiled form.
     """
     heads = np.array([work.operator(span.path, span.start) for span in units.spans], dtype=np.int64)
     stops = np.array([work.operator(span.path, span.stop) for span in units.spans], dtype=np.int64)
@@ -125,7 +130,7 @@ def _watch(work: Workload, units: Cut, adapting: Adapting | None) -> Watch:
 
 
 def arrivals_of(work: Workload, shared: Shared | None = None) -> tuple[Floats, Ints]:
-    """All arrivals in order of time, each with the operator it goes to; at one time, in order of path."""
+    """Return all arrivals in order of time, and then of path, each with its leaf operator."""
     fed = {reader for readers in shared.readers.values() for reader in readers} if shared else set[int]()
     sources: Sequence[int] = [path for path in range(len(work.paths)) if path not in fed]
     leaves = work.first_operator[sources]

@@ -1,4 +1,4 @@
-"""What a simulated run cost, by the objectives of M2; all from when operators finished tuples."""
+"""Objectives of M2 for a simulated run, computed from the finish times of tuples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill_lab.simulator.loop import SimulatedRun
 
 
 def output_latencies(run: SimulatedRun, path: int) -> Floats:
-    """Per output of the path, in order: the time from its source tuple's arrival to its delivery."""
+    """Return, per output of the path in order, the time from its source tuple's arrival to delivery."""
     arrived, left = _outputs(run, path)
     return left - arrived
 
@@ -21,9 +21,9 @@ def output_latencies(run: SimulatedRun, path: int) -> Floats:
 def results(
     run: SimulatedRun, ideal_times: Mapping[int, float] | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    """Of each result: when its source tuple arrived, when it was delivered, and its ideal time.
+    """Return, per result, the arrival of its source tuple, its delivery, and its ideal time.
 
-    `ideal_times` names the paths that end in results, where not all do, with their ideal times.
+    `ideal_times` has the ideal times of the paths that end in results, if not all paths do.
     """
     work = run.work
     queries = _ideal_times(run) if ideal_times is None else ideal_times
@@ -38,7 +38,7 @@ def results(
 
 
 def _outputs(run: SimulatedRun, path: int) -> tuple[Floats, Floats]:
-    """When the source tuples of the path's outputs arrived, and when they were delivered."""
+    """Return the arrivals of the source tuples of the path's outputs, and their deliveries."""
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)
     often = work.outputs[root]
@@ -46,14 +46,14 @@ def _outputs(run: SimulatedRun, path: int) -> tuple[Floats, Floats]:
 
 
 def mean_output_latency(run: SimulatedRun) -> float:
-    """Over the outputs of all paths; not a number when there is none."""
+    """Return the mean over the outputs of all paths, or NaN without outputs."""
     arrived, left, _ = results(run)
     latencies = left - arrived
     return float(latencies.mean()) if len(latencies) else float("nan")
 
 
 def input_completion_times(run: SimulatedRun, path: int) -> Floats:
-    """Per input tuple of the path: the time from its arrival until nothing of it is left to do."""
+    """Return, per input tuple of the path, the time from its arrival until it is completely processed."""
     work = run.work
     first, last = (int(operator) for operator in work.first_operator[path : path + 2])
     done = run.finished.copy()
@@ -65,7 +65,7 @@ def input_completion_times(run: SimulatedRun, path: int) -> Floats:
 
 
 def buffered_size_time(run: SimulatedRun) -> float:
-    """Size held in buffers, integrated over time: a tuple counts until its operator has finished it."""
+    """Integrate the buffered size over time. A tuple counts until its operator has finished it."""
     work = run.work
     sizes = np.array([float(stage.size_in) for path in work.paths for stage in path.stages])
     entered = np.where(work.parent < 0, work.arrival, run.finished[work.parent])
@@ -73,7 +73,7 @@ def buffered_size_time(run: SimulatedRun) -> float:
 
 
 def _waits(run: SimulatedRun, path: int, place: int) -> tuple[Floats, Floats]:
-    """When tuples came into the buffer of an operator, and when it had finished them."""
+    """Return when tuples entered the buffer of an operator, and when they were finished."""
     work = run.work
     tuples = work.tuples(work.operator(path, place))
     entered = run.finished[work.parent[tuples]] if place else work.arrival[tuples]
@@ -81,7 +81,7 @@ def _waits(run: SimulatedRun, path: int, place: int) -> tuple[Floats, Floats]:
 
 
 def execution_order(run: SimulatedRun) -> list[str]:
-    """The names of the stages in the order in which they ran, one per tuple."""
+    """Return the names of the stages in execution order, one per tuple."""
     work = run.work
     names = np.array([stage.name for path in work.paths for stage in path.stages])
     operator = np.repeat(np.arange(len(names)), np.diff(work.first_tuple))
@@ -89,12 +89,12 @@ def execution_order(run: SimulatedRun) -> list[str]:
 
 
 def mean_memory(run: SimulatedRun) -> float:
-    """Tuples in queues, the mean over the time of the run (P29)."""
+    """Return the mean number of tuples in queues over the run (P29)."""
     return buffered_size_time(run) / _duration(run)
 
 
 def objectives(run: SimulatedRun, ideal_times: Mapping[int, float] | None = None) -> dict[str, float]:
-    """The figures that policies are made to keep low, over all `results` of a run (P6-P9, P29, P31)."""
+    """Return the objectives of policies, over all `results` of a run (P6-P9, P29, P31)."""
     response, slowdown = Summary(), Summary()
     queries = _ideal_times(run) if ideal_times is None else ideal_times
     arrived, left, ideal = results(run, queries)
@@ -117,8 +117,12 @@ def objectives(run: SimulatedRun, ideal_times: Mapping[int, float] | None = None
 
 
 def record(run: SimulatedRun, bucket: float, classes: Mapping[int, str] = MappingProxyType({})) -> Record:
-    """Figures by query, class and stretch of time: results by when they came out, staleness and memory by
-    when it was so (the mean of what waits, not the most)."""
+    """Return figures by query, class and time interval.
+
+    Results count at their delivery, staleness and memory when they occurred. Memory is the mean of waiting
+    tuples, not the
+    maximum.
+    """
     work = run.work
     kept = Record(bucket, {work.paths[path].name: name for path, name in classes.items()})
     for path, ideal in _ideal_times(run).items():
@@ -146,13 +150,13 @@ def _duration(run: SimulatedRun) -> float:
 
 
 def _stale_time(run: SimulatedRun, path: int) -> float:
-    """For how long the path's output lacked a result that had arrived."""
+    """Return the total time in which the path's output lacked an arrived result."""
     begins, ends = _stale_stretches(run, path)
     return float((ends - begins).sum())
 
 
 def _stale_stretches(run: SimulatedRun, path: int) -> tuple[Floats, Floats]:
-    """From when to when that was; results leave in order (P30)."""
+    """Return the intervals in which the path's output lacked an arrived result; results leave in order (P30)."""
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)
     arrived, left = (times[work.outputs[root] > 0] for times in (work.arrival[root], run.finished[root]))

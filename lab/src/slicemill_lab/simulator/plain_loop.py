@@ -1,4 +1,4 @@
-"""The scheduling loop in plain Python, for policies that are more than numbers per unit."""
+"""Scheduling loop in plain Python, for policies without a compiled form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicemill_lab.simulator.workload import Workload
 
 @dataclass(slots=True)
 class _State:
-    """The queues as Python lists, which plain Python reads faster than arrays."""
+    """Queues as Python lists, which plain Python accesses faster than arrays."""
 
     begin: list[int]
     end: list[int]
@@ -31,7 +31,7 @@ class _State:
 
 
 class _UnitQueue:
-    """The input of one unit, as its policy sees it."""
+    """Input of one unit, as its policy sees it."""
 
     __slots__ = ("_arrivals", "_begin", "_drops", "_end", "_first", "_slopes", "_times", "operator", "unit")
 
@@ -83,7 +83,7 @@ def run_plain(
     times: Floats,
     leaves: Ints,
 ) -> tuple[Floats, int]:
-    """When each tuple was finished, and the number of decisions."""
+    """Simulate the workload. Return when each tuple was finished, and the number of decisions."""
     state = _State(
         begin=work.first_tuple[:-1].tolist(),
         end=work.first_tuple[:-1].tolist(),
@@ -109,7 +109,7 @@ def _loop(
     begin, end, at_root = state.begin, state.end, state.at_root
     cost, outputs, finished = state.cost, state.outputs, state.finished
     queue_of = {queue.operator: queue for queue in queues}
-    # Kept up to date rather than rebuilt: with many units, few of them change between two decisions.
+    # Updated incrementally, as few units change between two decisions.
     ready: list[_UnitQueue] = []
     admitted = 0
     decisions = 0

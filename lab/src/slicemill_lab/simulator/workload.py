@@ -1,8 +1,10 @@
-"""All work of a simulated run, drawn before it starts: each tuple's true cost and outputs at each operator.
+"""Workload of a simulated run: the true cost and outputs of each tuple at each operator, drawn in advance.
 
-Operators handle tuples in the order of their input (M1), so the i-th tuple an operator handles is the same
-one under every policy, and so are its cost and its outputs. That makes runs under different policies
-comparable tuple by tuple, and an operator's queue just two numbers. Times are abstract: any unit, as floats.
+Operators process tuples in the order of their input (M1). So the i-th tuple of an operator is the same under
+every policy,
+with the same cost and outputs. Runs under different policies can be compared tuple by tuple, and an
+operator's queue is just
+two numbers. Times are floats of any unit.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ from slicemill.scheduling.arrays import Floats, Ints
 from slicemill_lab.charts.charts import Path
 
 Sampler = Callable[[np.random.Generator, int], Floats]
-"""Draws that many costs."""
+"""Draws a number of costs."""
 Cost = float | Floats | Sampler
-"""The same for all tuples, one per tuple in order, or drawn."""
+"""One cost for all tuples, one per tuple in order, or a sampler."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """A path with the arrival times of its input, in order.
+    """Path with the arrival times of its input, in order.
 
-    `costs` has an entry per stage (without it, the stages' mean times hold for every tuple); `outputs` says
-    how many tuples each tuple becomes at a stage (without it, drawn from the stage's selectivity).
+    `costs` has an entry per stage; by default, the stage's mean time holds for every tuple. `outputs` has the
+    number of tuples that
+    each tuple becomes at a stage; by default, it is drawn from the stage's selectivity.
     """
 
     path: Path
@@ -38,7 +41,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Operators numbered path by path; operator k has the tuples `first_tuple[k]` to `first_tuple[k + 1]`."""
+    """Operators, numbered path by path.
+
+    Operator k has the tuples `first_tuple[k]` to `first_tuple[k + 1]`.
+    """
 
     paths: tuple[Path, ...]
     first_operator: Ints
@@ -46,9 +52,9 @@ class Workload:
     cost: Floats
     outputs: Ints
     arrival: Floats
-    """When the source tuple it descends from entered the system."""
+    """Arrival in the system of the source tuple from which it descends."""
     parent: Ints
-    """The tuple at the operator before that became this one; -1 at the leaf."""
+    """The tuple at the previous operator that became this tuple; -1 at the leaf."""
 
     def operator(self, path: int, stage: int) -> int:
         return int(self.first_operator[path]) + stage
@@ -58,12 +64,12 @@ class Workload:
 
     @property
     def steps(self) -> int:
-        """How many times an operator handles a tuple, all in all."""
+        """Total number of operator invocations on tuples."""
         return len(self.cost)
 
 
 def draw(loads: Sequence[Load], seed: int) -> Workload:
-    """Draw every cost and outcome. Each stage has its own generator, so paths do not disturb each other."""
+    """Draw every cost and outcome. Each stage has its own generator, so that paths are independent."""
     costs: list[Floats] = []
     outputs: list[Ints] = []
     arrivals: list[Floats] = []
