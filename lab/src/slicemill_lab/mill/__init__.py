@@ -1,1 +1,1 @@
-"""Experiments of the mill: segments of steepest slope, enabling timestamps, panes, RFID, classification."""
+"""Experiments on execution: steepest segments, enabling timestamps, panes, RFID, classification."""

@@ -1,4 +1,4 @@
-"""Tasks, features and how often policies err: what mill-E16 to mill-E19 share (M49-M57, X9, X18)."""
+"""Tasks, features and error rates of policies for mill-E16 to mill-E19 (M49-M57, X9, X18)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ FAST, SLOW = 0.3, 0.005
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is to be classified: test values (time, n, k) with their true classes (time, n), and all that was
-    learnt before. `last` are the values of the time unit before the first."""
+    """Classification problem: test values (time, n, k), true classes (time, n), and the learnt model.
+
+    `last` are the values of the time unit before the first.
+    """
 
     values: Floats
     truth: Ints
@@ -43,10 +45,11 @@ class Problem:
 
 
 def walked(seed: int, units: int, tasks: int = 25, features: int = 4) -> tuple[Floats, NaiveBayes]:
-    """Features that walk at random, each in its class's normal distribution: (time, n, k), and their model.
+    """Return features as random walks, in normal distributions per class: (time, n, k), and their model.
 
-    Half of the features are low in one class and high in the other, half the other way round; half move fast,
-    half slowly; the halves are crossed. Walks are reflected at 0 and 1. The true class is the likelier one.
+    Half of the features are low in one class and high in the other, half the other way round. Half move fast,
+    half slowly; the
+    halves are crossed. Walks are reflected at 0 and 1. The true class is the more likely one.
     """
     random = np.random.default_rng(seed)
     numbers = np.arange(features)
@@ -61,12 +64,12 @@ def walked(seed: int, units: int, tasks: int = 25, features: int = 4) -> tuple[F
     )
     steps = random.normal(size=(units, tasks, features)) * sigma
     steps[0] += random.random((tasks, features))
-    # Folding a free walk at every whole number reflects it at 0 and 1.
+    # A free walk is folded at every integer, which reflects it at 0 and 1.
     return 1 - np.abs(1 - np.mod(steps.cumsum(axis=0), 2)), model
 
 
 def walks(seed: int, train: int, test: int, tasks: int = 25, features: int = 4) -> Problem:
-    """Tasks whose features walk; what is learnt of them is how they move."""
+    """Return tasks with random walks as features. Their movement is learnt."""
     values, model = walked(seed, train + test, tasks, features)
     zeros = np.zeros((tasks, features))
     bins = bins_between(zeros, zeros + 1, BINS)
@@ -76,7 +79,7 @@ def walks(seed: int, train: int, test: int, tasks: int = 25, features: int = 4) 
 
 
 def error(problem: Problem, policy: str, shed_percent: float, seed: int) -> float:
-    """The share of decisions that are wrong, when so many percent of the streams are not looked at."""
+    """Return the share of wrong decisions if `shed_percent` of the streams are not observed."""
     capacity = round(problem.streams * (1 - shed_percent / 100))
     settings = Settings(capacity, SAMPLES, problem.lags, seed=seed)
     classifier = TaskClassifier(
@@ -89,7 +92,7 @@ def error(problem: Problem, policy: str, shed_percent: float, seed: int) -> floa
 def errors(
     problems: Sequence[Problem], policies: Sequence[str], shed_percent: Sequence[int], seed: int
 ) -> dict[str, list[float]]:
-    """Mean error over the problems, by policy and share shed."""
+    """Return the mean error over the problems, by policy and share shed."""
     return {
         policy: [
             float(np.mean([error(problem, policy, percent, seed) for problem in problems]))
@@ -100,7 +103,7 @@ def errors(
 
 
 def over_random(by_policy: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Errors over those of looking at random."""
+    """Return errors relative to those of random observation."""
     return {
         policy: [one / base for one, base in zip(line, by_policy[RANDOM], strict=True)]
         for policy, line in by_policy.items()

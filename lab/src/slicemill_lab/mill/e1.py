@@ -1,7 +1,8 @@
-"""mill-E1: how close does component-based scheduling come to the optimum? (stream-mill E1, M11, M13)
+"""mill-E1: component-based scheduling compared with the optimum (stream-mill E1, M11, M13).
 
 Two independent operators have a burst of tuples waiting. A is cheap except for a share of noise tuples, which
-cost six times as much; B is dear. Costs are in milliseconds of virtual time; scheduling itself costs none.
+cost six
+times as much. B is expensive. Costs are in milliseconds of virtual time; scheduling decisions cost nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ POLICIES: Mapping[str, tuple[str, dict[str, int]]] = {
 }
 PATHS = Path("A", (Stage("A", 1.0),)), Path("B", (Stage("B", 5.0),))
 EXACT = 1e-9
-"""Relative slack for comparing sums of the same numbers taken in another order."""
+"""Relative tolerance for sums of the same numbers in a different order."""
 
 
 def run(seed: int, scale: Scale) -> Result:
@@ -86,13 +87,13 @@ EXPERIMENT = Experiment(
 
 
 def _costs_ms(random: np.random.Generator, noise_percent: int, *, noise_last: bool) -> tuple[Floats, Floats]:
-    """True costs on A and B; noise sits at random places, or behind all other tuples of A."""
+    """Draw the true costs on A and B. Noise is at random positions, or after all other tuples of A."""
     noisy = TUPLES * noise_percent // 100
     a = random.normal(1.0, 0.2, TUPLES)
     places = np.arange(TUPLES - noisy, TUPLES) if noise_last else random.permutation(TUPLES)[:noisy]
     a[places] = random.normal(6.0, 1.0, noisy)
     b = random.normal(5.0, 1.0, TUPLES)
-    # The normal distribution has a tail below zero, which a cost cannot have.
+    # Clip the tail of the normal distribution, as costs are positive.
     return np.maximum(a, 0.01), np.maximum(b, 0.01)
 
 

@@ -1,8 +1,10 @@
-"""mill-E10: what does an average cost as its window grows, written in four ways? (E10, M32, M38)
+"""mill-E10: cost of an average as its window grows, in four implementations (E10, M32, M38).
 
-A keeps a sum and is told by EXPIRE what leaves; B does the same in Python. C keeps a sum as well, but has no
-EXPIRE: it keeps the window in a table of its own and looks for what has left. D computes the average anew
-from the window at each tuple. Window sizes are not printed (X18).
+A keeps a sum, from which EXPIRE subtracts leaving tuples. B does the same in Python. C keeps a sum without
+EXPIRE: it stores the
+window in its own table and searches this table for expired tuples. D computes the average from the window at
+each tuple.
+Window sizes are not printed (X18).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.windows import MEASURED, Cost, cost, defined, draw_costs, over_all, over_rows
 
 WINDOWS: Mapping[Scale, tuple[int, ...]] = {"small": (20, 60, 200), "full": (100, 300, 1000)}
-# Those that do not look through the window can have larger ones.
+# Implementations that do not scan the window can have larger windows.
 LARGE: Mapping[Scale, tuple[int, ...]] = {"small": (3_000,), "full": (10_000, 100_000)}
 A, B, C, D = "A ESL with EXPIRE", "B Python with EXPIRE", "C ESL, delta without EXPIRE", "D ESL, naive"
 
@@ -53,7 +55,7 @@ CREATE WINDOW AGGREGATE d(next real) : real {
 
 
 class Average:
-    """Way B."""
+    """Implementation B."""
 
     def initialize(self, value: float) -> float:
         self.total, self.n = value, 1
@@ -70,7 +72,7 @@ class Average:
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Cost of a tuple by way and window."""
+    """Measure the cost of a tuple by implementation and window."""
     random = Random(seed)
     windows, large = WINDOWS[scale], WINDOWS[scale] + LARGE[scale]
     values = [random.uniform(0, 1000) for _ in range(max(large) + 2 * MEASURED)]
@@ -79,7 +81,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Calls per tuple against window."""
+    """Plot calls per tuple against the window."""
     draw_costs(
         path,
         result.figures["windows"],
@@ -123,7 +125,7 @@ def _claims(windows: tuple[int, ...], costs: Mapping[str, list[Cost]]) -> tuple[
 def four_costs(
     esl: str, values: Sequence[float], windows: Sequence[int], large: Sequence[int]
 ) -> dict[str, list[Cost]]:
-    """The cost of a tuple for each way and window; aggregates are called a, b, c and d."""
+    """Return the cost of a tuple for each implementation and window. The aggregates are named a, b, c, d."""
 
     def of(name: str, window: int) -> Cost:
         rows = [(value,) for value in values[: window + 2 * MEASURED]]
@@ -150,7 +152,7 @@ def four_figures(windows: tuple[int, ...], costs: Mapping[str, list[Cost]]) -> d
 
 
 def slower_in_esl(costs: Mapping[str, list[Cost]]) -> dict[str, list[float]]:
-    """By how many percent A has more calls than B, the mean over the windows."""
+    """Return by how many percent A has more calls than B, as the mean over the windows."""
     each = [100 * (a.calls / b.calls - 1) for a, b in zip(costs[A], costs[B], strict=True)]
     return {"A slower than B": [sum(each) / len(each)]}
 
@@ -160,13 +162,13 @@ def spread(values: list[float]) -> float:
 
 
 def growth(what: str, windows: tuple[int, ...], calls: list[float]) -> Claim:
-    """The claim that calls are a straight line over the window: as steep at its end as at its beginning."""
+    """Claim that calls grow linearly with the window: the last slope equals the first."""
     steps = [(b - a) / (w - v) for (a, b), (v, w) in zip(pairwise(calls), pairwise(windows), strict=True)]
     return near(what, steps[-1] / steps[0], 1)
 
 
 def difference(costs: Mapping[str, list[Cost]], windows: int) -> float:
-    """The greatest between the answers of any two ways to the same tuple."""
+    """Return the greatest difference between results of two implementations for the same tuple."""
     greatest = 0.0
     for place in range(windows):
         for answers in zip(*(line[place].answers for line in costs.values()), strict=True):

@@ -1,8 +1,10 @@
-"""mill-E11: the same for approximate frequent items, where a tuple has more to do. (E11, M41)
+"""mill-E11: cost of approximate frequent items, with more work per tuple than mill-E10 (E11, M41).
 
-Two hash functions have an array of counters each. An arrival adds one in its cell of both, an expiry takes
-one away, and the lower of an item's two counters is an estimate of how often the item is in the window. The
-four ways are those of mill-E10.
+There is an array of counters for each of two hash functions. An arriving item increments its cell in both
+arrays, an expiring
+item decrements both. The lower of an item's two counters estimates its frequency in the window. The four
+implementations are
+those of mill-E10.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ CREATE AGGREGATE d(item int) : int {{
 
 
 class Frequency:
-    """Way B."""
+    """Implementation B."""
 
     def __init__(self) -> None:
         self.cells = {size: [0] * size for size in CELLS}
@@ -85,7 +87,7 @@ class Frequency:
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Cost of a tuple by way and window."""
+    """Measure the cost of a tuple by implementation and window."""
     random = Random(seed)
     windows, large = WINDOWS[scale], WINDOWS[scale] + LARGE[scale]
     items = [random.randrange(ITEMS) for _ in range(max(large) + 2 * MEASURED)]
@@ -94,7 +96,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Calls per tuple against window."""
+    """Plot calls per tuple against the window."""
     draw_costs(
         path,
         result.figures["windows"],

@@ -1,7 +1,8 @@
-"""mill-E12: how many values does a sliding sum keep, with panes and without? (E12, M34, M35, X7, X15)
+"""mill-E12: values kept by a sliding sum, with panes and without (E12, M34, M35, X7, X15).
 
-`SELECT sum(price) OVER (ROWS 39999 PRECEDING SLIDE N) FROM Bid`. With panes of gcd(window, slide) the window
-holds one sum per pane, and there is one pane in progress; with delta maintenance alone it holds every tuple.
+`SELECT sum(price) OVER (ROWS 39999 PRECEDING SLIDE N) FROM Bid`. With panes of gcd(window, slide), the state
+has one sum per pane
+of the window, and one pane in progress. With delta maintenance alone, the state has every tuple.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ WAYS = {PANES: SUM, DELTA: replace(SUM, algebraic=False)}
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The most values held at once by way and slide."""
+    """Measure the greatest number of values in the state by method and slide."""
     slides = SLIDES[scale]
     values = {
         PANES: [_values(PANES, slide, seed) for slide in slides],
-        # Here the slide decides only what is shown: shortest and longest are enough to see that.
+        # The slide does not affect the state here, so the shortest and longest are enough.
         DELTA: [_values(DELTA, slide, seed) for slide in (slides[0], slides[-1])],
     }
     uneven = _values(PANES, UNEVEN_SLIDE, seed)
@@ -43,7 +44,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Values against slide."""
+    """Plot values against the slide."""
     slides, values = result.figures["slides"], result.figures["values"]
     draw_curves(
         path,

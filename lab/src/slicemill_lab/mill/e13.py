@@ -1,7 +1,8 @@
-"""mill-E13: how fast is a sliding sum, with panes and without? (E13, M34, M35, X15)
+"""mill-E13: speed of a sliding sum, with panes and without (E13, M34, M35, X15).
 
-The query of mill-E12. With panes a tuple is only added to its pane, and the window is kept once per pane;
-with delta maintenance alone each tuple enters the window, and another one leaves it.
+The query of mill-E12. With panes, a tuple is only added to its pane, and the window is updated once per pane.
+With delta
+maintenance alone, each tuple enters the window, and another tuple leaves it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.e12 import DELTA, PANES, WAYS
 from slicemill_lab.mill.windows import Cost, cost, draw_costs, over_rows
 
-# Costs do not depend on the window's length, only on the slide, which is to divide it.
+# Costs depend on the slide only, which must divide the window.
 WINDOW: Mapping[Scale, int] = {"small": 4_000, "full": 40_000}
 SLIDES: Mapping[Scale, tuple[int, ...]] = {
     "small": (1, 10, 100, 1_000, 2_000),
@@ -23,7 +24,7 @@ SLIDES: Mapping[Scale, tuple[int, ...]] = {
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Cost of a tuple by way and slide."""
+    """Measure the cost of a tuple by method and slide."""
     slides = SLIDES[scale]
     costs = {way: [_cost(way, slide, scale, seed) for slide in slides] for way in WAYS}
     calls = {way: [one.calls for one in line] for way, line in costs.items()}
@@ -36,7 +37,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Calls per tuple against slide."""
+    """Plot calls per tuple against the slide."""
     draw_costs(
         path,
         result.figures["slides"],
@@ -55,7 +56,7 @@ EXPERIMENT = Experiment(
 
 
 def _cost(way: str, slide: int, scale: Scale, seed: int) -> Cost:
-    # Whole slides are measured, so that each mean has its share of pane ends.
+    # Measure whole slides, so that each mean includes its share of pane ends.
     measured = SLIDES[scale][-1]
     rows = [((number * 7919 + seed) % 1000,) for number in range(WINDOW[scale] + 2 * measured)]
     return cost(over_rows(WAYS[way], WINDOW[scale], slide), rows, measured)

@@ -1,9 +1,12 @@
-"""mill-E14: how long do the ways of denoising keep a reading, as readings come faster? (E14, M44-M46, M48)
+"""mill-E14: delay of readings in denoising methods as the rate of tags grows (E14, M44-M46, M48).
 
-Each tag is read ten times, 200 ms apart, and 5 % of all readings are noise. At 1 tag per second a window
-holds twenty readings, at 500 ten thousand, and whoever looks through it at each arrival falls behind. Who
-does so first is a matter of counting; who is best depends on what a machine takes to look at a reading. So
-the order at the highest rate is shown for costs from 1 ns to 1 µs.
+Each tag is read ten times, 200 ms apart, and 5 % of all readings are noise. A window has twenty readings at 1
+tag per second,
+and ten thousand at 500. A method that scans the window at each arrival falls behind. The number of visited
+readings decides which
+method is overloaded first, and the cost of a visit decides which method is best. So the order at the highest
+rate is shown for
+costs from 1 ns to 1 µs.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ from slicemill_lab.plotting import curve, draw_curves
 
 TAGS_PER_SECOND = (1, 5, 50, 500)
 HIGHEST = 500
-# What looking at a reading may cost: who is overloaded at the highest rate depends on it.
+# Costs of a visit to a reading, which determine the overloaded methods at the highest rate.
 COSTS_NS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 70, 100, 150, 200, 300, 500, 1000)
-# Few tags need a long time for a mean.
+# A mean over few tags needs a long run.
 SECONDS: Mapping[Scale, Mapping[int, float]] = {
     "small": {1: 1000, 5: 200, 50: 20, 500: 20},
     "full": {1: 10_000, 5: 2_000, 50: 200, 500: 60},
@@ -43,7 +46,7 @@ SECONDS: Mapping[Scale, Mapping[int, float]] = {
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Mean delay, load and visits by way and rate, and whether what came out is right."""
+    """Measure mean delay, load and visits by method and rate, and check the results."""
     delay: dict[str, list[float]] = {way: [] for way in WAYS}
     loads: dict[str, list[float]] = {way: [] for way in WAYS}
     visits: dict[str, list[float]] = {way: [] for way in WAYS}

@@ -1,8 +1,8 @@
-"""mill-E15: how long do the ways of denoising keep a reading, as there is more noise? (E15, M44-M46, M48)
+"""mill-E15: delay of readings in denoising methods as noise grows (E15, M44-M46, M48).
 
-One tag per second, read ten times, 200 ms apart. Lazy keeps every reading for the whole window. Eager keeps
-it as long as noise stands before it, so that it comes near the unordered baseline when there is little noise
-and near Lazy when there is much.
+One tag per second is read ten times, 200 ms apart. Lazy keeps every reading for the whole window. Eager keeps
+a reading while noise
+precedes it. So Eager is close to the unordered baseline with little noise, and close to Lazy with much.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPARED = (UNORDERED, EAGER, LAZY)
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Mean delay by way and share of noise."""
+    """Measure the mean delay by method and share of noise."""
     delay: dict[str, list[float]] = {way: [] for way in COMPARED}
     for percent in NOISE_PERCENT:
         at, keys = readings(Tags(per_second=1, noise=percent / 100, seconds=SECONDS[scale], seed=seed))

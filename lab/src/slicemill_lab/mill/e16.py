@@ -1,8 +1,10 @@
-"""mill-E16: how much less do policies err than looking at random? (E16, M50-M53, M56, X9, X18)
+"""mill-E16: errors of observation policies relative to random observation (E16, M50-M53, M56, X9, X18).
 
-25 tasks with four features each. Half of the features move so far in a time unit that what was seen is worth
-little a unit later, half hardly move, so that an old look still says all. Whoever knows which is which, and
-where it matters, errs less with as many looks.
+There are 25 tasks with four features each. Half of the features move so much in a time unit that an
+observation is almost
+worthless one unit later. The other half hardly moves, so that an old observation is still valid. A policy
+that knows the difference,
+and where it matters, makes fewer errors with the same number of observations.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from slicemill_lab.mill.classify import (
 from slicemill_lab.plotting import curve, draw_curves
 
 COMPARED = (RANDOM, LOADSTAR, Q_BAYES, BFF)
-# Time units to learn from and to be tested on. The slow features stay near where they start, so that the
+# Time units for learning and for testing. Slow features stay near their start, so the errors of one set of
+# tasks vary. They are averaged over several sets.
 # errors of one set of tasks say little: they are means over several sets.
 UNITS: Mapping[Scale, tuple[int, int]] = {"small": (1500, 100), "full": (5000, 5000)}
 SETS: Mapping[Scale, int] = {"small": 5, "full": 3}
@@ -34,7 +37,7 @@ SHARES: Mapping[Scale, tuple[int, ...]] = {"small": (10, 40, 50, 90), "full": SH
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Errors by policy and share shed, and over those of looking at random."""
+    """Measure errors by policy and share shed, absolute and relative to random observation."""
     figures = compare(COMPARED, seed, scale)
     bff = dict(zip(SHARES[scale], figures["error_over_random"][BFF], strict=True))
     measured = {f"{share} % shed: BFF below random": [100 * (1 - bff[share])] for share in (40, 50)}
@@ -42,7 +45,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def compare(policies: Sequence[str], seed: int, scale: Scale) -> dict[str, Any]:
-    """The figures of some policies, over the same sets of tasks."""
+    """Return the figures of some policies, over the same sets of tasks."""
     problems = [walks(1000 * seed + number, *UNITS[scale]) for number in range(SETS[scale])]
     by_policy = errors(problems, policies, SHARES[scale], seed)
     return {
@@ -54,7 +57,7 @@ def compare(policies: Sequence[str], seed: int, scale: Scale) -> dict[str, Any]:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Errors over those of looking at random, against the share shed."""
+    """Plot errors relative to random observation against the share shed."""
     shares = result.figures["shed_percent"]
     draw_curves(
         path,

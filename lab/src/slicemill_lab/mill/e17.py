@@ -1,6 +1,6 @@
-"""mill-E17: is the variance of streams as good a guide as their quality? (E17, M55)
+"""mill-E17: variance of streams as a guide for observation, compared with their quality (E17, M55).
 
-The tasks of mill-E16. HVWT computes one risk for each stream it looks at, BFF several.
+The tasks are those of mill-E16. HVWT computes one risk per observed stream, BFF several.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ COMPARED = (RANDOM, LOADSTAR, HVWT, BFF)
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Errors by policy and share shed, and over those of looking at random."""
+    """Measure errors by policy and share shed, absolute and relative to random observation."""
     figures = compare(COMPARED, seed, scale)
     return Result(_claims(SHARES[scale], figures["error_over_random"]), figures)
 
 
 def plot(result: Result, path: Path) -> None:
-    """Errors over those of looking at random, against the share shed."""
+    """Plot errors relative to random observation against the share shed."""
     shares = result.figures["shed_percent"]
     draw_curves(
         path,

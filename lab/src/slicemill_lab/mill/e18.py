@@ -1,10 +1,11 @@
-"""mill-E18: how much work is left over after choosing what to leave out? (E18, M53-M56, X19)
+"""mill-E18: work saved by shedding, net of the cost of the selection (E18, M53-M56, X19).
 
-Looking at a stream costs 5 ms. Choosing which streams not to look at costs something as well, and what is
-saved is what remains: saving = 1 − cost with shedding / cost without.
+An observation of a stream costs 5 ms. The selection of streams has a cost, too. Net saving = 1 − cost with
+shedding / cost without.
 
-Choosing is measured here, as processor time. Beside it, it is counted: a policy's work is the risks it
-computes, and one published figure tells what a risk cost on the published machine.
+The selection is measured as CPU time. It is also counted: the work of a policy is the number of risks that it
+computes, and one
+published figure determines the cost of a risk on the published machine.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ COMPARED = (RANDOM, LOADSTAR, HVWT, BFF)
 FEATURES = (2, 4)
 SHED_PERCENT = (10, 20, 30, 50)
 LOOK_MS = 5.0
-# Published: choosing at random, predicting and classifying takes about this long.
+# Published: random selection, prediction and classification take about this long.
 RANDOM_MS = 1.0
-# Published: where HVWT sheds 10 %, 5 to 7 % are saved.
+# Published: HVWT saves 5 to 7 % if 10 % are shed.
 HVWT_SAVES = 0.06
 UNITS: Mapping[Scale, tuple[int, int]] = {"small": (300, 40), "full": (5000, 500)}
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Milliseconds of choosing and savings by policy, features per task and share shed."""
+    """Measure milliseconds of selection and savings by policy, features per task and share shed."""
     measured_ms: dict[int, dict[str, list[float]]] = {}
     counted: dict[int, dict[str, list[float]]] = {}
     for features in FEATURES:
@@ -48,7 +49,7 @@ def run(seed: int, scale: Scale) -> Result:
         k: {policy: _savings(line, streams[k]) for policy, line in by_policy.items()}
         for k, by_policy in measured_ms.items()
     }
-    # What a risk took, so that HVWT with four features saves as much as published.
+    # Cost of a risk at which HVWT with four features saves as much as published.
     spent_ms = (0.1 - HVWT_SAVES) * streams[4] * LOOK_MS - RANDOM_MS
     risk_ms = spent_ms / counted[4][HVWT][0]
     modelled = {
@@ -78,7 +79,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Savings against the share shed, measured and as on the published machine, four features per task."""
+    """Plot savings against the share shed, here and on the published machine, for four features per task."""
     lines = {
         f"{policy}, {where}": curve(SHED_PERCENT, [[100 * one for one in line]])
         for where, key in (("here", "saving_measured"), ("as published", "saving_published_machine"))
@@ -102,7 +103,7 @@ EXPERIMENT = Experiment(
 
 
 def _run(problem: Problem, policy: str, shed_percent: int, seed: int) -> tuple[float, float]:
-    """Milliseconds and risks computed per time unit, beside looking and what every policy does."""
+    """Return milliseconds and risks computed per time unit, without observation and common work."""
     capacity = round(problem.streams * (1 - shed_percent / 100))
     classifier = TaskClassifier(
         problem.model,
@@ -112,7 +113,7 @@ def _run(problem: Problem, policy: str, shed_percent: int, seed: int) -> tuple[f
         Settings(capacity, SAMPLES, seed=seed),
         problem.last,
     )
-    classifier.step(problem.values[0])  # compiled now
+    classifier.step(problem.values[0])  # compiles the code
     began = time.process_time()
     found = [classifier.step(values) for values in problem.values[1:]]
     took_ms = 1000 * (time.process_time() - began) / len(found)
@@ -120,14 +121,15 @@ def _run(problem: Problem, policy: str, shed_percent: int, seed: int) -> tuple[f
 
 
 def risks_computed(policy: str, observed: Bools) -> int:
-    """How many risks a policy computes to choose these streams; for BFF at most so many."""
+    """Return the number of risks that a policy computes to select these streams; for BFF an upper bound."""
     tasks, features = len(observed), int(observed.shape[1])
     if policy == LOADSTAR:
-        return 2 * tasks  # before, and if all were at their expected values
+        return 2 * tasks  # before, and with all streams at their expected values
     if policy == HVWT:
         return tasks + int(observed.sum())
     if policy == BFF:
-        # All at first; then for each look the task's own, and one for each of its streams that are left.
+        # All risks first; then per observation the risk of the task, and one for each of its remaining
+        # streams.
         again = [
             sum(features - look + 1 for look in range(1, int(seen) + 1)) for seen in observed.sum(axis=1)
         ]

@@ -1,9 +1,12 @@
-"""mill-E19: long traffic jams on a highway, when not all sensors can be read (E19, M57, X22)
+"""mill-E19: long traffic jams on a highway, with only some sensors observed (E19, M57, X22).
 
-The data is synthetic (`connectors.generators.highway`): the published study's sensors are not at hand. Four
-segments, each with 16 streams: speed, volume and occupancy of the segment and of the two before and the two
-behind it, and the hour. The same of the three time units before are features too, as they were seen or
-predicted then. Three weeks to learn from, one to be tested on.
+The data is synthetic (`connectors.generators.highway`), as the published study's sensors are not available.
+There are four segments
+with 16 streams each: speed, volume and occupancy of the segment, of the two before and of the two after it,
+and the hour. The same
+values of the three previous time units, as observed or predicted then, are features as well. Three weeks are
+used for learning, one
+for testing.
 """
 
 from __future__ import annotations
@@ -38,14 +41,14 @@ SEGMENTS = 4
 LAGS = 3
 TRAIN_DAYS = 21
 TEST_DAYS = 7
-# Up to here what is printed of HVWT holds here as well.
+# Up to this share, the printed claims about HVWT hold here as well.
 HALF_PERCENT = 50
 SHARES: Mapping[Scale, tuple[int, ...]] = {"small": (50, 80, 90), "full": SHED_PERCENT}
 SETS: Mapping[Scale, int] = {"small": 1, "full": 2}
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Errors by policy and share shed, and of reading all sensors."""
+    """Measure errors by policy and share shed, and with all sensors observed."""
     problems = [highway(1000 * seed + number) for number in range(SETS[scale])]
     by_policy = errors(problems, COMPARED, SHARES[scale], seed)
     base = float(np.mean([errors([one], [RANDOM], [0], seed)[RANDOM] for one in problems]))
@@ -81,20 +84,20 @@ EXPERIMENT = Experiment(
 
 
 def highway(seed: int) -> Problem:
-    """Three weeks learnt, and the week after them to be tested on."""
+    """Return a problem with three weeks to learn from, and the following week for testing."""
     road = Highway(segments=SEGMENTS, seed=seed)
     values, labels, first = features_of(road, range(TRAIN_DAYS))
     tested, truth, _ = features_of(road, range(TRAIN_DAYS, TRAIN_DAYS + TEST_DAYS))
     model = learn(_lagged(values), labels[LAGS:], 2)
     bins = bins_between(values.min(axis=0), values.max(axis=0), BINS)
-    # Days are made one by one: midnight is no move.
+    # Days are generated separately, so the change at midnight is not a move.
     moves = np.broadcast_to(~first[:, np.newaxis, np.newaxis], values.shape)
     learnt = chains(bins.of(values), BINS, moves=moves)
     return Problem(tested, truth, model, bins, learnt, values[-1], LAGS)
 
 
 def features_of(road: Highway, days: Iterable[int]) -> tuple[Floats, Ints, Bools]:
-    """The 16 streams of each segment (time, n, 16), whether it is in a long jam, and where a day begins."""
+    """Return the 16 streams of each segment (time, n, 16), long jams, and the starts of days."""
     values, labels = [], []
     hour = np.arange(SLOTS_PER_DAY) / 12.0
     for day in map(road.day, days):
@@ -113,7 +116,7 @@ def features_of(road: Highway, days: Iterable[int]) -> tuple[Floats, Ints, Bools
 
 
 def _lagged(values: Floats) -> Floats:
-    """Values of a time unit and of those before it: (time − lags, n, 16 · (1 + lags))."""
+    """Return values of a time unit and of previous ones: (time − lags, n, 16 · (1 + lags))."""
     last = len(values) - LAGS
     return np.concatenate([values[LAGS - lag : LAGS - lag + last] for lag in range(LAGS + 1)], axis=2)
 

@@ -1,9 +1,10 @@
-"""mill-E2: how close does Chain come to the least memory on a path? (stream-mill E2, M7, M12, M13)
+"""mill-E2: memory of Chain on a path compared with the optimum (stream-mill E2, M7, M12, M13).
 
 A burst waits before O1, which halves the size of each tuple for O2. O1 is cheap except for a share of noise
-tuples, which cost ten times as much; O2 is dear. Costs are in milliseconds of virtual time. Memory is the
-size in both buffers integrated over time, in input-tuple sizes times milliseconds: what sampling every
-millisecond and summing approximates.
+tuples, which cost ten
+times as much. O2 is expensive. Costs are in milliseconds of virtual time. Memory is the size in both buffers
+integrated over time, in
+input-tuple sizes times milliseconds. Sampling every millisecond and summing approximates this value.
 """
 
 from __future__ import annotations
@@ -75,12 +76,12 @@ EXPERIMENT = Experiment(
 
 
 def _costs_ms(random: np.random.Generator, noise_percent: int) -> tuple[Floats, Floats]:
-    """True costs at O1 and O2; noise sits at random places."""
+    """Draw the true costs at O1 and O2. Noise is at random positions."""
     noisy = TUPLES * noise_percent // 100
     first = random.normal(1.0, 0.2, TUPLES)
     first[random.permutation(TUPLES)[:noisy]] = random.normal(10.0, 1.0, noisy)
     second = random.normal(5.0, 1.0, TUPLES)
-    # The normal distribution has a tail below zero, which a cost cannot have.
+    # Clip the tail of the normal distribution, as costs are positive.
     return np.maximum(first, 0.01), np.maximum(second, 0.01)
 
 

@@ -1,8 +1,10 @@
-"""mill-E4: how do DFS and BFS take bursts? (stream-mill E4, M5, golden G8)
+"""mill-E4: latency under bursts, depth first and breadth first (stream-mill E4, M5, golden G8).
 
-The union query with on-demand ETS. Tuples of the busy stream come in bursts, a microsecond apart, at a mean
-rate that stays the same. For latent streams and a step of cost c a burst of n gives DFS a mean latency of
-(n+1)c and BFS (1.5n+0.5)c, so their ratio tends to 1.5.
+The union query with on-demand ETS. Tuples of the busy stream arrive in bursts, a microsecond apart, at a
+constant mean rate. For
+latent streams and a step of cost c, a burst of n has a mean latency of (n+1)c under DFS and (1.5n+0.5)c under
+BFS, so the ratio
+tends to 1.5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""mill-E7: how much memory do waiting tuples and heartbeats take? (stream-mill E7, M20, M26)
+"""mill-E7: memory of waiting tuples and heartbeats (stream-mill E7, M20, M26).
 
-The lines of mill-E5 at 50 and 0.05 tuples per second. The peak of all queues together counts punctuation: at
-high rates heartbeats that nobody needs yet pile up themselves.
+The lines of mill-E5 at 50 and 0.05 tuples per second. The peak of all queues together includes punctuation.
+At high rates,
+heartbeats that are not needed yet accumulate in the queues.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""mill-E8: what does it save to let enabling timestamps jump? (stream-mill E8, M22, M23, X11)
+"""mill-E8: savings of enabling timestamps that jump over operators (stream-mill E8, M22, M23, X11).
 
-Three streams, two unions and a slide aggregate, with a growing number of projections after each union. An
-on-demand ETS travels as a punctuation through every operator, or over the ETS arcs of the enhanced graph from
-one operator that waits for time to the next.
+The query has three streams, two unions and a slide aggregate, with a growing number of projections after each
+union. An on-demand ETS
+travels as a punctuation through every operator, or over the ETS arcs of the enhanced graph, from one operator
+that waits for time
+to the next.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ PRINTED_PERCENT = 14
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Mean latency by graph size and way of telling time, and without ETS."""
+    """Measure the mean latency by graph size and propagation of time, and without ETS."""
     seconds = SECONDS[scale]
     latency = {way: [_latency_ms(size, way, seed, seconds, True) for size in PROJECTIONS] for way in WAYS}
     without = _latency_ms(PROJECTIONS[0], "punctuation", seed, seconds, False)

@@ -1,8 +1,10 @@
-"""mill-E9: how bursty is the output behind a slide aggregate? (stream-mill E9, M21, M34)
+"""mill-E9: burstiness of the output after a slide aggregate (stream-mill E9, M21, M34).
 
-The query of mill-E8. Tuples of the third stream may leave only as far as the aggregate's time has come.
-Without enabling timestamps that is its last result, so they leave in bursts as long as a slide; with
-on-demand ETS they leave as they come. Burstiness is (max - min) / mean of the outputs per 0.02 s.
+The query of mill-E8. Tuples of the third stream may leave only up to the aggregate's time. Without enabling
+timestamps that is the
+time of its last result, so the tuples leave in bursts as long as a slide. With on-demand ETS they leave as
+they arrive. Burstiness is
+(max - min) / mean of the outputs per 0.02 s.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ MODES: Mapping[str, EtsMode] = {"A no ETS": NoEts(), "B on-demand ETS": OnDemand
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Burstiness by slide and mode, and that of the arrivals themselves."""
+    """Measure burstiness by slide and mode, and that of the arrivals."""
     until_us = round(SECONDS[scale] * SECOND_US)
     lines = {
         name: [_burstiness(slide, mode, seed, until_us) for slide in SLIDES] for name, mode in MODES.items()

@@ -1,7 +1,8 @@
-"""The query graphs, arrivals and sweeps that the execution experiments mill-E3 to mill-E9 share.
+"""Query graphs, arrivals and sweeps of the execution experiments mill-E3 to mill-E9.
 
-Every step on a tuple costs 10 µs and every step that only moves time 5 µs, in virtual time: the published
-machine is long gone, so orders, signs and ratios are compared, not milliseconds.
+Every step on a tuple costs 10 µs, and every step that only advances time 5 µs, in virtual time. The published
+machine is not
+available, so orders, signs and ratios are compared, not milliseconds.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ E7_RATES = Rates(50, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class GraphRun:
-    """What one run of the union query showed."""
+    """Measurements of one run of the union query."""
 
     mean_latency_ms: float
     idle_percent: float
@@ -51,10 +52,11 @@ class GraphRun:
 
 
 class SlideSum:
-    """The sum over each `slide` rows, given with the last of them.
+    """Aggregate that emits the sum of each `slide` rows with the last of them.
 
-    The thesis counts every aggregate with a slide among the operators that wait for time (M21): between two
-    results only an enabling timestamp tells its consumers how far time has come.
+    The thesis counts every aggregate with a slide as an operator that waits for time (M21): between two
+    results, only an enabling
+    timestamp informs its consumers of the progress of time.
     """
 
     inputs = 1
@@ -80,7 +82,7 @@ class SlideSum:
 
 
 def poisson(random: Random, per_second: float, until_us: int) -> Iterator[Arrival]:
-    """Arrivals at random, each with a number from 0 to 1 that selections look at."""
+    """Yield random arrivals, each with a number from 0 to 1 for selections."""
     at = 0.0
     while (at := at + random.expovariate(per_second) * SECOND_US) < until_us:
         yield Arrival(int(at), (random.random(),))
@@ -93,7 +95,7 @@ def selection(name: str, producer: str) -> OperatorSpec:
 def union_query(
     strategy: Strategy = "DFS", ets: EtsMode | None = None, kind: Kind = "internal", seed: int = 0
 ) -> Engine:
-    """The union of two streams behind selections (E3)."""
+    """Return the union of two streams after selections (E3)."""
     nodes: list[Spec] = [
         ScheduledSource("busy", kind),
         ScheduledSource("sparse", kind),
@@ -106,7 +108,8 @@ def union_query(
 
 
 def slide_query(fillers: int, slide: int, ets: EtsMode, propagation: Propagation, seed: int) -> Engine:
-    """Three streams, two unions and a slide aggregate, with `fillers` projections after each union (X11)."""
+    """Return three streams, two unions and a slide aggregate, with `fillers` projections after each union
+    (X11)."""
     nodes: list[Spec] = []
     for number in (1, 2, 3):
         nodes += [ScheduledSource(f"S{number}"), selection(f"σ{number}", f"S{number}")]
@@ -120,7 +123,7 @@ def slide_query(fillers: int, slide: int, ets: EtsMode, propagation: Propagation
 
 
 def run_union(rates: Rates, engine: Engine, seed: int, seconds: float) -> GraphRun:
-    """Feed the union query and measure it; the arrivals depend on rates and seed alone."""
+    """Feed the union query and measure it. The arrivals depend on rates and seed only."""
     until_us = round(seconds * SECOND_US)
     engine.feed("busy", poisson(Random(f"busy {seed}"), rates.busy, until_us))
     engine.feed("sparse", poisson(Random(f"sparse {seed}"), rates.sparse, until_us))
@@ -135,7 +138,10 @@ def run_union(rates: Rates, engine: Engine, seed: int, seconds: float) -> GraphR
 
 @cache
 def sweep(rates: Rates, ets_rates: tuple[float, ...], seed: int, seconds: float) -> dict[str, list[GraphRun]]:
-    """Lines A no ETS, B periodic at each rate, C on demand, D latent (E5-E7); A, C and D have one run."""
+    """Run the lines A no ETS, B periodic at each rate, C on demand, D latent (E5-E7).
+
+    Only B has several runs.
+    """
     periodic = [Periodic(round(SECOND_US / rate), ("sparse",)) for rate in ets_rates]
     return {
         "A no ETS": [run_union(rates, union_query(ets=NoEts()), seed, seconds)],

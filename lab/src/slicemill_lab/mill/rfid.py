@@ -1,10 +1,12 @@
-"""Readings, ways to denoise them and their delays: what mill-E14 and mill-E15 share (M44-M46, M48, X18).
+"""Readings, denoising methods and their delays for mill-E14 and mill-E15 (M44-M46, M48, X18).
 
-Work is counted, not timed: looking at a reading of the window costs 30 ns, anything else about an arrival
-1 µs, in virtual time. The published machine is gone; 30 ns is chosen so that, as published, the baselines are
-overloaded at the highest rate and Eager is not; mill-E14 shows the order at other costs. An arrival waits
-until the one before it is done, so a way that does more than the machine can falls behind. The delay of a
-reading is the time from its timestamp to when it is let out.
+Work is counted, not timed: in virtual time, a visit to a reading of the window costs 30 ns, and all other
+work of an arrival 1 µs. The
+published machine is not available. With 30 ns, as published, the baselines are overloaded at the highest rate
+and Eager is not.
+mill-E14 shows the order for other costs. Arrivals are processed one after the other, so an overloaded method
+falls behind. The delay
+of a reading is the time from its timestamp to its output.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ WAYS: Mapping[str, Callable[[Ints, Ints], Denoised]] = {
 
 
 def readings(tags: Tags) -> tuple[Ints, Ints]:
-    """Times and keys: one reader, so a tag's id is its key."""
+    """Return times and keys. There is one reader, so a tag's id is its key."""
     columns = tags.all_readings()
     return columns["at"], columns["tag"]
 
 
 def mean_delay_ms(at: Ints, found: Denoised, visit_ns: float = VISIT_NS) -> float:
-    """Over the readings that an arrival let out: those flushed at the end waited for no arrival."""
+    """Return the mean over readings released by an arrival. Readings flushed at the end do not count."""
     out = found.by < len(at)
     cost_us: npt.NDArray[np.float64] = ARRIVAL_US + visit_ns / 1000 * found.visits.astype(np.float64)
     done_us = _done(at, cost_us)
@@ -50,21 +52,21 @@ def mean_delay_ms(at: Ints, found: Denoised, visit_ns: float = VISIT_NS) -> floa
 
 
 def load(at: Ints, found: Denoised) -> float:
-    """Virtual time that the work takes over the time that there is."""
+    """Return the virtual time of the work relative to the available time."""
     work_us = ARRIVAL_US * len(at) + VISIT_NS / 1000 * found.visits.sum()
     return float(work_us / (at[-1] - at[0]))
 
 
 def overloading_visit_ns(at: Ints, found: Denoised) -> float:
-    """The cost of a visit at which the work takes all the time that there is."""
+    """Return the cost of a visit at which the work takes all of the available time."""
     spare_us = float(at[-1] - at[0]) - ARRIVAL_US * len(at)
     return 1000 * spare_us / float(found.visits.sum())
 
 
 def _done(at: Ints, cost_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """When one server is done with each arrival: it starts when the arrival is there and the last is done."""
+    """Return when a single server finishes each arrival, in order of arrival."""
     before = np.concatenate([[0.0], np.cumsum(cost_us)[:-1]])
-    # The server has been busy since the arrival for which time less the work before it is greatest.
+    # The server is busy since the arrival with the greatest difference of time and previous work.
     busy_since = np.maximum.accumulate(at - before)
     done: npt.NDArray[np.float64] = busy_since + before + cost_us
     return done

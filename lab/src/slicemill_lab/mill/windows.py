@@ -1,7 +1,7 @@
-"""Window aggregates of the reference engine, and what a tuple costs them: for mill-E10 to mill-E13.
+"""Window aggregates of the reference engine and their cost per tuple, for mill-E10 to mill-E13.
 
-Cost is counted in function calls: that is the same on every machine and in every run, where time is not. The
-time is given beside it.
+Cost is counted in function calls, which are the same on every machine and in every run. Time is reported as
+well.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from slicemill.rows import Row, Timed
 from slicemill_lab.calls import calls_made
 from slicemill_lab.plotting import curve, draw_curves
 
-# So many tuples are timed, and as many more counted.
+# Number of timed tuples, and of counted ones.
 MEASURED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a tuple cost: calls in the mean, time in the median, as others use the machine too."""
+    """Cost per tuple: mean of calls, and median of times, as the machine is shared."""
 
     calls: float
     us: float
@@ -62,7 +62,7 @@ def over_all(definition: RowAggregate) -> GroupAggregateOperator:
 
 
 def cost(operator: RowOperator, rows: Sequence[Row], measured: int = MEASURED) -> Cost:
-    """Send all rows through an operator; of the last 2 * `measured` one half is timed, the other counted."""
+    """Send all rows through an operator. Of the last 2 * `measured`, half are timed and half counted."""
     tuples = [Timed(ts, row) for ts, row in enumerate(rows)]
     out: list[Timed] = []
     times: list[float] = []
@@ -83,7 +83,7 @@ def cost(operator: RowOperator, rows: Sequence[Row], measured: int = MEASURED) -
 
 
 def most_values(definition: RowAggregate, window: int, slide: int, rows: Sequence[Row]) -> int:
-    """The most values that a sliding aggregate holds at once: of its window, and of the pane in progress."""
+    """Return the greatest number of values in a sliding aggregate: in its window and the current pane."""
     windows: list[Inwindow] = []
     operator = over_rows(_watched(definition, windows), window, slide)
     in_progress = int(
@@ -97,7 +97,7 @@ def most_values(definition: RowAggregate, window: int, slide: int, rows: Sequenc
 
 
 def _watched(definition: RowAggregate, windows: list[Inwindow]) -> RowAggregate:
-    """The same aggregate; the windows it is given are noted."""
+    """Return the same aggregate, which records the windows that it creates."""
     make = window_version(definition)
 
     def noted(inwindow: Inwindow) -> WindowAccumulator:
@@ -114,7 +114,7 @@ def _watched(definition: RowAggregate, windows: list[Inwindow]) -> RowAggregate:
 def draw_costs(
     path: Path, sizes: Sequence[float], calls: Mapping[str, Sequence[float]], title: str, x_label: str
 ) -> None:
-    """Calls per tuple against a size, both on logarithmic axes."""
+    """Plot calls per tuple against a size, with logarithmic axes."""
     draw_curves(
         path,
         {name: curve(sizes[: len(line)], [line]) for name, line in calls.items()},

@@ -56,8 +56,10 @@ class PairQueue:
 
 
 def window_joins(utilisation: float, seed: int, *, queries: int = 500, tuples: int = 3000) -> JoinWork:
-    """Return the testbed of P36 with joins of two Poisson streams, one tuple per second each, within 1 to 10
-    s."""
+    """Return the testbed of P36 with joins of two Poisson streams, one tuple per second each.
+
+    Join windows are 1 to 10 s.
+    """
     random = np.random.default_rng([seed, 23])
     classes = random.integers(0, 5, queries)
     percent = random.integers(10, 101, queries)

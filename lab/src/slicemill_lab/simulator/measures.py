@@ -156,7 +156,10 @@ def _stale_time(run: SimulatedRun, path: int) -> float:
 
 
 def _stale_stretches(run: SimulatedRun, path: int) -> tuple[Floats, Floats]:
-    """Return the intervals in which the path's output lacked an arrived result; results leave in order (P30)."""
+    """Return the intervals in which the path's output lacked an arrived result (P30).
+
+    Results leave in order.
+    """
     work = run.work
     root = work.tuples(int(work.first_operator[path + 1]) - 1)
     arrived, left = (times[work.outputs[root] > 0] for times in (work.arrival[root], run.finished[root]))

@@ -1,1 +1,1 @@
-"""The execution experiments again, on the product's engine (mill-spark-E5 to mill-spark-E13)."""
+"""Execution experiments on the product's engine (mill-spark-E5 to mill-spark-E19)."""

@@ -1,7 +1,8 @@
-"""Classifiers on the engine: how often they err, and what a time unit takes (mill-spark-E16 to E19).
+"""Classifiers on the engine: error rates, and cost of a time unit (mill-spark-E16 to E19).
 
-Examples are a table, features come as a stream; the classifier learns as every user's does, so that its
-model is an estimate, where that of the experiments on arrays is the true one.
+Examples are a table, and features are a stream. The classifier learns its model from the examples, so the
+model is an estimate. In the
+experiments on arrays it is the true model.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LOOK_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class ToClassify:
-    """Examples and what is to be classified: values (time, n, k) and classes (time, n) of both."""
+    """Examples and test data: values (time, n, k) and classes (time, n) of both."""
 
     values: Floats
     classes: Ints
@@ -38,7 +39,7 @@ class ToClassify:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """The share of decisions that are wrong, processor seconds of a time unit, and values looked at there."""
+    """Share of wrong decisions, CPU seconds of a time unit, and number of observed values in it."""
 
     error: float
     cpu_s: float
@@ -46,14 +47,14 @@ class Classified:
 
 
 def walks_to_classify(seed: int, train: int, test: int, features: int = 4) -> ToClassify:
-    """The tasks of mill-E16."""
+    """Return the tasks of mill-E16."""
     values, model = walked(seed, train + test, features=features)
     classes = model.classify(values)
     return ToClassify(values[:train], classes[:train], values[train:], classes[train:])
 
 
 def look(feature: str, keys: pa.Array, values: pa.Array) -> pa.Array:
-    """Looking costs 5 ms of a processor for each value."""
+    """Observe values, with 5 ms of CPU time for each value."""
     del feature, keys
     until = time.thread_time() + LOOK_S * len(values)
     while time.thread_time() < until:
@@ -64,7 +65,7 @@ def look(feature: str, keys: pa.Array, values: pa.Array) -> pa.Array:
 def classified(
     problem: ToClassify, policy: str, shed_percent: float, seed: int, *, looking_costs: bool = False
 ) -> Classified:
-    """Decide on all test units, with so many percent of the streams not looked at."""
+    """Classify all test units, with `shed_percent` of the streams not observed."""
     tasks, features = problem.tested.shape[1:]
     names = [f"f{number}" for number in range(features)]
     columns = ", ".join(f"{name} double" for name in names)
@@ -83,7 +84,7 @@ def classified(
         def spent_s() -> float:
             return sum(unit.statistics.cpu_s for unit in mill.dispatcher.units.values())
 
-        # The first unit compiles and learns: it is never measured. A unit is decided on when the next begins.
+        # The first unit compiles and learns, and is not measured. A unit is decided when the next one begins.
         before = 0.0
         for unit in range(units + 1):
             mill.feed("s", _rows(problem.tested[min(unit, units - 1)], unit, names))
@@ -102,7 +103,7 @@ def classified(
 def errors_on_engine(
     problems: Sequence[ToClassify], policies: Sequence[str], shares: Sequence[int], seed: int
 ) -> dict[str, list[float]]:
-    """Mean error over the problems, by policy and share shed; and of looking at all, as `all`."""
+    """Return the mean error over the problems by policy and share shed, and for full observation as `all`."""
 
     def mean(policy: str, share: float) -> float:
         return float(np.mean([classified(one, policy, share, seed).error for one in problems]))
@@ -112,7 +113,7 @@ def errors_on_engine(
 
 
 def _examples(problem: ToClassify) -> list[tuple[object, ...]]:
-    """One row per time unit and task, in order of time."""
+    """Return one row per time unit and task, in order of time."""
     return [
         (task, *map(float, problem.values[unit, task]), int(problem.classes[unit, task]))
         for unit in range(len(problem.values))
@@ -121,7 +122,7 @@ def _examples(problem: ToClassify) -> list[tuple[object, ...]]:
 
 
 def _rows(values: Floats, unit: int, names: Sequence[str]) -> pa.Table:
-    """The values of a time unit, which begins a second after that of the one before."""
+    """Return the values of a time unit, one second after those of the previous unit."""
     tasks = len(values)
     at = pa.array(np.full(tasks, (unit + 1) * _UNIT_US)).cast(pa.timestamp("us", tz="UTC"))
     features = {name: pa.array(values[:, place]) for place, name in enumerate(names)}

@@ -1,8 +1,10 @@
-"""mill-spark-E10: what does an average cost on the engine, written in four ways? (stream-mill E10, M32, M38)
+"""mill-spark-E10: cost of an average on the engine, in four implementations (stream-mill E10, M32, M38).
 
-The aggregates of mill-E10: with EXPIRE in ESL (A) and in Python (B), without it (C), computed anew (D). On
-the engine ESL is compiled and Python is not. What a tuple takes is processor time of the worker, so claims
-about it are `timed`; what is kept, and that all say the same, are counts.
+The aggregates of mill-E10: with EXPIRE in ESL (A) and in Python (B), without EXPIRE (C), and computed anew
+(D). On the engine, ESL is
+compiled and Python is not. The cost of a tuple is CPU time of the worker, so claims about it are `timed`. The
+size of the state, and
+the equality of results, are counts.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ CALLS = {A: "a(v) OVER ({rows})", B: "b(v) OVER ({rows})", C: "c(v, n, {size})",
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Processor time and state by way and window."""
+    """Measure CPU time and state by implementation and window."""
     random = Random(seed)
     windows, measured = WINDOWS[scale], MEASURED[scale]
     values = [random.uniform(0, 1000) for _ in range(max(windows) + measured + WARM_UP)]
@@ -34,7 +36,7 @@ def run(seed: int, scale: Scale) -> Result:
 def four_ways(
     esl: str, values: Sequence[float], windows: tuple[int, ...], measured: int, what: str
 ) -> Result:
-    """The result of an experiment with aggregates that are called a, b, c and d."""
+    """Return the result of an experiment with aggregates named a, b, c and d."""
     costs = {
         way: [
             cost(
@@ -57,7 +59,7 @@ def four_ways(
 
 
 def plot(result: Result, path: Path) -> None:
-    """Processor time against window."""
+    """Plot CPU time against the window."""
     windows = result.figures["windows"]
     draw_curves(
         path,
@@ -101,7 +103,7 @@ def _claims(windows: tuple[int, ...], costs: Mapping[str, list[EngineCost]], wha
 
 
 def _difference(costs: Mapping[str, list[EngineCost]]) -> float:
-    """The greatest between the answers of any two ways to the same tuple."""
+    """Return the greatest difference between results of two implementations for the same tuple."""
     greatest = 0.0
     for same in zip(*costs.values(), strict=True):
         for answers in zip(*(one.answers for one in same), strict=True):

@@ -1,7 +1,8 @@
-"""mill-spark-E11: the same for approximate frequent items, where a tuple has more to do. (E11, M41)
+"""mill-spark-E11: cost of approximate frequent items on the engine (E11, M41).
 
-The aggregates of mill-E11 in the four ways of mill-spark-E10. Published is that C's own keeping of the window
-no longer dominates, as counting itself costs more than adding to a sum.
+The aggregates of mill-E11 in the four implementations of mill-spark-E10. In the publication, the window
+maintenance of C no longer
+dominates, because counting costs more than adding to a sum.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ WINDOWS: Mapping[Scale, tuple[int, ...]] = {"small": (20, 200), "full": (20, 200
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Processor time and state by way and window."""
+    """Measure CPU time and state by implementation and window."""
     random = Random(seed)
     windows, measured = WINDOWS[scale], MEASURED[scale]
     items = [random.randrange(ITEMS) for _ in range(max(windows) + measured + WARM_UP)]
@@ -27,7 +28,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Processor time against window."""
+    """Plot CPU time against the window."""
     windows = result.figures["windows"]
     draw_curves(
         path,

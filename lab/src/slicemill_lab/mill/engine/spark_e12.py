@@ -1,7 +1,8 @@
-"""mill-spark-E12: what does a sliding sum keep on the engine, with panes and without? (E12, M34, M35, X15)
+"""mill-spark-E12: state of a sliding sum on the engine, with panes and without (E12, M34, M35, X15).
 
-The sum of mill-E12 as an aggregate of a user: ALGEBRAIC, so that the engine keeps panes, and with EXPIRE, so
-that it keeps the window. What is counted is bytes of state after the window is full.
+The sum of mill-E12 as a user-defined aggregate: ALGEBRAIC, so that the engine keeps panes, and with EXPIRE,
+so that it keeps the window.
+Measured are bytes of state after the window is full.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CREATE WINDOW AGGREGATE delta(next bigint) : bigint {
 
 @lru_cache(maxsize=100)
 def sliding_sum(way: str, slide: int, seed: int, scale: Scale) -> EngineCost:
-    """The sum over the window in one of both ways."""
+    """Compute the sum over the window with one of the methods."""
     window = WINDOW[scale]
     values = [(number * 7919 + seed) % 1000 for number in range(window * 5 // 4 + MEASURED[scale])]
     call = f"{CALLS[way]} OVER (ROWS {window - 1} PRECEDING SLIDE {slide})"
@@ -49,7 +50,7 @@ def sliding_sum(way: str, slide: int, seed: int, scale: Scale) -> EngineCost:
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Bytes of state by way and slide."""
+    """Measure bytes of state by method and slide."""
     slides = SLIDES[scale]
     found = {way: [sliding_sum(way, slide, seed, scale) for slide in slides] for way in CALLS}
     kept = {way: [one.state_bytes for one in line] for way, line in found.items()}
@@ -64,7 +65,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Bytes of state against slide."""
+    """Plot bytes of state against the slide."""
     draw_curves(
         path,
         {way: curve(result.figures["slides"], [line]) for way, line in result.figures["state_bytes"].items()},

@@ -1,6 +1,6 @@
-"""mill-spark-E13: how fast is a sliding sum on the engine, with panes and without? (E13, M34, M35, X15)
+"""mill-spark-E13: speed of a sliding sum on the engine, with panes and without (E13, M34, M35, X15).
 
-The sums of mill-spark-E12, in processor time of the worker: claims about it are `timed`.
+The sums of mill-spark-E12, in CPU time of the worker. Claims about it are `timed`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slicemill_lab.plotting import curve, draw_curves
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Processor time of a tuple by way and slide."""
+    """Measure CPU time of a tuple by method and slide."""
     slides = SLIDES[scale]
     found = {way: [sliding_sum(way, slide, seed, scale) for slide in slides] for way in CALLS}
     us = {way: [one.us for one in line] for way, line in found.items()}
@@ -40,7 +40,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Processor time against slide."""
+    """Plot CPU time against the slide."""
     draw_curves(
         path,
         {

@@ -1,7 +1,8 @@
-"""mill-spark-E16: how much less do policies err than looking at random, on the engine? (E16, M50-M53, M56)
+"""mill-spark-E16: errors of policies relative to random observation, on the engine (E16, M50-M53, M56).
 
-The tasks of mill-E16 as a stream and a table of examples: what the engine's classifier says is held against
-the truth. Its model is learnt from the examples, so that it errs a little even where it looks at everything.
+The tasks of mill-E16 are a stream and a table of examples. The decisions of the engine's classifier are
+compared with the truth. Its
+model is learnt from the examples, so there are some errors even with full observation.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ SHARES: Mapping[Scale, tuple[int, ...]] = {"small": (40, 50), "full": (10, 20, 3
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Errors by policy and share shed, and over those of looking at random."""
+    """Measure errors by policy and share shed, absolute and relative to random observation."""
     figures = compare(COMPARED, seed, scale)
     return Result(_claims(SHARES[scale], figures), figures)
 
 
 def compare(policies: Sequence[str], seed: int, scale: Scale) -> dict[str, Any]:
-    """The figures of some policies, over the same sets of tasks."""
+    """Return the figures of some policies, over the same sets of tasks."""
     problems = [walks_to_classify(1000 * seed + number, *UNITS[scale]) for number in range(SETS[scale])]
     error = errors_on_engine(problems, policies, SHARES[scale], seed)
     base = error.pop("all")[0]
@@ -47,7 +48,7 @@ def compare(policies: Sequence[str], seed: int, scale: Scale) -> dict[str, Any]:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Errors over those of looking at random, against the share shed."""
+    """Plot errors relative to random observation against the share shed."""
     shares = result.figures["shed_percent"]
     draw_curves(
         path,

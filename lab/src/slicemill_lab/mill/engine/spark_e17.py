@@ -1,4 +1,4 @@
-"""mill-spark-E17: is HVWT, which computes little, as good as BFF on the engine? (E17, M55)"""
+"""mill-spark-E17: errors of HVWT, which computes little, compared with BFF on the engine (E17, M55)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COMPARED = (RANDOM, LOADSTAR, HVWT, BFF)
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Errors of HVWT beside those of LoadStar and BFF."""
+    """Measure errors of HVWT, LoadStar and BFF."""
     figures = compare(COMPARED, seed, scale)
     ratios = figures["error_over_random"]
     means = {policy: sum(line) / len(line) for policy, line in ratios.items()}

@@ -1,8 +1,9 @@
-"""mill-spark-E18: how much processor time is saved on the engine by not looking? (E18, M53-M56)
+"""mill-spark-E18: CPU time saved on the engine by observing fewer values (E18, M53-M56).
 
-Looking at a value is a function in Python that keeps a processor busy for 5 ms (`observe`). Measured is the
-processor time of the classifier's unit, with everything in it: reading rows, choosing, looking, deciding
-and writing results. Saved is 1 − that with shedding / that without.
+Observing a value is a function in Python that takes 5 ms of CPU time (`observe`). Measured is the total CPU
+time of the classifier's
+unit: reading rows, selection, observation, decisions and writing of results. Saving = 1 − time with shedding
+/ time without.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ UNITS: Mapping[Scale, tuple[int, int]] = {"small": (300, 5), "full": (1000, 60)}
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Processor time of a time unit and savings, by policy, features per task and share shed."""
+    """Measure CPU time of a time unit and savings, by policy, features per task and share shed."""
     cpu: dict[int, dict[str, list[float]]] = {}
     saved: dict[int, dict[str, list[float]]] = {}
     more = 0.0

@@ -1,6 +1,6 @@
-"""mill-spark-E19: long traffic jams on a highway, on the engine (E19, M57, X22). The data is synthetic.
+"""mill-spark-E19: long traffic jams on a synthetic highway, on the engine (E19, M57, X22).
 
-The road of mill-E19, three weeks to learn from; the days behind them come as a stream of 16 features.
+The road of mill-E19, with three weeks to learn from. The following days are a stream of 16 features.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEST_DAYS: Mapping[Scale, int] = {"small": 1, "full": 7}
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Errors by policy and share shed, and of reading all sensors."""
+    """Measure errors by policy and share shed, and with all sensors observed."""
     error = errors_on_engine([road(1000 * seed, TEST_DAYS[scale])], COMPARED, SHARES[scale], seed)
     base = error.pop("all")[0]
     figures = {
@@ -37,7 +37,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def road(seed: int, days: int) -> ToClassify:
-    """Three weeks learnt, and the days after them."""
+    """Return three weeks to learn from, and the following days."""
     made = Highway(segments=SEGMENTS, seed=seed)
     values, labels, _ = features_of(made, range(TRAIN_DAYS))
     tested, truth, _ = features_of(made, range(TRAIN_DAYS, TRAIN_DAYS + days))

@@ -1,8 +1,9 @@
-"""mill-spark-E5: how long does idle-waiting keep results on the engine? (stream-mill E5, M24-M26)
+"""mill-spark-E5: delay of results by idle-waiting on the engine (stream-mill E5, M24-M26).
 
-The lines of mill-E5, with the engine in place of the reference: without enabling timestamps (A), with
-heartbeats on the sparse stream (B), on demand (C), and over latent streams (D). Here the watermark of a
-stream that the engine stamps is asked for with each run, which takes no time of its own: C is D.
+The lines of mill-E5 on the engine: without enabling timestamps (A), with heartbeats on the sparse stream (B),
+on demand (C), and over
+latent streams (D). Here the engine reads the watermark of a stream that it stamps at each run, at no cost, so
+C equals D.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SECONDS: Mapping[Scale, float] = {"small": 4, "full": 60}
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Mean response of the four lines."""
+    """Measure the mean response of the four lines."""
     rates = ETS_RATES[scale]
     lines = sweep(E7_RATES, rates, seed, SECONDS[scale])
     response = {name: [one.mean_response_ms for one in runs] for name, runs in lines.items()}
@@ -69,7 +70,7 @@ def draw_lines(result: Result, path: Path, figure: str, *, title: str, y_label: 
 
 
 def of_periodic(runs: list[EngineRun], rates: tuple[float, ...], figure: str) -> dict[str, float]:
-    """A figure of the runs with heartbeats, the rarest last, as names say."""
+    """Return a figure of the runs with heartbeats by rate, the highest rate first."""
     found = {f"{rate:g}/s": float(getattr(one, figure)) for rate, one in zip(rates, runs, strict=True)}
     return dict(reversed(found.items()))
 

@@ -1,7 +1,8 @@
-"""mill-spark-E6: for what share of the time do tuples wait idly on the engine? (stream-mill E6, M21)
+"""mill-spark-E6: share of time in which tuples wait idly on the engine (stream-mill E6, M21).
 
-The lines of mill-spark-E5. After each poll the engine runs until it can do no more; tuples that are then
-still there wait for nothing but the time of the other stream.
+The lines of mill-spark-E5. After each poll the engine runs until no unit is ready. The remaining tuples wait
+only for the watermark of
+the other stream.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from slicemill_lab.mill.graphs import E7_RATES
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Idle waiting of the four lines."""
+    """Measure idle waiting of the four lines."""
     rates = ETS_RATES[scale]
     lines = sweep(E7_RATES, rates, seed, SECONDS[scale])
     percent = {name: [one.waiting_percent for one in runs] for name, runs in lines.items()}

@@ -1,8 +1,8 @@
-"""mill-spark-E7: how many tuples wait on the engine? (stream-mill E7, M20, M26)
+"""mill-spark-E7: number of waiting tuples on the engine (stream-mill E7, M20, M26).
 
-The lines of mill-spark-E5; the peak of tuples that have arrived and not come out. Published is that
-heartbeats pile up at high rates. On the engine a watermark is a number that the next one replaces, so they
-take no memory.
+The lines of mill-spark-E5, with the peak number of tuples that have arrived and not been emitted. In the
+publication, heartbeats accumulate
+at high rates. On the engine a watermark is a number that the next one replaces, so heartbeats take no memory.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from slicemill_lab.mill.graphs import E7_RATES
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Peak of waiting tuples of the four lines, and runs of the union."""
+    """Measure the peak of waiting tuples of the four lines, and runs of the union."""
     rates = ETS_RATES[scale]
     lines = sweep(E7_RATES, rates, seed, SECONDS[scale])
-    # A tuple that has come out at the poll that found it has not waited: one is the least to compare with.
+    # A tuple emitted at its first poll has not waited. The minimum for ratios is one tuple.
     peak = {name: [max(1, one.peak_rows) for one in runs] for name, runs in lines.items()}
     runs_made = {name: [one.runs for one in runs] for name, runs in lines.items()}
     a, c = peak[A][0], peak[C][0]

@@ -1,9 +1,10 @@
-"""The union of a busy and a sparse stream on the engine, under four ways to tell time (mill-spark-E5 to E7).
+"""Union of a busy and a sparse stream on the engine, with four sources of time (mill-spark-E5 to E7).
 
-Streams with timestamps of their own and no SKEW have no enabling timestamps but their data (A), and
-heartbeats where the source sends some (B). Streams that the engine stamps are asked for the time with each
-run, on demand (C). Nobody waits for streams without timestamps (D). The engine looks for arrivals every 20 ms
-of virtual time, so that this is the least response there is.
+Streams with their own timestamps and no SKEW have no enabling timestamps but their data (A), and heartbeats
+if the source sends them (B).
+The watermark of streams that the engine stamps is read at each run, on demand (C). Streams without timestamps
+are never waited for
+(D). The engine polls arrivals every 20 ms of virtual time, which is a lower bound of the response time.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ _ORDER = {A: "ORDER BY ts", B: "ORDER BY ts", C: "ORDER BY current_time", D: ""}
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """What one run showed: in virtual time, in tuples that wait, and in runs of the union's unit."""
+    """Measurements of one run: virtual response times, waiting tuples, and runs of the union's unit."""
 
     mean_response_ms: float
     waiting_percent: float
-    """Of the time: some tuple waits after the engine has done all it could."""
+    """Percentage of polls after which some tuple still waits, although no unit is ready."""
     peak_rows: int
     runs: int
 
 
 @lru_cache(maxsize=200)
 def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float = 0.0) -> EngineRun:
-    """Feed the union and run it after each poll; what is held at the end comes out when streams end."""
+    """Feed the union and run it after each poll. Held tuples are emitted at the end of the streams."""
     streams = {"busy": rates.busy, "sparse": rates.sparse}
     until_us = round(seconds * SECOND_US)
     arrivals = {
@@ -67,7 +68,7 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
             if ets_rate:
                 beat_us = SECOND_US / ets_rate
                 mill.streams["sparse"].announce_at_least("sparse", int(poll_us // beat_us * beat_us))
-            clock.now += 1  # time goes on while the engine works, as little as there is
+            clock.now += 1  # time advances by the least possible step while the engine works
             mill.dispatcher.run_all()
             while came < len(passing) and passing[came] <= poll_us:
                 came += 1
@@ -79,7 +80,7 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
         mill.dispatcher.run_all()
         delivered += [clock.now] * (out.log.rows - len(delivered))
         runs = sum(unit.statistics.runs for unit in mill.dispatcher.units.values())
-    # Results leave in the order of arrival, so that the n-th to come is the n-th to leave.
+    # Results leave in the order of arrival, so the n-th arrival is the n-th result.
     responses = np.array(delivered) - np.array(passing)
     return EngineRun(float(responses.mean()) / 1000, 100 * waiting / polls, peak, runs)
 
@@ -87,7 +88,7 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
 def sweep(
     rates: Rates, ets_rates: tuple[float, ...], seed: int, seconds: float
 ) -> dict[str, list[EngineRun]]:
-    """Lines A no ETS, B periodic at each rate, C on demand, D latent; A, C and D have one run."""
+    """Run the lines A no ETS, B periodic at each rate, C on demand, D latent. Only B has several runs."""
     return {
         A: [run_union(A, rates, seed, seconds)],
         B: [run_union(B, rates, seed, seconds, rate) for rate in ets_rates],

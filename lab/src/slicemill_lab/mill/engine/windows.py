@@ -1,4 +1,4 @@
-"""Window aggregates on the engine: processor time of a tuple, and what is kept (mill-spark-E10 to E13)."""
+"""Window aggregates on the engine: CPU time of a tuple, and state size (mill-spark-E10 to E13)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from slicemill_lab.on_engine import fed_mill
 
 _STREAM = "CREATE STREAM s (v {type}, n int) ORDER BY current_time;"
 _PART = 1_000
-"""Rows of a batch. A run is of one batch, so that there are as many measurements as batches."""
+"""Rows of a batch. A run processes one batch, so there is one measurement per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """What a call costs when its window is full: processor time of a tuple in the median over batches, bytes
-    of state, and the results."""
+    """Cost of a call with a full window: CPU time per tuple (median over batches), state size, and results."""
 
     us: float
     state_bytes: int
@@ -26,7 +25,7 @@ class EngineCost:
 
 
 def cost(esl: str, call: str, values: Sequence[float], measured: int) -> EngineCost:
-    """Feed a call all values, in batches; of the last `measured` of them the time is taken.
+    """Feed a call all values in batches. Batches with the last `measured` values are timed.
 
     The first batch compiles and is never measured.
     """
