@@ -108,8 +108,10 @@ def union_query(
 
 
 def slide_query(fillers: int, slide: int, ets: EtsMode, propagation: Propagation, seed: int) -> Engine:
-    """Return three streams, two unions and a slide aggregate, with `fillers` projections after each union
-    (X11)."""
+    """Return three streams, two unions and a slide aggregate (X11).
+
+    There are `fillers` projections after each union.
+    """
     nodes: list[Spec] = []
     for number in (1, 2, 3):
         nodes += [ScheduledSource(f"S{number}"), selection(f"σ{number}", f"S{number}")]

@@ -1,1 +1,1 @@
-"""Experiments on models: incremental against blocking graphs, cores that are shared, exactness of sums."""
+"""Experiments on models: incremental and blocking graphs, shared cores, exactness of sums."""

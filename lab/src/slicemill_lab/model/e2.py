@@ -1,4 +1,4 @@
-"""model-E2: up to which slide does it pay to be incremental? (conceptual model CM-E2, C18)
+"""model-E2: greatest slide at which the incremental graph pays off (conceptual model CM-E2, C18).
 
 A sum of squares slides by d elements over a window of n. Calls are counted in both graphs.
 """
@@ -54,7 +54,7 @@ EXPERIMENT = Experiment(id="model-E2", title="Break-even of incremental and bloc
 
 
 def crossing(first: list[float], second: list[float]) -> float:
-    """The share at which the first line comes to lie above the second, between two points linearly."""
+    """Return the share at which the first line rises above the second, by linear interpolation."""
     gaps = [a - b for a, b in zip(first, second, strict=True)]
     for place, (before, after) in enumerate(pairwise(gaps)):
         if before < 0 <= after:

@@ -1,6 +1,6 @@
-"""model-E3: what a sliding maximum costs depends on the data (conceptual model CM-E3, C17)
+"""model-E3: cost of a sliding maximum, which depends on the data (conceptual model CM-E3, C17).
 
-A maximum that is kept alone must read the window again when it leaves. A deque of candidates never does.
+A single stored maximum requires a scan of the window when it leaves. A deque of candidates never does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def streams(length: int, seed: int) -> dict[str, list[float]]:
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Rescans, and the length of the deque as time goes on."""
+    """Count rescans, and measure the length of the deque over time."""
     length = LENGTHS[scale]
     rescans, lengths, wrong = {}, {}, 0
     for name, values in streams(length, seed).items():

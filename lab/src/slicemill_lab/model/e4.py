@@ -1,8 +1,10 @@
-"""model-E4: what does it spare to share equal cores? (conceptual model CM-E4, C20)
+"""model-E4: savings of sharing equal cores (conceptual model CM-E4, C20).
 
-Twenty statistics over one window. Their cores are counted apart and shared, and so is the work of a slide. At
-full scale machine code is timed, too: all twenty, with results at each hundredth tuple, beside their distinct
-cores alone, which are only added up.
+Twenty statistics over one window. Their cores, and the work of a slide, are counted apart and shared. At full
+scale, compiled code is
+timed as well: all twenty statistics, with results at every hundredth tuple, compared with their distinct
+cores alone, which are only
+summed.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ TUPLES = 500_000
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """What is counted does not depend on anything random."""
+    """Count cores and calls, which are deterministic. At full scale, measure time as well."""
     models = [model(name) for name in STATISTICS]
     apart = sum(len(one.cores) for one in models)
     shared = shared_cores(models)
@@ -90,7 +92,7 @@ def _work_shared(models: list[Model]) -> int:
 
 
 def _timed(models: list[Model], seed: int) -> dict[str, float]:
-    """Processor nanoseconds per tuple over full windows, the best of five rounds."""
+    """Return CPU nanoseconds per tuple over full windows, best of five rounds."""
     cores = expression(" + ".join(str(core) for core in shared_cores(models)))
     values = np.random.default_rng(seed).normal(10.0, 3.0, (2, TUPLES))
     return {"statistics": _ns(models, values), "distinct cores": _ns([cores], values)}

@@ -1,8 +1,8 @@
-"""model-E5: how exact do sums stay while a window slides? (conceptual model CM-E5, C24)
+"""model-E5: exactness of sums over a sliding window (conceptual model CM-E5, C24).
 
-Values span sixteen orders of magnitude and both signs. Sums that are updated in doubles drift; the kernel's,
-which keep what each addition rounds away and begin anew with each window, do not. Both are compared with sums
-of whole numbers.
+Values span sixteen orders of magnitude and both signs. Sums updated in doubles drift. The kernel's sums,
+which keep the rounding error of
+each addition and restart with each window, do not. Both are compared with sums of integers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ WINDOW = 100
 SLIDES: dict[Scale, int] = {"small": 50_000, "full": 10_000_000}
 CHUNK = 100_000
 LOOKS = 50
-_BITS = 100  # values are whole multiples of 2^-100
+_BITS = 100  # values are integer multiples of 2^-100
 
 Floats = NDArray[np.float64]
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The error of both ways at some moments, relative to the truth."""
+    """Measure the relative error of both methods at some moments."""
     length = SLIDES[scale]
     random = np.random.default_rng(seed)
     values = random.choice([-1.0, 1.0], length) * 10.0 ** random.uniform(-8, 8, length)
@@ -69,7 +69,7 @@ EXPERIMENT = Experiment(id="model-E5", title="Exactness of sums while a window s
 
 
 def _naive(values: Floats) -> Floats:
-    """V' = V - leaving + new, in doubles."""
+    """Compute V' = V - leaving + new, in doubles."""
     changes = np.empty(2 * len(values))
     changes[0::2] = np.concatenate([np.zeros(WINDOW), -values[:-WINDOW]])
     changes[1::2] = values
@@ -93,7 +93,7 @@ def _kernel(values: Floats) -> Floats:
 
 
 def _exact(values: Floats, looks: NDArray[np.int64]) -> list[int]:
-    """The sums at those moments, in multiples of 2^-100."""
+    """Return the exact sums at those moments, in multiples of 2^-100."""
     found = []
     for look in looks.tolist():
         window = values[max(0, look - WINDOW + 1) : look + 1]

@@ -1,7 +1,8 @@
-"""model-E6: is the incremental graph right? (conceptual model CM-E6, golden G14, C15)
+"""model-E6: correctness of incremental graphs (conceptual model CM-E6, golden G14, C15).
 
-Random models of class INCREMENTAL over random streams, windows and slides, in exact arithmetic: the value of
-the incremental graph is that of the blocking graph, and that of the formula, at every slide.
+Random models of class INCREMENTAL run over random streams, windows and slides, in exact arithmetic. At every
+slide, the incremental graph must
+have the value of the blocking graph and of the formula.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ AGGREGATES = ("sum({})", "prod({})", "xor(floor({}))", "count({} > 0)", "mean({}
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Failures among random graphs."""
+    """Count failures among random graphs."""
     pick = random.Random(seed)
     kinds = {"failures": 0, "slides": 0, "graphs": 0, "nodes": 0}
     for _ in range(GRAPHS[scale]):
@@ -57,13 +58,13 @@ EXPERIMENT = Experiment(id="model-E6", title="Random graphs: incremental equals 
 
 
 def drawn(pick: random.Random) -> Model:
-    """A formula of one to three aggregates."""
+    """Return a random formula of one to three aggregates."""
     parts = [pick.choice(AGGREGATES).format(pick.choice(FUNCTIONS)) for _ in range(pick.randint(1, 3))]
     return expression(pick.choice([" + ", " - ", " * "]).join(parts), ["x", "y"])
 
 
 def tried(model: Model, pick: random.Random) -> tuple[int, int, int]:
-    """Slides at which the three disagree, slides, and nodes of the incremental graph."""
+    """Return slides with a wrong value, slides, and nodes of the incremental graph."""
 
     def element() -> tuple[int, int]:
         return pick.randint(-6, 6), pick.randint(-6, 6)

@@ -1,4 +1,4 @@
-"""Graphs of models that slide, with their work counted."""
+"""Runs of model graphs over sliding windows, with counts of their work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAYS = {"blocking": blocking_graph, "incremental": incremental_graph}
 
 @dataclass(frozen=True, slots=True)
 class Slides:
-    """What some slides came to: values, calls per slide by kind, and microseconds per slide."""
+    """Result of some slides: values, calls per slide by kind, and microseconds per slide."""
 
     values: list[object]
     transforms: float
@@ -27,7 +27,7 @@ class Slides:
 
 
 def slides(graph: ModelGraph, window: Sequence[object], steps: Sequence[Sequence[object]]) -> Slides:
-    """Slides by the elements of each step, after the initial window, whose work is not counted."""
+    """Slide by the elements of each step, after the initial window, whose work is not counted."""
     work = Work()
     instances = iter([Instance(tuple(window)), *(Instance(tuple(new), len(new)) for new in steps)])
     running = run(graph, instances, work)
@@ -40,7 +40,7 @@ def slides(graph: ModelGraph, window: Sequence[object], steps: Sequence[Sequence
 
 
 def elements(model: Model, count: int, seed: int) -> list[object]:
-    """Random elements for a model: numbers, or tuples of them."""
+    """Return random elements for a model: numbers, or tuples of numbers."""
     random = np.random.default_rng(seed)
     rows = random.integers(-50, 50, (count, len(model.parameters))).tolist()
     return [row[0] if len(row) == 1 else tuple(row) for row in rows]

@@ -1,7 +1,7 @@
-"""sched-E1: which policy has the lowest mean slowdown? (metrics-and-schedulers E1, P11-P13, P36)
+"""sched-E1: mean slowdown of policies (metrics-and-schedulers E1, P11-P13, P36).
 
 Published at 70 % load: the highest normalised rate is 74 % below round robin, 51 % below SRPT and 18 % below
-the highest rate; at 97 %: 75, 53 and 20 %.
+the highest rate. At 97 %: 75, 53 and 20 %.
 """
 
 from __future__ import annotations

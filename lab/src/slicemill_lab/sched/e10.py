@@ -1,7 +1,8 @@
-"""sched-E10: what is it worth to know which tuples become results? (metrics-and-schedulers E10, P28, A16)
+"""sched-E10: value of knowing which tuples become results (metrics-and-schedulers E10, P28, A16).
 
-Policies that see ahead against those with mean figures, each under its own objective. Published: knowing
-gains up to 80 % where selectivities are 0.1, and 12 % where they go up to 1.
+Clairvoyant policies are compared with policies that use mean figures, each under its own objective.
+Published: knowledge gains up to 80 % if all selectivities
+are 0.1, and 12 % if they go up to 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PERCENT = (10, 50, 100)
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """By how much the oracle is below the policy, by greatest selectivity."""
+    """Measure how far the oracle is below the policy, by greatest selectivity."""
     claims: list[Claim] = []
     measured: dict[str, list[float]] = {}
     at_least: list[list[float]] = []

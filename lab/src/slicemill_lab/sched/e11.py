@@ -1,14 +1,16 @@
-"""sched-E11: who is best while it goes on? (metrics-and-schedulers E11, P6-P9)
+"""sched-E11: objectives of policies over time (metrics-and-schedulers E11, P6-P9).
 
-The four objectives over time, results by the time at which they came out. Published: each policy is best at
-its own objective over time, especially at peak times.
+The four objectives over time, with results counted at their delivery. Published: each policy is best at its
+own objective over time, especially at peak times.
 
-It is not published against which others, what a point of the plots is, and what a peak is. Here: against
-those of the figures over the load (sched-E1, E2, E6, E7), results that came out in a stretch of time, and
-stretches in which more work waits than on average. This reading was chosen after another had failed: results
-by the arrival of their tuples, HR, HNR, BRT and BSD against each other, and peaks where more work arrives
-than there is time. By that, BRT was best in 49 % of the stretches, and the gaps in mean response and mean
-slowdown were smaller at bursts, for what a burst leaves behind outlasts it.
+The publication does not define the rivals, the points of the plots, and the peaks. Here the rivals are those
+of the figures over the load (sched-E1, E2, E6,
+E7), a point covers the results delivered in a time interval, and a peak is an interval in which more work
+waits than on average. An earlier reading had
+failed: results by the arrival of their tuples, HR, HNR, BRT and BSD compared with each other, and peaks where
+more work arrives than there is time. Then BRT
+was best in 49 % of the intervals, and the gaps in mean response and mean slowdown were smaller at bursts,
+because the backlog of a burst outlasts it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from slicemill_lab.spread import lowest, ordered, seeds
 Bools = npt.NDArray[np.bool_]
 LOAD = 0.95
 BUCKETS = 20
-# Who is made for the objective, and whom it is compared with.
+# Policy made for the objective, followed by its rivals.
 RIVALS = {
     "mean response": ("hr", "hnr", "srpt", "fcfs"),
     "mean slowdown": ("hnr", "hr", "srpt", "slices"),
@@ -41,7 +43,7 @@ RIVALS = {
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Each objective in each stretch of time, under each of its policies."""
+    """Measure each objective in each time interval, under each of its policies."""
     tables = [_over_time(s, scale) for s in seeds(seed)]
     peaks = [_is_peak(s, scale) for s in seeds(seed)]
     claims: list[Claim] = []
@@ -50,7 +52,7 @@ def run(seed: int, scale: Scale) -> Result:
         elsewhere: list[float] = []
         at_peaks: list[float] = []
         for table, peak in zip((found[objective] for found in tables), peaks, strict=True):
-            some = ~np.isnan(table).any(axis=0)  # stretches in which results came out, under each of them
+            some = ~np.isnan(table).any(axis=0)  # intervals with results under each of the policies
             gap = table[1:].mean(axis=0) - table[0]
             best.append((table <= table.min(axis=0))[:, some].mean(axis=1).tolist())
             elsewhere.append(float(gap[some & ~peak].mean()))
@@ -86,7 +88,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def _over_time(seed: int, scale: Scale) -> dict[str, Floats]:
-    """For each objective, a row per policy and a column per stretch of time."""
+    """Return, for each objective, a row per policy and a column per time interval."""
     bed = bed_of(Service(LOAD), seed, scale)
     bucket = float(bed.work.arrival.max()) / BUCKETS
     rows = {
@@ -99,7 +101,7 @@ def _over_time(seed: int, scale: Scale) -> dict[str, Floats]:
 
 
 def _stretches(run: SimulatedRun, bucket: float) -> dict[str, list[float]]:
-    """The objectives of the results that came out in each stretch of time."""
+    """Return the objectives of the results delivered in each time interval."""
     arrived, left, ideal = results(run)
     found: dict[str, list[float]] = {objective: [] for objective in RIVALS}
     for number in range(BUCKETS):
@@ -114,7 +116,7 @@ def _stretches(run: SimulatedRun, bucket: float) -> dict[str, list[float]]:
 
 
 def _is_peak(seed: int, scale: Scale) -> Bools:
-    """Where more work waits than on average, under whatever policy, if all tuples bring as much."""
+    """Return the intervals in which more work waits than on average, if all tuples have equal work."""
     work = bed_of(Service(LOAD), seed, scale).work
     arrived = work.arrival[work.tuples(0)]
     each = LOAD * float(arrived.max()) / len(arrived)
@@ -125,7 +127,7 @@ def _is_peak(seed: int, scale: Scale) -> Bools:
 
 
 def _unfinished(arrived: Floats, each: float, moments: Floats) -> Floats:
-    """Work that waits at some moments, where each arrival brings as much."""
+    """Return the waiting work at some moments, if each arrival adds `each`."""
     left = np.empty(len(arrived))
     now = waiting = 0.0
     for place, time in enumerate(arrived):

@@ -1,8 +1,9 @@
-"""sched-E12: joins of two streams (metrics-and-schedulers E12, P3, P22, P23)
+"""sched-E12: joins of two streams (metrics-and-schedulers E12, P3, P22, P23).
 
-Window joins of 1 to 10 s over two Poisson streams; a pair is not charged for waiting for its partner.
-Published: BSD has the lowest norm of slowdowns, up to 14 % below HNR; at 90 % load it is 17 times better than
-RR and 15 times better than FCFS. How many tuples a window holds was not published; here it is 1 to 10.
+Window joins of 1 to 10 s over two Poisson streams. The response of a pair excludes the wait for its partner.
+Published: BSD has the lowest norm of slowdowns, up to
+14 % below HNR. At 90 % load it is 17 times better than RR and 15 times better than FCFS. The number of tuples
+in a window is not published; here it is 1 to 10.
 """
 
 from __future__ import annotations

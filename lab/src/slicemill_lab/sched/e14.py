@@ -1,7 +1,8 @@
-"""sched-E14: what do queues hold? (metrics-and-schedulers E14, P29)
+"""sched-E14: memory of queues (metrics-and-schedulers E14, P29).
 
-Mean memory, as queued tuples, over the loads. Published: Chain is lowest; HNR up to 22 % below HR, BSD up to
-13 % below HNR; slowdown policies keep less than those for response time, and balanced ones less again.
+Mean memory, as queued tuples, over the loads. Published: Chain is lowest. HNR is up to 22 % below HR, BSD up
+to 13 % below HNR. Policies for slowdown need less memory than
+those for response time, and balanced ones less again.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from slicemill_lab.spread import lower, lowest
 
 POLICIES = ("chain", "bsd", "hnr", "brt", "hr")
 LOADS = (0.7, 0.97)
-# Looked into: with Poisson arrivals, and with bursts at 2 to 100 times the mean rate, at loads of 0.5 to 0.9,
-# BRT's memory was between 6 % above and 4 % below HR's over five seeds. What BRT brings forward has waited
-# long under HR, because it is unproductive or because it is dear; only the former soon frees memory.
+# Checked: with Poisson arrivals, and with bursts at 2 to 100 times the mean rate, at loads of 0.5 to 0.9,
+# BRT's memory was between 6 % above and 4 % below HR's over five seeds. Tuples that BRT prefers have waited
+# long under HR because they are unproductive or expensive. Only the former free memory soon.
 ALIKE = (
     "published without a figure; here they are alike under all arrivals tried, from Poisson to bursts at "
     "100 times the mean rate: 6 % above to 4 % below"

@@ -1,7 +1,8 @@
-"""sched-E15: what does least memory cost? (metrics-and-schedulers E15, P11, P29)
+"""sched-E15: cost of least memory (metrics-and-schedulers E15, P11, P29).
 
-Chain against the proper policy of each objective at 97 % load. Published: Chain's mean slowdown is 3 times
-HNR's, which needs twice the memory; its norm of slowdowns 2.2 times BSD's, which needs 1.85 times the memory.
+Chain compared with the best policy of each objective at 97 % load. Published: Chain's mean slowdown is 3
+times HNR's, which needs twice the memory. Its norm of slowdowns is 2.2
+times BSD's, which needs 1.85 times the memory.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ MEMORY = ("hnr", "bsd")
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Chain's figures over those of the policy made for each objective."""
+    """Measure Chain's figures relative to the policy made for each objective."""
     setting = Service(LOAD)
     claims: list[Claim] = []
     measured: dict[str, list[float]] = {}
     means: dict[str, float] = {}
     for objective, policy in OBJECTIVES.items():
         if objective == "staleness":
-            continue  # not among the published ones
+            continue  # not published
         chain, own = (samples(objective, name, setting, seed, scale) for name in ("chain", policy))
         claims.append(lower(f"{objective}: {shown(policy)} below Chain", own, chain))
         means[objective] = fmean(ratios(chain, own))

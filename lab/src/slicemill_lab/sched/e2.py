@@ -1,7 +1,7 @@
-"""sched-E2: what does it cost in mean response time? (metrics-and-schedulers E2, P12, P13)
+"""sched-E2: mean response time of policies (metrics-and-schedulers E2, P12, P13).
 
-The highest rate has the lowest mean response time; published: HNR is 4 % above it at 70 % load, 7 % at 97 %,
-FCFS at 630 % of it at 97 %.
+The highest rate has the lowest mean response time. Published: HNR is 4 % above it at 70 % load and 7 % at 97
+%; FCFS is at 630 % of it at 97 %.
 """
 
 from __future__ import annotations

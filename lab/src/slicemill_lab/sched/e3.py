@@ -1,6 +1,6 @@
-"""sched-E3: which policy has the lowest longest response time? (metrics-and-schedulers E3, P8, P11)
+"""sched-E3: longest response time of policies (metrics-and-schedulers E3, P8, P11).
 
-First come, first served: published 75 % below the highest rate at 97 % load.
+First come, first served is lowest: published 75 % below the highest rate at 97 % load.
 """
 
 from __future__ import annotations

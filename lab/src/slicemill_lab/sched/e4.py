@@ -1,6 +1,6 @@
-"""sched-E4: which policy has the lowest greatest slowdown? (metrics-and-schedulers E4, P8, P14)
+"""sched-E4: greatest slowdown of policies (metrics-and-schedulers E4, P8, P14).
 
-Longest stretch first: published 80 % below HNR, without a load; held against ours at 97 %.
+Longest stretch first is lowest: published 80 % below HNR, without a load. It is compared with ours at 97 %.
 """
 
 from __future__ import annotations

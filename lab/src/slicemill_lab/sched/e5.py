@@ -1,6 +1,6 @@
-"""sched-E5: between the mean and the greatest slowdown (metrics-and-schedulers E5, P13-P15)
+"""sched-E5: trade-off of mean and greatest slowdown (metrics-and-schedulers E5, P13-P15).
 
-HNR is best for the mean and lets some wait for long, LSF the other way round. Published at 95 % load: balance
+HNR has the best mean but lets some tuples wait long; LSF is the opposite. Published at 95 % load: balance
 slowdown has a greatest slowdown 44 % below HNR's and a mean 80 % below LSF's.
 """
 

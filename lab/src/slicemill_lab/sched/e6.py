@@ -1,6 +1,6 @@
-"""sched-E6: which policy has the lowest ℓ2 norm of slowdowns? (metrics-and-schedulers E6, P9, P15)
+"""sched-E6: ℓ2 norm of slowdowns of policies (metrics-and-schedulers E6, P9, P15).
 
-Balance slowdown: published up to 57 % below LSF and 24 % below HNR.
+Balance slowdown is lowest: published up to 57 % below LSF and 24 % below HNR.
 """
 
 from __future__ import annotations

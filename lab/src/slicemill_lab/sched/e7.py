@@ -1,6 +1,6 @@
-"""sched-E7: which policy has the lowest ℓ2 norm of response times? (metrics-and-schedulers E7, P9, P16)
+"""sched-E7: ℓ2 norm of response times of policies (metrics-and-schedulers E7, P9, P16).
 
-Balance response time: published up to 51 % below FCFS and 23 % below HR.
+Balance response time is lowest: published up to 51 % below FCFS and 23 % below HR.
 """
 
 from __future__ import annotations

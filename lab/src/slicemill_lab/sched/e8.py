@@ -1,7 +1,7 @@
-"""sched-E8: which queries pay for a low mean? (metrics-and-schedulers E8, P12, P13, P15, P36)
+"""sched-E8: fairness of policies between queries (metrics-and-schedulers E8, P12, P13, P15, P36).
 
-Among the cheapest queries, the slowdown by class of selectivity. Published: the highest rate is very unfair
-to queries with few results, HNR less so, BSD is the flattest of the three.
+Slowdown of the cheapest queries by class of selectivity. Published: the highest rate is very unfair to
+queries with few results, HNR less so, and BSD is the fairest of the three.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slicemill_lab.spread import ordered, seeds
 
 POLICIES = ("bsd", "hnr", "hr")
 LOAD = 0.95
-CLASSES = tuple(range(10, 100, 10))  # the lower ends of the classes, in percent; the last includes 100
+CLASSES = tuple(range(10, 100, 10))  # lower ends of the classes in percent; the last class includes 100
 
 
 def run(seed: int, scale: Scale) -> Result:

@@ -1,8 +1,9 @@
-"""sched-E9: the more selectivities differ, the more there is to balance (metrics-and-schedulers E9, A12, A15)
+"""sched-E9: norm of slowdowns by the range of selectivities (metrics-and-schedulers E9, A12, A15).
 
-Selectivities between 0.1 and a maximum. Published for equal costs: no difference at 0.1; BSD 44 % below HR,
-19 % below HNR at 0.5, 61 and 27 % at 1. With equal costs HR and HNR are one policy, so that cannot be: the
-claims are checked with the testbed's five classes of costs, and that they are one policy with equal ones.
+Selectivities are between 0.1 and a maximum. Published for equal costs: no difference at 0.1; BSD is 44 %
+below HR and 19 % below HNR at 0.5, and 61 and 27 % at 1. With equal costs HR and HNR
+are the same policy, so these figures are impossible. The claims are checked with the testbed's five cost
+classes. With equal costs, the equality of HR and HNR is checked.
 """
 
 from __future__ import annotations

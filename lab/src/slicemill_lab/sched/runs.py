@@ -1,7 +1,7 @@
-"""Runs of policies on the testbeds of the scheduling experiments, shared by those that plot the same runs.
+"""Runs of policies on the testbeds of the scheduling experiments, cached for shared use.
 
-Arrivals are synthetic, not those of the published packet trace: orders and signs are claims, percentages are
-held against the published ones by one rule.
+Arrivals are synthetic, not those of the published packet trace. Orders and signs are claims; percentages are
+compared with the published ones by one rule.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ DATA_LOADS: Mapping[Scale, tuple[float, ...]] = {
     "small": (0.1, 0.5, 0.8, 0.95),
     "full": (0.1, 0.5, 0.95),
 }
-# How names of policies appear in the published plots, where that is not in capitals.
+# Names of policies in the published plots, other than capitals.
 _NAMES = {"slices": "RR", "chain": "Chain"}
 
 
 def shown(policy: str) -> str:
-    """The name of a policy in the published plots."""
+    """Return the name of a policy in the published plots."""
     return _NAMES.get(policy, policy.upper())
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The testbed of P36 at a load; selectivities go up to `most` percent.
+    """Testbed of P36 at a load. Selectivities go up to `most` percent.
 
-    There are as many queries and tuples as the scale says, unless it is said here.
+    By default, the scale determines the numbers of queries and tuples.
     """
 
     load: float
@@ -71,9 +71,9 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The testbed of P37 at a load; `traces` has two ON/OFF streams in place of ten Poisson ones.
+    """Testbed of P37 at a load. `traces` has two ON/OFF streams instead of ten Poisson streams.
 
-    With `weighted`, every fifth query matters ten times as much as the others (P33).
+    With `weighted`, every fifth query has ten times the weight of the others (P33).
     """
 
     load: float
@@ -108,7 +108,7 @@ def bed_of(setting: Setting, seed: int, scale: Scale) -> Testbed:
 
 
 def play(bed: Testbed, policy: str, **options: float) -> SimulatedRun:
-    """A run with whole queries as units, or Chain with its own."""
+    """Simulate with whole queries as units, or with the units of Chain."""
     if policy == "chain":
         units = cut(bed.work.paths, "chain", Objective.MEMORY)
         return simulate(bed.work, units, make("component", units.units))
@@ -126,7 +126,7 @@ def _figures(
 def samples(
     objective: str, policy: str, setting: Setting, seed: int, scale: Scale, **options: float
 ) -> list[float]:
-    """An objective under a policy, a figure per seed."""
+    """Return an objective under a policy, one value per seed."""
     given = tuple(options.items())
     return [_figures(setting, policy, s, scale, given)[objective] for s in seeds(seed)]
 
@@ -134,14 +134,14 @@ def samples(
 def by_policy(
     objective: str, policies: Sequence[str], setting: Setting, seed: int, scale: Scale
 ) -> dict[str, list[float]]:
-    """The same for several policies, in the order given."""
+    """Return an objective under several policies, in the given order."""
     return {shown(policy): samples(objective, policy, setting, seed, scale) for policy in policies}
 
 
 def curve_over(
     x: Sequence[float], at: Callable[[float], Setting], objective: str, policy: str, seed: int, scale: Scale
 ) -> Curve:
-    """An objective under a policy as the setting changes."""
+    """Return an objective under a policy as the setting changes."""
     columns = [samples(objective, policy, at(value), seed, scale) for value in x]
     return curve(x, list(zip(*columns, strict=True)))
 
@@ -156,7 +156,7 @@ def sweep(
     loads: Mapping[Scale, tuple[float, ...]] = LOADS,
     arrivals: str = SYNTHETIC,
 ) -> dict[str, object]:
-    """The objective of each policy over the loads, as figures of a result."""
+    """Return the objective of each policy over the loads, as figures of a result."""
     return {
         "arrivals": arrivals,
         "objective": objective,
@@ -181,7 +181,7 @@ def plot_sweep(result: Result, path: Path, title: str) -> None:
 def greatest_fall(
     objective: str, own: str, other: str, seed: int, scale: Scale, *, at: Callable[[float], Setting] = Service
 ) -> list[float]:
-    """How a policy lies against another at the load at which it is furthest below: published as "up to"."""
+    """Compare two policies at the load with the greatest difference, for values published as "up to"."""
     by_load = [
         changes(*(samples(objective, policy, at(load), seed, scale) for policy in (own, other)))
         for load in LOADS[scale]
@@ -191,7 +191,7 @@ def greatest_fall(
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """A policy that another is below, at a load; without one, published as "up to" over the loads."""
+    """Rival of a policy, at a load or, if published as "up to", over all loads."""
 
     policy: str
     load: float | None = None
@@ -206,7 +206,7 @@ def best_at(
     lowest_at: Sequence[float],
     below: Sequence[Below],
 ) -> Experiment:
-    """An experiment on the testbed of P36 in which the first of the policies is lowest in an objective."""
+    """Return an experiment on the testbed of P36: the first policy has the lowest value of an objective."""
     own = policies[0]
 
     def run(seed: int, scale: Scale) -> Result:

@@ -1,1 +1,1 @@
-"""Experiments on temporal queries with little memory: what to forget, and what that costs."""
+"""Experiments on temporal queries with limited memory: choice of dropped tuples, and loss of accuracy."""

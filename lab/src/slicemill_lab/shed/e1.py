@@ -1,7 +1,7 @@
-"""shed-E1: coalescence-aware against random dropping, synthetic (temporal-load-shedding TLS-E1, Fig. 5).
+"""shed-E1: coalescence-aware and random dropping, synthetic (temporal-load-shedding TLS-E1, Fig. 5).
 
-Coalescing probability from 10 to 90 %, memory from 50 to 90 % of a window of 500 tuples, and queries that ask
-for runs of at least the first quartile, the median and the third quartile of the tuples' durations.
+The coalescing probability is 10 to 90 %, memory 50 to 90 % of a window of 500 tuples. Queries ask for runs of
+at least the first quartile, the median and the third quartile of the tuples' durations.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PROTOTYPE = {
     0.7: (0.781, 0.845, 0.898, 0.943, 0.978),
     0.9: (0.743, 0.810, 0.869, 0.923, 0.967),
 }
-"""CALS with look-ahead in the specification's prototype, by probability and ratio of memory."""
+"""CALS with look-ahead in the specification's prototype, by probability and memory ratio."""
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Accuracy by probability and ratio; by threshold where runs are longest."""
+    """Measure accuracy by probability and ratio, and by threshold where runs are longest."""
     found = {name: table(name, PROBABILITIES, scale, seed) for name in WAYS}
     by_threshold = {
         name: {ratio: _by_threshold(name, 0.9, ratio, scale, seed) for ratio in RATIOS}

@@ -1,7 +1,8 @@
-"""shed-E10: how much a split should count against lost time (temporal-load-shedding TLS-E10, L15, L22).
+"""shed-E10: weight of a split relative to lost time (temporal-load-shedding TLS-E10, L15, L22).
 
-While a split counts at least as much as a whole run's time, the cheapest tuple is always an end of a run, and
-the weights change nothing. Below that, inner tuples begin to go. A window of 100 tuples: these need the scan.
+While a split weighs at least as much as the time of a whole run, the cheapest tuple is always an end of a
+run, and the weights have no effect. With lower weights, inner tuples are dropped as well.
+These need the scan, so the window has only 100 tuples.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ WINDOW, RATIO = 100, 0.5
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Accuracy by the weight of a split, lost time having the weight 1."""
+    """Measure accuracy by the weight of a split; lost time has the weight 1."""
     found = {
         p: [
             mean_accuracy(

@@ -1,7 +1,7 @@
-"""shed-E2: the same as shed-E1 with the runs of real sensors (temporal-load-shedding TLS-E2, Fig. 6).
+"""shed-E2: shed-E1 with runs like those of real sensors (temporal-load-shedding TLS-E2, Fig. 6).
 
-The readings of the Intel lab in Berkeley are not part of this repository. Synthetic streams with the
-coalescing probabilities that were published for them stand in: humidity 29 %, voltage 64 %, light 86 %.
+The readings of the Intel lab in Berkeley are not part of this repository. Synthetic streams with their
+published coalescing probabilities are used instead: humidity 29 %, voltage 64 %, light 86 %.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""shed-E3: what each half of the cost is worth, synthetic streams (temporal-load-shedding TLS-E3, Fig. 7).
+"""shed-E3: contribution of both parts of the cost, synthetic (temporal-load-shedding TLS-E3, Fig. 7).
 
-CALS counts results too many and time lost; CALS-V the first alone, CALS-I the second alone.
+CALS counts extra results and lost time; CALS-V counts extra results only, CALS-I lost time only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slicemill_lab.shed.runs import PROBABILITIES, RATIOS, ShedSetting, mean, me
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Means over ratios by probability, and over probabilities by ratio."""
+    """Measure means over ratios by probability, and over probabilities by ratio."""
     found = means(PROBABILITIES, scale, seed)
     by_value = found.over_ratios["CALS-V"]
     by_interval = dict(zip(PROBABILITIES, found.over_ratios["CALS-I"], strict=True))

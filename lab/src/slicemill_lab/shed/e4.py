@@ -1,6 +1,6 @@
-"""shed-E4: the same as shed-E3 with the runs of real sensors (temporal-load-shedding TLS-E4, Fig. 8).
+"""shed-E4: shed-E3 with runs like those of real sensors (temporal-load-shedding TLS-E4, Fig. 8).
 
-Synthetic streams with the published coalescing probabilities stand in for the sensors' data, as in shed-E2.
+Synthetic streams with the published coalescing probabilities replace the sensors' data, as in shed-E2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""shed-E5: what knowing one tuple ahead is worth (temporal-load-shedding TLS-E5, L21).
+"""shed-E5: value of look-ahead by one tuple (temporal-load-shedding TLS-E5, L21).
 
-When a tuple's end becomes known, so does the value of the next one. Whether that goes on with the run decides
-whether the tuple is an end of it, which may be cut, or an inner one.
+When the end of a tuple becomes known, so does the value of the next tuple. If the next tuple continues the
+run, the tuple is an inner one; otherwise it is an end of the run, which may be cut.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROTOTYPE = (0.335, 0.459, 0.587, 0.748, 0.898)
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Accuracy with and without it."""
+    """Measure accuracy with and without look-ahead."""
     found = {
         way: table(name, PROBABILITIES, scale, seed)
         for way, name in (("look-ahead", "CALS"), ("none", "CALS as printed"))

@@ -1,7 +1,7 @@
-"""shed-E6: dropping many tuples at a time (temporal-load-shedding TLS-E6, L22).
+"""shed-E6: dropping of tuples in batches (temporal-load-shedding TLS-E6, L22).
 
-B tuples are added before memory is cut back to its size. All but the last of them know their successor, so a
-batch brings look-ahead even to CALS as printed.
+B tuples are added before memory is reduced to its size. All but the last of them know their successor, so
+even CALS as printed has look-ahead within a batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ P, RATIO = 0.9, 0.5
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Accuracy by batch, measured when memory has just been cut back."""
+    """Measure accuracy by batch, after memory has been reduced."""
     found = {
         name: [
             mean_accuracy(ShedSetting(NAMES[name], P, RATIO, batch=batch), scale, seed) for batch in BATCHES

@@ -1,7 +1,7 @@
-"""shed-E7: queries that ask for long runs, and shedding that knows it (temporal-load-shedding TLS-E7, L23).
+"""shed-E7: shedding for queries with a least duration (temporal-load-shedding TLS-E7, L23).
 
-The threshold is a quartile of the lengths of coalesced runs. Plain CALS trims all long runs alike, and so
-pushes them under a high threshold all together; CALS-θ lets those go that are too short anyway.
+The threshold is a quartile of the lengths of coalesced runs. Plain CALS shortens all long runs alike, and so
+moves all of them below a high threshold. CALS-θ drops the runs that are too short anyway.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROTOTYPE = {
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Accuracy by cell, method and quartile."""
+    """Measure accuracy by cell, method and quartile."""
     found = {f"p {p:g}, ratio {ratio:g}": _cell(p, ratio, scale, seed) for p, ratio in CELLS}
     return Result(_claims(list(found.values())), {"accuracy_at_quartiles": found})
 

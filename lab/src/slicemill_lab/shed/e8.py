@@ -1,7 +1,8 @@
-"""shed-E8: keeping runs in place of tuples (temporal-load-shedding TLS-E8, L24).
+"""shed-E8: memory of runs instead of tuples (temporal-load-shedding TLS-E8, L24).
 
-Where only one list of attributes is coalesced on, runs can be kept as such. A window of 500 tuples in which
-nine of ten go on with the run before has some 51 runs: nothing is dropped until memory is a tenth of it.
+If only one list of attributes is coalesced, runs can be stored as such. A window of 500 tuples, of which nine
+of ten continue the previous run, has about 51 runs. So nothing is dropped until memory is
+a tenth of the window.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from slicemill_lab.shed.runs import ARRIVALS, EVERY, SEEDS, WINDOW, accuracy_of,
 RATIOS = (0.02, 0.05, 0.1, 0.2, 0.5)
 P = 0.9
 SPAN = round(WINDOW * 5.5)
-"""In time, the mean length of 500 tuples: runs do not know where their tuples began."""
+"""The mean duration of 500 tuples, as runs do not store the start times of their tuples."""
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Accuracy and drops by slots, for both ways of counting."""
+    """Measure accuracy and drops by the number of slots, for both kinds of slots."""
     found: dict[str, list[float]] = {slot: [] for slot in Slot}
     dropped: dict[str, list[int]] = {slot: [] for slot in Slot}
     for slot in Slot:

@@ -1,8 +1,7 @@
-"""shed-E9: what a decision costs (temporal-load-shedding TLS-E9, L19, L22).
+"""shed-E9: cost of a shedding decision (temporal-load-shedding TLS-E9, L19, L22).
 
-Function calls and processor time per tuple when memory is full: by the definition, which looks at every
-tuple's run, with a heap of runs, and with that heap compiled, as it runs on Spark. All choose the same
-tuples.
+Function calls and CPU time per tuple when memory is full: by the definition, which scans every tuple's run,
+with a heap of runs, and with that heap compiled, as on Spark. All choose the same tuples.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ROUNDS = 3
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Calls and microseconds a tuple."""
+    """Measure calls and microseconds per tuple."""
     slow, quick = DECISIONS[scale]
     method = method_of("lookahead")
     scans = [_cost(ScanMemory(size, method), slow, seed) for size in SCANNED[scale]]
@@ -99,7 +98,7 @@ EXPERIMENT = Experiment(
 
 
 def _cost(memory: ChainMemory, decisions: int, seed: int) -> tuple[float, float]:
-    """Calls and microseconds over so many arrivals each, in a window that never passes anything."""
+    """Return calls and microseconds per arrival, in a window from which nothing expires."""
     tuples = stream(P, memory.capacity + (ROUNDS + 1) * decisions + 1, seed)
     places = iter(range(len(tuples) - 1))
 

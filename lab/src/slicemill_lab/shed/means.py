@@ -1,4 +1,4 @@
-"""What shed-E3 and shed-E4 share: CALS, its two halves and RAND, averaged over memory and over streams."""
+"""Means for shed-E3 and shed-E4: CALS, its two parts and RAND, over memory ratios and streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAYS = ("CALS", "CALS as printed", "CALS-V", "CALS-I", "RAND")
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """By method: over ratios, a mean per stream; over streams, a mean per ratio."""
+    """Accuracy by method: a mean over ratios per stream, and a mean over streams per ratio."""
 
     over_ratios: Mapping[str, Sequence[float]]
     over_streams: Mapping[str, Sequence[float]]
@@ -23,7 +23,7 @@ class Means:
         return [*self.over_ratios[name], *self.over_streams[name]]
 
     def least_lead(self, name: str, others: Sequence[str]) -> float:
-        """By how much a method is at least above the best of others; below 0 if it is not everywhere."""
+        """Return the least lead of a method over the best of the others. It may be negative."""
         rivals = [self.both(other) for other in others]
         best: list[float] = [max(values) for values in zip(*rivals, strict=True)]
         return min(a - b for a, b in zip(self.both(name), best, strict=True))

@@ -1,8 +1,8 @@
-"""Streams for the experiments on temporal shedding, memories that run over them, and the accuracy left (L20).
+"""Streams and memories for the experiments on temporal shedding, and the remaining accuracy (L20).
 
-A window of 500 tuples passes over a stream; memory holds a share of them. Gaps between tuples are whole
-numbers from 1 to 10; with probability p a tuple repeats the value before it. Accuracy is measured every 100
-tuples, after two lengths of the window. Runs are remembered: experiments look at the same ones.
+A window of 500 tuples slides over a stream; memory holds a share of them. Gaps between tuples are integers
+from 1 to 10. With probability p a tuple repeats the previous value. Accuracy is measured every 100
+tuples, after two window lengths. Runs are cached, because experiments share them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ EVERY = 100
 PROBABILITIES = (0.1, 0.3, 0.5, 0.7, 0.9)
 RATIOS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SENSORS = {"humidity": 0.29, "voltage": 0.64, "light": 0.86}
-"""The coalescing probabilities that were measured on the sensors of the Intel lab in Berkeley."""
+"""Coalescing probabilities measured on the sensors of the Intel lab in Berkeley."""
 GAP_QUARTILES = (3, 5, 8)
-"""Of the tuples' own durations: thresholds of the published experiments (ambiguity g)."""
+"""Quartiles of the tuples' own durations: thresholds of the published experiments (ambiguity g)."""
 
 NAMES = {
     "CALS": "lookahead",
@@ -42,7 +42,7 @@ SEEDS: Mapping[Scale, int] = {"small": 3, "full": 10}
 
 @dataclass(frozen=True)
 class ShedSetting:
-    """`batch` tuples are added at a time before memory is cut back to its size (L22)."""
+    """Setting of a run. `batch` tuples are added before memory is reduced to its size (L22)."""
 
     method: str
     p: float
@@ -75,7 +75,7 @@ class ShedSetting:
 
 @cache
 def stream(p: float, count: int, seed: int) -> Sequence[Tuple]:
-    """Tuples with their periods and the numbers of their runs; copy them before they go into a memory."""
+    """Return tuples with their periods and the numbers of their runs. Copy them before adding to a memory."""
     random = Random(f"{p} {seed}")
     found, ts, run = [], 0, 0
     for number in range(count):
@@ -90,7 +90,7 @@ def stream(p: float, count: int, seed: int) -> Sequence[Tuple]:
 def accuracies(
     setting: ShedSetting, scale: Scale, seed: int, thresholds: tuple[int, ...] = (0,)
 ) -> Sequence[float]:
-    """The mean accuracy for queries that ask for each of these durations, in one pass over a stream."""
+    """Return the mean accuracy for queries with each of these least durations, in one pass."""
     tuples = stream(setting.p, ARRIVALS[scale], seed)
     memory = setting.memory(seed)
     sums = [[0.0, 0.0] for _ in thresholds]
@@ -112,7 +112,7 @@ def accuracies(
 
 
 def intervals(tuples: Sequence[Tuple]) -> dict[int, list[Interval]]:
-    """The pieces that are there of each run."""
+    """Return the remaining intervals of each run."""
     found: dict[int, list[Interval]] = {}
     for one in tuples:
         pieces = found.setdefault(one.run, [])
@@ -126,7 +126,7 @@ def intervals(tuples: Sequence[Tuple]) -> dict[int, list[Interval]]:
 def accuracy_of(
     exact: Mapping[int, Sequence[Interval]], left: Mapping[int, Sequence[Interval]], least: int = 0
 ) -> float:
-    """Of the runs that last that long."""
+    """Return the accuracy over runs with at least this duration."""
     wanted = {run: pieces[0] for run, pieces in exact.items() if pieces[0][1] - pieces[0][0] >= least}
     found = {run: [one for one in pieces if one[1] - one[0] >= least] for run, pieces in left.items()}
     shares, results = accuracy_sums(wanted, found)
@@ -136,7 +136,7 @@ def accuracy_of(
 def over_seeds(
     setting: ShedSetting, scale: Scale, seed: int, thresholds: tuple[int, ...] = (0,)
 ) -> list[Sequence[float]]:
-    """A row per seed."""
+    """Return a row per seed."""
     return [accuracies(setting, scale, seed + number, thresholds) for number in range(SEEDS[scale])]
 
 
@@ -146,7 +146,7 @@ def mean_accuracy(setting: ShedSetting, scale: Scale, seed: int) -> float:
 
 
 def table(name: str, probabilities: Sequence[float], scale: Scale, seed: int) -> dict[float, list[float]]:
-    """Accuracy of a method by coalescing probability, over the ratios of memory."""
+    """Return the accuracy of a method by coalescing probability and memory ratio."""
     return {
         p: [mean_accuracy(ShedSetting(NAMES[name], p, ratio), scale, seed) for ratio in RATIOS]
         for p in probabilities
@@ -158,7 +158,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def quartiles(p: float, scale: Scale, seed: int) -> tuple[int, int, int]:
-    """Of the lengths of coalesced runs (L23)."""
+    """Return the quartiles of the lengths of coalesced runs (L23)."""
     tuples = stream(p, ARRIVALS[scale], seed)
     lengths = sorted(pieces[0][1] - pieces[0][0] for pieces in intervals(tuples).values())
     return tuple(lengths[len(lengths) * quarter // 4] for quarter in (1, 2, 3))  # type: ignore[return-value]

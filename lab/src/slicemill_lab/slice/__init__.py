@@ -1,1 +1,1 @@
-"""Experiments on sliced joins: state and comparisons that queries save by sharing."""
+"""Experiments on sliced joins: state and comparisons saved by sharing."""

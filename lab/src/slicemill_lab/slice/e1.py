@@ -1,7 +1,7 @@
-"""slice-E1: how much state memory does slicing save two queries? (state-slice E1, S15)
+"""slice-E1: state memory saved by slicing for two queries (state-slice E1, S15).
 
-The closed forms of Eq 5.2 over window ratios and selectivities from 0 to 1. The publication speaks of 20 to
-30 % on average; its own formulas give less against one shared join, and that is what is claimed here.
+The closed forms of Eq 5.2 over window ratios and selectivities from 0 to 1. The publication states 20 to 30 %
+on average. Its own formulas give less against one shared join, and this value is claimed here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PULL_UP, PUSH_DOWN = "against pull-up", "against push-down"
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
-    """Savings over the whole square of rho and Ss."""
+    """Compute savings over the whole square of rho and Ss."""
     rivals = {PULL_UP: memory_against_pull_up, PUSH_DOWN: memory_against_push_down}
     savings = over_the_square(rivals, scale)
     greatest = {name: max(values) for name, values in savings.values.items()}

@@ -1,9 +1,9 @@
-"""slice-E10: is it worth merging slices? (state-slice E10, S18)
+"""slice-E10: benefit of merging slices (state-slice E10, S18).
 
-Many queries without selections, so that all chains hold the same state. The Mem-Opt chain cuts at every
-window, the CPU-Opt chain where the planner finds it pays: every operator costs a fixed overhead per tuple,
-every merged slice a comparison per result. Both run tuple at a time and are charged what they compare and
-whom they visit.
+There are many queries without selections, so all chains have the same state. The Mem-Opt chain cuts at every
+window, the CPU-Opt chain only where the planner's model favours a cut: every operator has a fixed
+overhead per tuple, and every merged slice costs a comparison per result. Both chains run tuple at a time, and
+are charged for comparisons and visited operators.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.joins import SECOND_US, MeasuredJoins, matching, measure, more
 
 OVERHEAD = 1.0
-"""Comparisons' worth of queueing and scheduling per tuple and operator."""
+"""Overhead of queueing and scheduling per tuple and operator, in comparisons."""
 RATES: Mapping[Scale, tuple[int, ...]] = {"small": (20, 40), "full": (20, 40, 80)}
 SHRUNK: Mapping[Scale, float] = {"small": 1 / 10, "full": 1.0}
 JOIN_SELECTIVITY: Mapping[Scale, float] = {"small": 0.25, "full": 0.025}
-"""With windows a tenth as long, ten times the matches give a tuple the published number of results, and so
-the published choice between routing and purging."""
+"""Windows are a tenth as long, so ten times the matches give a tuple the published number of results, and the
+published trade-off of routing and purging."""
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Service rates and state of both chains, by distribution of windows and rate."""
+    """Measure service rates and state of both chains, by distribution of windows and rate."""
     ahead: dict[str, list[float]] = {}
     slices: dict[str, list[int]] = {}
     state: list[float] = []
@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(id="slice-E10", title="Mem-Opt against CPU-Opt chains", 
 
 
 def _small_and_large(count: int) -> tuple[float, ...]:
-    """Half of the windows up to 6 s, half from 24 to 30 s."""
+    """Return windows of which half are up to 6 s, and half from 24 to 30 s."""
     half = count // 2
     steps = [6 * step / half for step in range(1, half + 1)]
     return (*steps, *(24 + step for step in steps))
@@ -118,7 +118,7 @@ def _claims(
 
 
 def _plans(windows: tuple[float, ...], rate: float, scale: Scale) -> tuple[PlannedChain, PlannedChain]:
-    """The CPU-Opt and the Mem-Opt chain."""
+    """Return the CPU-Opt and the Mem-Opt chain."""
     members: tuple[Member, ...] = tuple(
         member(f"Q{number}", round(window * SHRUNK[scale] * SECOND_US))
         for number, window in enumerate(windows, 1)

@@ -1,7 +1,7 @@
-"""slice-E2: how many comparisons does slicing save against one shared join? (state-slice E2, S15)
+"""slice-E2: comparisons saved by slicing against one shared join (state-slice E2, S15).
 
 The closed form of Eq 5.2 over window ratios and selectivities from 0 to 1, for several join selectivities.
-Against one join with the longer window and selections above it there is less to probe, and nothing to route.
+One join with the longer window and selections above it has more to probe, and must route its results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slicemill_lab.slice.savings import Savings, drawing, over_the_square
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
-    """Savings over the whole square of rho and Ss, by Sj."""
+    """Compute savings over the whole square of rho and Ss, by Sj."""
     by_sj = {f"Sj {sj:g}": partial(cpu_against_pull_up, sj=sj) for sj in JOIN_SELECTIVITIES}
     savings = over_the_square(by_sj, scale)
     greatest = max(max(values) for values in savings.values.values())

@@ -1,8 +1,8 @@
-"""slice-E3: how many comparisons does slicing save against split streams? (state-slice E3, S15)
+"""slice-E3: comparisons saved by slicing against split streams (state-slice E3, S15).
 
-Against push-down both sides filter before they probe, so only what follows the joins differs: routing and
-merging of results there, a selection on some of them here. The closed form leaves out what is linear in the
-rate; rates and numbers of queries are compared by the full formulas.
+Slices and push-down both filter before they probe, so only the work after the joins differs: push-down routes
+and merges results, slices apply a selection to some of them. The closed form omits terms that are linear in
+the rate. Rates and numbers of queries are compared with the full formulas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUERIES = (2, 3, 4, 6)
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
-    """Savings over the whole square of rho and Ss by Sj, and by rate and number of queries at one point."""
+    """Compute savings over the square of rho and Ss by Sj, and by rate and number of queries at one point."""
     by_sj = {f"Sj {sj:g}": partial(cpu_against_push_down, sj=sj) for sj in JOIN_SELECTIVITIES}
     savings = over_the_square(by_sj, scale)
     by_rate = {f"{rate} t/s": _saved(_queries(2), rate) for rate in RATES}
@@ -69,7 +69,7 @@ def _claims(
 
 
 def _queries(count: int, own_predicates: bool = False) -> tuple[Member, ...]:
-    """The first wants everything; the others what one selection lets through, or each its own. Up to 30 s."""
+    """Return queries up to 30 s. The first has no selection; the others share one or have their own."""
     ends = [30 * number / count for number in range(1, count + 1)]
     return (
         member("Q1", ends[0]),

@@ -1,6 +1,6 @@
 """slice-E4: state of a shared tree of joins at the published point (state-slice E4, S16).
 
-Three streams, two queries of which neither contains the other, the parameters of Table 6.2.
+Three streams, two queries of which neither contains the other, with the parameters of Table 6.2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slicemill_lab.plotting import draw_bars
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
-    """State memory in MB of each way."""
+    """Compute state memory of each method in MB."""
     tree = JoinTree()
     memory = {
         "state-slice": tree.sliced().memory / 1000,

@@ -19,7 +19,7 @@ RIVALS = {"isolated": memory_over_isolated, "pull-up": memory_over_pull_up}
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
-    """Savings over the whole square."""
+    """Compute savings over the whole square."""
     grid = [step / STEPS for step in range(1, STEPS + 1)]
     savings = {name: [100 * (1 - ratio(m, n)) for m in grid for n in grid] for name, ratio in RIVALS.items()}
     lines = {
@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
 def _claims(savings: dict[str, list[float]]) -> tuple[Claim, ...]:
     isolated, above = savings["isolated"], savings["pull-up"]
     return (
-        # Where all windows are equal slices are one join: nothing is saved against pull-up, up to rounding.
+        # With equal windows, slices are one join: nothing is saved against pull-up, up to rounding.
         at_least("least saving anywhere, %", min(isolated + above), -1e-9),
         ascending(
             "mean saving against isolated trees and against pull-up, %",

@@ -11,7 +11,7 @@ from slicemill_lab.plotting import draw_bars
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
-    """Million comparisons a minute of each way."""
+    """Compute million comparisons per minute of each method."""
     tree = JoinTree()
     cpu = {
         "isolated": tree.isolated().cpu / 1e6,

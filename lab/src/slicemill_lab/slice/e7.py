@@ -1,7 +1,7 @@
 """slice-E7: comparisons of a shared tree of joins over all window ratios (state-slice E7, S16).
 
-The printed closed form of the sliced tree leaves out the probing of its third chain, which is most of the
-work; so it shows savings where there are none. Here the full formulas are used.
+The printed closed form of the sliced tree omits the probing of its third chain, which is most of the work,
+and so shows savings that do not exist. Here the full formulas are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DRAWN = (0.1, 0.5, 1.0)
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
-    """Comparisons over the whole square of m and n."""
+    """Compute comparisons over the whole square of m and n."""
     grid = [step / STEPS for step in range(1, STEPS + 1)]
     trees = {(m, n): swept(m, n) for m in grid for n in grid}
     against_pull_up = {at: saved(tree.sliced().cpu, tree.pull_up().cpu) for at, tree in trees.items()}

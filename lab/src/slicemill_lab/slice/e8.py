@@ -1,8 +1,9 @@
-"""slice-E8: how much state do three queries hold, sliced and not? (state-slice E8, S17, S19)
+"""slice-E8: state of three queries with and without slicing (state-slice E8, S17, S19).
 
-Three queries over two streams, the first without a filter, the others behind one selection on A, run tuple at
-a time as a Mem-Opt chain, with selections pulled up and with them pushed down. Windows, selectivity and rate
-vary.
+Three queries over two streams, the first without a filter, the others behind one selection on A. They run
+tuple at a time as a Mem-Opt chain, with selections pulled up, and with selections pushed down. Windows,
+selectivity and
+rate vary.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ PANELS = {
     **{panel: JoinSetting(windows, 0.5, 0.1) for panel, windows in zip("abc", WINDOWS_S, strict=True)},
     **{panel: JoinSetting("uniform", ss, 0.025) for panel, ss in zip("def", SELECTIVITIES, strict=True)},
 }
-"""As in the published figure: a-c vary the windows, d-f the selection; b and e differ only in Sj."""
+"""As in the published figure: a-c vary the windows, d-f the selection. b and e differ only in Sj."""
 RIVALS = WAYS[1:]
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Mean state of each way, by panel and rate."""
+    """Measure the mean state of each method, by panel and rate."""
     rates = RATES[scale]
     state = by_panel(PANELS, scale, seed, lambda run: run.state)
     figures = {
@@ -109,6 +110,6 @@ def _cells() -> list[JoinSetting]:
 
 
 def _of_model(cell: JoinSetting, scale: Scale = "full") -> dict[str, float]:
-    """Percent of state saved by the model; the rate cancels out."""
+    """Return the percentage of state saved by the model, which does not depend on the rate."""
     costs = modelled(cell, 1, scale)
     return {way: saved(costs["state-slice"].memory, costs[way].memory) for way in RIVALS}

@@ -1,7 +1,7 @@
-"""slice-E9: how many tuples can three queries take, sliced and not? (state-slice E9, S15)
+"""slice-E9: service rate of three queries with and without slicing (state-slice E9, S15).
 
-The queries of slice-E8. The service rate is in tuples per million comparisons. What slicing saves grows with
-the square of the rate, what it costs (more purging, unions) with the rate itself: so the gap widens.
+The queries of slice-E8. The service rate is in tuples per million comparisons. The savings of slicing grow
+with the square of the rate, its costs (more purging, unions) linearly with the rate, so the gap widens.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PANELS = {
     **{panel: JoinSetting(windows, 0.5, 0.1) for panel, windows in zip("abc", WINDOWS_S, strict=True)},
     **{panel: JoinSetting("uniform", 0.5, sj) for panel, sj in zip("def", JOIN_SELECTIVITIES, strict=True)},
 }
-"""a-c vary the windows, d-f the join selectivity; f is the one with many matches."""
+"""a-c vary the windows, d-f the join selectivity; f has many matches."""
 RIVALS = WAYS[1:]
 FEW_MATCHES = "d"
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The service rate of each way, by panel and rate."""
+    """Measure the service rate of each method, by panel and rate."""
     rates = RATES[scale]
     service = by_panel(PANELS, scale, seed, lambda run: run.service_rate)
     ahead = {
@@ -134,7 +134,7 @@ def _claims(
 
 
 def _ahead_at_published_sizes(way: str) -> float:
-    """How far the model sees slices ahead of a rival, where that is least, in percent of comparisons."""
+    """Return the least lead of slices over a rival by the model, in percent of comparisons."""
     settings = [JoinSetting(*one) for one in product(WINDOWS_S, (0.2, 0.5, 0.8), JOIN_SELECTIVITIES)]
     costs = [modelled(setting, rate, "full") for setting in settings for rate in RATES["full"]]
     return min(more(cost[way].cpu, cost["state-slice"].cpu) for cost in costs)

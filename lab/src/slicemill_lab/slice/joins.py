@@ -1,8 +1,9 @@
-"""The queries, arrivals and runs that the sliced-join experiments slice-E8 to slice-E10 share (S53).
+"""Queries, arrivals and runs of the sliced-join experiments slice-E8 to slice-E10 (S53).
 
-Poisson arrivals; whether two tuples match is decided by a hash of the two, so every way of running a join
-sees the same matches. CPU is what was compared, so a service rate is in tuples per million comparisons: the
-published machine is long gone, and orders, signs and ratios do not depend on ours.
+Arrivals are Poisson. A hash of two tuples decides if they match, so every method sees the same matches. CPU
+is the number of comparisons, so a service rate is in tuples per million comparisons. The published machine is
+not available, and
+orders, signs and ratios do not depend on ours.
 """
 
 from __future__ import annotations
@@ -32,17 +33,16 @@ WINDOWS_S = {
 }
 JOIN_SELECTIVITIES = (0.025, 0.1, 0.4)
 SHRUNK: Mapping[Scale, float] = {"small": 1 / 10, "full": 1.0}
-"""Windows and running time are shortened by this: state, and with it time to run, shrinks; ratios hardly
-do."""
+"""Factor for windows and running time. It reduces state, and so the time to run; ratios hardly change."""
 RATES: Mapping[Scale, tuple[int, ...]] = {"small": (20, 40, 60), "full": (20, 40, 60, 80)}
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 RUN_WINDOWS = 3
-"""Runs take three times the longest window, from empty states; state is measured after the first."""
+"""A run takes three times the longest window, from empty states. State is measured after the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinSetting:
-    """Three queries: the first wants everything, the others what one selection on A lets through."""
+    """Three queries: the first has no selection, the others share one selection on A."""
 
     windows: str
     selectivity: float
@@ -54,7 +54,7 @@ class JoinSetting:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredJoins:
-    """What a run showed: mean state after warming up, comparisons, and tuples in and out."""
+    """Measurements of a run: mean state after the warm-up, comparisons, and tuples in and out."""
 
     state: float
     comparisons: float
@@ -68,10 +68,10 @@ class MeasuredJoins:
 
 
 def arrivals(rate: float, seconds: float, seed: int) -> Iterator[tuple[int, Timed]]:
-    """Tuples of two streams in order: a number to match by, and one from 0 to 1 to select by.
+    """Yield tuples of two streams in order: a number for matching, and one from 0 to 1 for selections.
 
-    The latter are spread evenly over any stretch of a stream, so that also a short run has the selectivity it
-    is meant to have.
+    The latter are spread evenly over any stretch of a stream, so that even a short run has the intended
+    selectivity.
     """
     random = Random(f"sliced {seed}")
     merged = []
@@ -85,7 +85,7 @@ def arrivals(rate: float, seconds: float, seed: int) -> Iterator[tuple[int, Time
 
 
 def matching(selectivity: float) -> Condition:
-    """A join condition that holds for this share of all pairs, the same ones in every run."""
+    """Return a join condition that holds for a share of all pairs, the same pairs in every run."""
     limit = round(selectivity * 2**32)
 
     def matches(left: Row, right: Row) -> bool:
@@ -98,7 +98,7 @@ def matching(selectivity: float) -> Condition:
 def measure(
     join: QueriesJoin, rate: float, longest_s: float, seed: int, overhead: float = 0.0
 ) -> MeasuredJoins:
-    """Run a join from empty states; `overhead` is charged per tuple and operator, in comparisons."""
+    """Run a join from empty states. `overhead` is charged per tuple and operator, in comparisons."""
     warm = longest_s * SECOND_US
     states = []
     arrived = results = 0
@@ -112,7 +112,7 @@ def measure(
 
 @cache
 def measured(setting: JoinSetting, rate: int, scale: Scale, seed: int) -> dict[str, MeasuredJoins]:
-    """One setting run in each way."""
+    """Run one setting with each method."""
     members = queries(setting, SHRUNK[scale])
     condition = matching(setting.join_selectivity)
     plan = mem_opt(workload(setting, rate, scale))
@@ -127,7 +127,7 @@ def measured(setting: JoinSetting, rate: int, scale: Scale, seed: int) -> dict[s
 def by_panel(
     panels: Mapping[str, JoinSetting], scale: Scale, seed: int, figure: Callable[[MeasuredJoins], float]
 ) -> dict[str, dict[str, list[float]]]:
-    """A figure of each way at each rate, panel by panel."""
+    """Return a figure of each method at each rate, for each panel."""
     return {
         panel: {
             way: [figure(measured(setting, rate, scale, seed)[way]) for rate in RATES[scale]] for way in WAYS
@@ -137,19 +137,19 @@ def by_panel(
 
 
 def modelled(setting: JoinSetting, rate: float, scale: Scale) -> dict[str, ChainCost]:
-    """What the cost model expects of each way, per second."""
+    """Return the expected cost of each method by the cost model, per second."""
     plan = mem_opt(workload(setting, rate, scale))
     return {"state-slice": plan.expected} | {way: plan.baselines[way] for way in WAYS[1:]}
 
 
 def workload(setting: JoinSetting, rate: float, scale: Scale) -> JoinWorkload:
-    """The setting as the planner sees it; time is in µs."""
+    """Return the setting as input of the planner. Time is in µs."""
     per_us = rate / SECOND_US
     return JoinWorkload(queries(setting, SHRUNK[scale]), (per_us, per_us), setting.join_selectivity)
 
 
 def queries(setting: JoinSetting, shrunk: float) -> tuple[Member, ...]:
-    """Q1 without a filter, Q2 and Q3 with the same one."""
+    """Return Q1 without a filter, Q2 and Q3 with the same filter."""
     first, *others = (round(window * shrunk * SECOND_US) for window in WINDOWS_S[setting.windows])
     selected = _selection(setting.selectivity)
     return (
@@ -163,7 +163,7 @@ def queries(setting: JoinSetting, shrunk: float) -> tuple[Member, ...]:
 
 @cache
 def _selection(selectivity: float) -> Callable[[Row], bool]:
-    # One object per selectivity: equal predicates are the same predicate.
+    # One object per selectivity, so that equal predicates are the same object.
     def selected(row: Row) -> bool:
         return float(str(row[1])) < selectivity
 
@@ -171,12 +171,12 @@ def _selection(selectivity: float) -> Callable[[Row], bool]:
 
 
 def saved(ours: float, theirs: float) -> float:
-    """Percent of what the other way needs."""
+    """Return the percentage saved relative to the other method."""
     return 100 * (1 - ours / theirs)
 
 
 def more(ours: float, theirs: float) -> float:
-    """Percent above the other way."""
+    """Return the percentage above the other method."""
     return 100 * (ours / theirs - 1)
 
 
@@ -185,5 +185,5 @@ def mean(values: Sequence[float]) -> float:
 
 
 def open_interval(steps: int) -> list[float]:
-    """Evenly spaced numbers between 0 and 1, without the ends."""
+    """Return evenly spaced numbers between 0 and 1, without the ends."""
     return [step / (steps + 1) for step in range(1, steps + 1)]

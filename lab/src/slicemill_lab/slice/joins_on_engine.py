@@ -1,8 +1,9 @@
 """Three queries over two streams on the engine: sliced, isolated, pulled up, pushed down.
 
-The queries of slice-E8 and slice-E9 as ESL scripts: sharing a chain of slices, each with a join of its own,
-with selections pulled up above one join, and with the stream split and selections pushed down. Streams come
-in batches of three seconds; after each the engine runs until it has nothing left to do.
+The queries of slice-E8 and slice-E9 as ESL scripts: sharing a chain of slices, each with its own join, with
+selections pulled up above one join, and with the stream split and selections pushed down. Streams arrive in
+batches of three
+seconds. After each batch the engine runs until no unit is ready.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SparkSetting:
-    """Windows, the share of A that the selection of Q2 and Q3 lets through, and how many keys there are."""
+    """Windows, selectivity of the selection of Q2 and Q3 on A, and number of keys."""
 
     windows: str
     selectivity: float
@@ -54,8 +55,11 @@ SETTINGS: Mapping[Scale, tuple[SparkSetting, ...]] = {
 
 @dataclass(slots=True)
 class JoinsOnEngine:
-    """Rows and bytes in state at the end, when all windows are full; rows that came out of operators, to be
-    routed on or delivered; processor seconds; a sum over each query's results."""
+    """Measurements of a run.
+
+    Rows and bytes of state are taken at the end, when all windows are full. `routed` counts rows out of
+    operators, to be routed on or delivered. `results` has the number and a checksum of each query's results.
+    """
 
     rows: int = 0
     bytes: int = 0
@@ -66,7 +70,7 @@ class JoinsOnEngine:
 
 @lru_cache(maxsize=100)
 def on_engine(setting: SparkSetting, way: str, seed: int) -> JoinsOnEngine:
-    """Run the queries in one of the ways."""
+    """Run the queries with one of the methods."""
     clock = MovedClock()
     found = JoinsOnEngine()
     with fed_mill(script(setting, way), clock) as mill:
@@ -88,7 +92,7 @@ def on_engine(setting: SparkSetting, way: str, seed: int) -> JoinsOnEngine:
 
 
 def _sum(results: pa.Table) -> int:
-    """A number that differs, most likely, if any result does."""
+    """Return a checksum of the results."""
     mixed = np.zeros(results.num_rows, np.uint64)
     for name in ("k", "v", "w"):
         mixed = mixed * np.uint64(1_000_003) + results.column(name).to_numpy().astype(np.uint64)
@@ -109,7 +113,7 @@ def modelled(setting: SparkSetting, way: str) -> float:
 
 # -- the four ways, in ESL ---------------------------------------------------------------------------------
 
-# Joins on different keys share nothing. The keys are the same here, so the results are too.
+# Joins on different keys share nothing. The keys have equal values here, so the results are equal.
 _STREAMS = "".join(
     f"CREATE STREAM {stream} (k bigint, k2 bigint, k3 bigint, v bigint, ts timestamp) ORDER BY ts;"
     for stream in "ab"
@@ -118,7 +122,7 @@ _PAIR = "a.k AS k, a.v AS v, b.v AS w, a.ts AS ta, b.ts AS tb"
 
 
 def script(setting: SparkSetting, way: str) -> str:
-    """The queries q1, q2 and q3, run in one of the ways."""
+    """Return the script of queries q1, q2 and q3 for one of the methods."""
     first, second, third = WINDOWS_S[setting.windows]
     limit = round(VALUES * setting.selectivity)
     hot, cold = f" AND a.v < {limit}", f" AND a.v >= {limit}"

@@ -1,4 +1,4 @@
-"""Savings in closed form over window ratios and selectivities: what slice-E1 to slice-E3 share (S15)."""
+"""Savings in closed form over window ratios and selectivities, for slice-E1 to slice-E3 (S15)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STEPS: Mapping[Scale, int] = {"small": 49, "full": 499}
 DRAWN = (0.1, 0.5, 0.9)
 
 Saving = Callable[[float, float], float]
-"""The share that is saved, by W1 / W2 and the selectivity of the selection."""
+"""Saved share, by W1 / W2 and the selectivity of the selection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """In percent: over the whole square, and along the window ratio at the selectivities that are drawn."""
+    """Savings in percent: over the whole square, and along the window ratio for the drawn selectivities."""
 
     rho: list[float]
     values: Mapping[str, list[float]]
@@ -52,7 +52,7 @@ def over_the_square(savings: Mapping[str, Saving], scale: Scale) -> Savings:
 
 
 def drawing(title: str, y_label: str) -> Callable[[Result, Path], None]:
-    """A plot of savings against the ratio of the windows."""
+    """Return a plot of savings against the ratio of the windows."""
 
     def plot(result: Result, path: Path) -> None:
         rho, lines = result.figures["rho"], result.figures["saved_percent"]

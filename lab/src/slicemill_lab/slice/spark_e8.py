@@ -1,7 +1,7 @@
-"""slice-spark-E8: what do three queries keep on the engine, sliced and not? (state-slice E8)
+"""slice-spark-E8: state of three queries on the engine with and without slicing (state-slice E8).
 
-The queries of slice-E8 in four ways, as `joins_on_engine` says. What is counted is rows and bytes in state
-when all windows are full.
+The queries of slice-E8 with four methods (see `joins_on_engine`). Measured are rows and bytes of state when
+all windows are full.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slicemill_lab.slice.joins_on_engine import (
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """State of each way in each setting."""
+    """Measure the state of each method in each setting."""
     found = {setting: {way: on_engine(setting, way, seed) for way in WAYS} for setting in SETTINGS[scale]}
     figures = {
         str(setting): {
@@ -47,7 +47,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Rows in state, way by way, over the settings."""
+    """Plot rows in state by method over the settings."""
     settings = result.figures["settings"]
     numbers = list(range(1, len(settings) + 1))
     draw_curves(

@@ -1,8 +1,8 @@
-"""slice-spark-E9: how fast do three queries run on the engine, sliced and not? (state-slice E9)
+"""slice-spark-E9: speed of three queries on the engine with and without slicing (state-slice E9).
 
-The runs of slice-spark-E8. What is counted is rows that come out of operators, to be routed on or delivered:
-pull-up makes pairs of the longest window and throws most of them away. Rows per second of processor time are
-beside it; claims about them are `timed`.
+The runs of slice-spark-E8. Counted are rows out of operators, to be routed on or delivered. Pull-up computes
+pairs of the longest window and discards most of them. Rows per CPU second are measured as well; claims about
+them are `timed`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slicemill_lab.slice.joins_on_engine import (
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Rows out of operators, and rows per second of processor time."""
+    """Measure rows out of operators, and rows per CPU second."""
     found = {setting: {way: on_engine(setting, way, seed) for way in WAYS} for setting in SETTINGS[scale]}
     figures = {
         str(setting): {
@@ -46,7 +46,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Rows per second of processor time, way by way, over the settings."""
+    """Plot rows per CPU second by method over the settings."""
     settings = result.figures["settings"]
     numbers = list(range(1, len(settings) + 1))
     draw_curves(

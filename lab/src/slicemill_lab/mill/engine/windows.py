@@ -17,7 +17,7 @@ _PART = 1_000
 
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """Cost of a call with a full window: CPU time per tuple (median over batches), state size, and results."""
+    """Cost of a call with a full window: median CPU time per tuple, state size, and results."""
 
     us: float
     state_bytes: int

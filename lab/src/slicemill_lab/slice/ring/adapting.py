@@ -1,8 +1,9 @@
-"""A ring that follows its rate: sampled at intervals, as long as the cost model wants it (S36, S40, S41).
+"""Ring that adapts its length to the rate, at intervals, by the cost model (S36, S40, S41).
 
-Tuples stay where they are and several are in flight (PSP-D): with one at a time, 450 tuples a second cannot
-go round 20 nodes however little they cost. The model's best length is that of a ring that keeps up: one that
-has fallen behind grows by half.
+Tuples stay on their nodes and several are in flight (PSP-D). With one tuple in flight, 450 tuples per second
+cannot pass 20 nodes, however cheap they are. The model's best length assumes a ring that keeps up, so a ring
+that has fallen behind
+grows by half.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.runs import RATE, WINDOW_S, RingSetting, at_rate, psp_d, ring_arrivals
 
 INTERVALS: Mapping[Scale, int] = {"small": 6, "full": 30}
-"""Of a window each; the rate rises after a third of them."""
+"""Number of intervals, of one window each. The rate rises after a third of them."""
 MOST_NODES = 20
 IN_FLIGHT = 8
 
@@ -27,7 +28,7 @@ IN_FLIGHT = 8
 def response_by_interval(
     setting: RingSetting, risen: float, adapts: bool, scale: Scale, seed: int
 ) -> list[float]:
-    """Mean response in ms, interval by interval, while the rate goes from 50 to `risen` tuples a second."""
+    """Return the mean response in ms per interval, as the rate rises from 50 to `risen` tuples per second."""
     nodes = setting.model(scale).best_length()
     ring = psp_d(setting, nodes, scale, IN_FLIGHT)
     span = WINDOW_S[scale]
@@ -49,7 +50,7 @@ def response_by_interval(
 
 
 def follow(setting: RingSetting, rates: tuple[int, ...], seed: int, scale: Scale) -> Result:
-    """Response with and without adaptation for each rate that it rises to."""
+    """Measure the response with and without adaptation for each target rate."""
     figures = {
         f"to {risen}/s": {
             name: response_by_interval(setting, risen, adapts, scale, seed)

@@ -1,7 +1,7 @@
-"""A join on a cluster whose rate rises: with cells that become more, and without (S40, S41).
+"""A join on a cluster as its rate rises, with and without rescaling (S40, S41).
 
-It begins in one cell. Where the engine may, it gives the join more of them, on other workers, when one has
-much to do; else it keeps the one. There are two workers, since the machine of all figures here has two cores.
+The join starts with one cell. With adaptation, the engine adds cells on other workers when one cell is busy.
+Without, it keeps one cell. There are two workers, since the machine of all figures here has two cores.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from slicemill_lab.slice.ring.runs import RATE
 WORKERS = 2
 RISING_WINDOW_S: Mapping[Scale, float] = {"small": 0.6, "full": 2.0}
 THIRDS: Mapping[Scale, int] = {"small": 2, "full": 10}
-"""Seconds of each third of a run; the rate rises after the first one."""
+"""Seconds of each third of a run. The rate rises after the first third."""
 WAYS = {"with adaptation": True, "without": False}
 
 
 def follow_on_cluster(
     cost: str, selectivity: float, rates: tuple[int, ...], seed: int, scale: Scale
 ) -> Result:
-    """Response with and without adaptation for each rate that it rises to."""
+    """Measure the response with and without adaptation for each target rate."""
     third, window_s = THIRDS[scale], RISING_WINDOW_S[scale]
     runs = [
         NodesRun(
@@ -112,5 +112,5 @@ def _last_over_first(response_s: Sequence[float], third: int) -> float:
 
 
 def _high(response_s: Sequence[float]) -> float:
-    """The 99th percentile; of so few, the greatest."""
+    """Return the 99th percentile, which is the maximum of so few values."""
     return max(response_s)

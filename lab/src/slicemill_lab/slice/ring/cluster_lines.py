@@ -1,4 +1,4 @@
-"""Response and state over the number of nodes of a cluster, way by way."""
+"""Response and state over the number of nodes of a cluster, by method."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from slicemill_lab.slice.ring.on_cluster import (
 
 @dataclass(frozen=True, slots=True)
 class NodesPoint:
-    """A run of one way over one number of nodes."""
+    """Run of one method on a number of nodes."""
 
     response_ms: float
     state: int
     largest: int
     slowest_cpu_ms: float
-    """Of each second's tuples, what the slowest node had to do: the least response of as many machines."""
+    """Work of the slowest node for each second's tuples: a lower bound of the response on as many machines.
+    """
 
     @staticmethod
     def of(one: MeasuredNodes) -> NodesPoint:
@@ -42,7 +43,7 @@ Lines = Mapping[str, Mapping[int, NodesPoint]]
 
 
 def cluster_lines(ways: Mapping[str, Mapping[str, Any]], scale: Scale, seed: int) -> Lines:
-    """Every way at every number of nodes, on one cluster; all of them must give as many results."""
+    """Run every method at every number of nodes, on one cluster. All must give as many results."""
     window, rates, nodes = CLUSTER_WINDOW_S[scale], steady(scale), CLUSTER_NODES[scale]
     runs = [NodesRun(nodes=n, window_s=window, rates=rates, **way) for way in ways.values() for n in nodes]
     found = measured_nodes(runs, seed)
@@ -55,7 +56,7 @@ def cluster_lines(ways: Mapping[str, Mapping[str, Any]], scale: Scale, seed: int
 
 
 def best_nodes(line: Mapping[int, NodesPoint]) -> tuple[int, float]:
-    """The number of nodes with the least response, and that response in ms."""
+    """Return the number of nodes with the least response, and this response in ms."""
     nodes = min(line, key=lambda one: line[one].response_ms)
     return nodes, line[nodes].response_ms
 
@@ -73,7 +74,7 @@ def line_figures(lines: Lines) -> dict[str, dict[str, list[float]]]:
 
 
 def draw_lines(result: Result, path: Path, what: str, title: str) -> None:
-    """One of the figures over the number of nodes."""
+    """Plot a figure over the number of nodes."""
     labels = {"response_ms": "time for a second's tuples [ms]", "state": "tuples stored"}
     draw_curves(
         path,

@@ -1,4 +1,4 @@
-"""slice-E11: what a tuple costs on a ring, network and probing apart (state-slice E11, S35)."""
+"""slice-E11: cost of a tuple on a ring, by network and probing (state-slice E11, S35)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODES = 4
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Time for messages and for comparisons per tuple, mean and deviation, by class of join."""
+    """Measure time for messages and comparisons per tuple, mean and deviation, by class of join."""
     figures = {}
     for cost in CLASSES:
         setting = RingSetting(cost)
@@ -48,7 +48,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Both parts, class by class."""
+    """Plot both parts by class."""
     classes = result.figures["classes"]
     numbers = list(range(1, len(classes) + 1))
     draw_curves(

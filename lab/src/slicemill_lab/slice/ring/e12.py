@@ -1,7 +1,7 @@
 """slice-E12: response and state of a ring over its length (state-slice E12, S31, S36).
 
-Published: the best length is about 14 for the small join at a selectivity of 0.5, and the larger the smaller
-it is. By the cost model it is the other way round; which it is here, the figures say.
+Published: the best length is about 14 for the small join at a selectivity of 0.5, and it shrinks as the
+selectivity grows. The cost model says the opposite. The figures show the result here.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from slicemill_lab.slice.ring.runs import (
 )
 
 SEGMENTS = {"small": (1, 2), "full": (1, 2, 5)}
-"""In windows. Published: one to five."""
+"""Length of a segment in windows. Published: one to five."""
 
 
 def run(seed: int, scale: Scale) -> Result:
@@ -46,7 +46,7 @@ EXPERIMENT = Experiment(id="slice-E14", title="Aligned routing over the number o
 
 
 def aligned(scale: Scale, windows: float, seed: int) -> dict[int, MeasuredRing]:
-    """Aligned routing at every number of nodes, until all of them have had a segment."""
+    """Run aligned routing at every number of nodes, until all nodes have had a segment."""
     setting = RingSetting()
     return {
         nodes: measured_ring(

@@ -22,7 +22,7 @@ SHARES = (0.0, 0.25, 0.5)
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Response and state over nodes, by the share of nodes that store a tuple."""
+    """Measure response and state over nodes, by the share of nodes that store a tuple."""
     fixed = {f"{copies} copies": coordinated(scale, seed, copies) for copies in (1, 2, 4)}
     by_share = {f"{share:.0%} of nodes": coordinated(scale, seed, None, share) for share in SHARES[1:]}
     longest = NODES[scale][-1]
@@ -60,7 +60,7 @@ EXPERIMENT = Experiment(id="slice-E15", title="Coordinated routing over nodes an
 
 
 def coordinated(scale: Scale, seed: int, copies: int | None, share: float = 0.0) -> dict[int, MeasuredRing]:
-    """Coordinated routing at every number of nodes, with so many copies or so many for each node."""
+    """Run coordinated routing at every number of nodes, with a fixed number or share of copies."""
     setting = RingSetting()
     return {
         nodes: measured_ring(

@@ -12,7 +12,7 @@ from slicemill_lab.slice.ring.runs import NODES, RingSetting, best, draw_respons
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The least response of each over the number of nodes, and the state it takes there."""
+    """Measure the least response of each method over the number of nodes, and the state there."""
     lines = {
         "PSP": psp_by_nodes(RingSetting(), scale, seed),
         "ATR": aligned(scale, 1, seed),

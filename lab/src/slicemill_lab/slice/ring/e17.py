@@ -1,4 +1,4 @@
-"""slice-E17: a ring follows a rate that doubles, middle join (state-slice E17, S41)."""
+"""slice-E17: adaptation of a ring to a doubled rate, middle join (state-slice E17, S41)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slicemill_lab.slice.ring.runs import RingSetting
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """From 50 to 100 tuples a second on each stream."""
+    """Raise the rate from 50 to 100 tuples per second on each stream."""
     return follow(RingSetting("middle", 0.05), (100,), seed, scale)
 
 

@@ -1,4 +1,4 @@
-"""slice-E18: a ring follows a rate that doubles or triples, small join (state-slice E18, S41)."""
+"""slice-E18: adaptation of a ring to a doubled or tripled rate, small join (state-slice E18, S41)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slicemill_lab.slice.ring.runs import RingSetting
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """From 50 to 100 and to 150 tuples a second on each stream."""
+    """Raise the rate from 50 to 100 and to 150 tuples per second on each stream."""
     rates = (100, 150) if scale == "full" else (100,)
     return follow(RingSetting("small", 0.2), rates, seed, scale)
 

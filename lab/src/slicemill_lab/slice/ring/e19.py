@@ -1,4 +1,4 @@
-"""slice-E19: what aligned and coordinated routing and the ring store, by formula and by run (S42, S43)."""
+"""slice-E19: storage of aligned and coordinated routing and the ring, by formula and run (S42, S43)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.runs import RATE, WINDOW_S, RingSetting, atr, ctr, measured_ring, psp
 
 PRINTED = {(3, 1): 4 / 3, (3, 2): 2 / 3, (3, 5): 4 / 15, (5, 1): 1.6}
-"""Waste by streams and windows in a segment."""
+"""Waste by the number of streams and the windows in a segment."""
 NODES = 6
 COPIES = 2
 
 
 def waste(streams: int, segment: float) -> float:
-    """What aligned routing stores beyond one copy of its segments, as a share of it."""
+    """Return the additional storage of aligned routing relative to one copy of its segments."""
     return 2 / segment * (streams - 1) / streams
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The formula at the printed points, and the three systems run with the same tuples."""
+    """Evaluate the formula at the printed points, and run the three systems with the same tuples."""
     setting = RingSetting()
     window = WINDOW_S[scale]
     live = 3 * RATE * window
@@ -61,7 +61,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def plot(_result: Result, path: Path) -> None:
-    """The waste of aligned routing over the length of its segments."""
+    """Plot the waste of aligned routing over the length of its segments."""
     lengths = [0.5 * step for step in range(1, 21)]
     draw_curves(
         path,

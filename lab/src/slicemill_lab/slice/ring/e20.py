@@ -15,12 +15,12 @@ POINTS = {
     "Sj 0.05, T_j 10 µs": (RingModel(3, 50, 10, 0.05, 1e-5, 5e-6, 2e-4), 15, 10.4),
     "Sj 0.05, T_j 100 µs": (RingModel(3, 50, 10, 0.05, 1e-4, 5e-6, 2e-4), 47, 32.8),
 }
-"""With the best length and its response in ms."""
+"""Models with their best length and its response in ms."""
 LENGTHS = range(1, 101)
 
 
 def run(_seed: int, _scale: Scale) -> Result:
-    """Both curves at three points."""
+    """Compute both curves at three points."""
     figures = {
         name: {
             "speed_up": [model.speed_up(nodes) for nodes in LENGTHS],

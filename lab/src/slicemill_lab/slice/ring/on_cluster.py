@@ -2,13 +2,15 @@
 
     python -m slicemill_lab.slice.ring.on_cluster MASTER SEED RUNS
 
-is the driver, a process of its own: a process has one Spark session. A node of the ring is a cell with a
-worker of its own. Every pair of members of a result must match, by a hash of the pair; comparing a pair takes
-longer in the middle and in the large join, which compare more features of it. A second's tuples come at once
-when those of the second before are done, so what is told of response is the time for a second's tuples; where
-it is about adaptation, each second's tuples come in a second of their own.
+This command is the driver. It is a separate process, because a process has only one Spark session. A node of
+the ring is a cell with its own worker. Every pair of members of a result must match, by a hash of the pair.
+Comparing a pair takes
+longer in the middle and large joins, which compare more features. A second's tuples arrive at once when those
+of the previous second are done, so the response is the time for a second's tuples. In experiments on
+adaptation, each second's
+tuples arrive in a second of real time.
 
-Where an experiment is given a pool, its workers are in this process, and there is no cluster.
+If an experiment is given a pool, its workers are in this process, and there is no cluster.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from slicemill_lab.spark_clusters import standalone
 
 EXECUTORS = 3
 FEATURES = {"small": 0, "middle": 8, "large": 32}
-"""How many features of a pair a class of join compares."""
+"""Number of features that a class of join compares for a pair."""
 CLUSTER_WINDOW_S: Mapping[Scale, float] = {"small": 1.0, "full": 4.0}
 CLUSTER_NODES: Mapping[Scale, tuple[int, ...]] = {"small": (1, 2, 4), "full": (1, 2, 4, 6, 8)}
 SECONDS: Mapping[Scale, int] = {"small": 3, "full": 10}
@@ -57,7 +59,7 @@ _HASHES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class NodesRun:
-    """A join of equal streams over so many nodes; `rates` are tuples a second, second by second."""
+    """A join of equal streams on a number of nodes. `rates` are tuples per second, for each second."""
 
     nodes: int
     placement: str
@@ -67,14 +69,14 @@ class NodesRun:
     cost: str = "small"
     selectivity: float = 0.1
     adapts: bool | None = None
-    """Whether the engine may change the number of cells; then, and if it is not, tuples come in real time."""
+    """True if the engine may change the number of cells. If it is not None, tuples arrive in real time."""
 
     @property
     def names(self) -> str:
         return "abcdefghi"[: self.streams]
 
     def script(self) -> str:
-        """The streams and the join: by time a round for each stream behind the first two, else at once."""
+        """Return streams and join: for placement by time a round per further stream, otherwise one query."""
         declared = [f"CREATE STREAM {s} (h bigint, ts timestamp) ORDER BY ts;" for s in self.names]
         return "\n".join([*declared, *(self._rounds() if self.placement == "time" else [self._at_once()])])
 
@@ -85,14 +87,14 @@ class NodesRun:
         return f"CREATE QUERY q AS SELECT {items} FROM {sources} WHERE {' AND '.join(tests)};"
 
     def _rounds(self) -> list[str]:
-        """Partial results are a stream: each round is a join of two, whose cells get all of both (S31)."""
+        """Return one join of two per round, with partial results as a stream (S31)."""
         first, others = self.names[0], self.names[1:]
         before, made = first, f"h AS h{first}, ts AS t{first}"
         found = [f"CREATE STREAM p{first} AS SELECT {made} FROM {first};"]
         for number, stream in enumerate(others, start=1):
             members = self.names[:number]
             tests = [self._matches(f"p.h{member}", f"{stream}.h") for member in members]
-            # A member may be older than the window though the partial result is not.
+            # A member may be older than the window although the partial result is not.
             tests += [f"{stream}.ts < p.t{member} + {self._interval}" for member in members]
             items = [f"p.{letter}{member}" for member in members for letter in "ht"]
             last = number == len(others)
@@ -119,11 +121,11 @@ class NodesRun:
 
     @property
     def warming(self) -> int:
-        """How many seconds fill the window."""
+        """Number of seconds that fill the window."""
         return ceil(self.window_s)
 
     def seconds(self, seed: int) -> Iterator[dict[str, pa.Table]]:
-        """The tuples of each second."""
+        """Yield the tuples of each second."""
         for number, rate in enumerate(self.rates):
             tables = {}
             for place, stream in enumerate(self.names):
@@ -141,8 +143,11 @@ class NodesRun:
 
 @dataclass(slots=True)
 class MeasuredNodes:
-    """What a run came to: seconds on the wall for each second's tuples behind the first window; rows in state
-    at the end, of all cells and of the fullest; processor seconds by stage, and of the slowest cell."""
+    """Measurements of a run.
+
+    `response_s` is the wall time for each second's tuples after the first window. State counts rows at the
+    end, of all cells and of the fullest. CPU seconds are by stage, in total, and of the slowest cell.
+    """
 
     response_s: list[float] = field(default_factory=list)
     state: int = 0
@@ -157,12 +162,12 @@ class MeasuredNodes:
 
 
 def steady(scale: Scale, rate: int = RATE) -> tuple[int, ...]:
-    """One rate for the whole of a run: until the window is full, and then as long as it is measured."""
+    """Return a constant rate for a whole run: until the window is full, and for the measured time."""
     return (rate,) * (ceil(CLUSTER_WINDOW_S[scale]) + SECONDS[scale])
 
 
 def measured_nodes(runs: Sequence[NodesRun], seed: int) -> list[MeasuredNodes]:
-    """Run them one after the other on one cluster, or over workers in this process."""
+    """Execute the runs one after the other on one cluster, or with workers in this process."""
     if on_engine.make_pool() is not None:
         return [_measure(run, seed, pool=InlinePool(run.nodes, HANDLER)) for run in runs]
     most = max(run.nodes for run in runs)
@@ -186,7 +191,7 @@ def measured_nodes(runs: Sequence[NodesRun], seed: int) -> list[MeasuredNodes]:
 
 
 class _NotingMill(Mill):
-    """A mill that notes what its cells say of their runs."""
+    """Mill that records the reports of its cells about their runs."""
 
     def __init__(self, **named: Any) -> None:
         self.done: list[RunDone] = []
@@ -254,7 +259,7 @@ def main(master: str, seed: int, runs: Sequence[NodesRun]) -> list[MeasuredNodes
 
     spark = session(master)
     with kept_workers(spark.sparkContext):
-        # The first run compiles the code of all workers, and starts them.
+        # The first run starts all workers and compiles their code.
         _measure(max(runs, key=lambda run: run.nodes), seed, spark=spark)
         found = [_measure(run, seed, spark=spark) for run in runs]
     spark.stop()

@@ -1,12 +1,13 @@
-"""The join, arrivals and machines that the ring experiments share (S52, S53).
+"""Join, arrivals and machines of the ring experiments (S52, S53).
 
-Published: 50 tuples a second on each stream, windows of 10 s, 600 s, up to 20 machines. What comparing a
-pair took is not, but that 20 machines carried three times the rate on the small join, 27 times the work: so
-it cannot have kept more than 0.7 of one busy before. Here the small, middle and large join keep a quarter, a
-half and the whole of one machine busy at a selectivity of 0.1. Windows are shorter, which makes states and
-the work for a tuple smaller, and a comparison takes longer for it. A message takes 5 µs and a hop 20 µs.
-These costs were chosen after a first try: joins of six times the work, and hops of 100 µs, could not carry
-the doubled rate.
+Published: 50 tuples per second on each stream, windows of 10 s, 600 s, up to 20 machines. The time to compare
+a pair is not published. But 20 machines carried three times the rate on the small join, which is 27 times the
+work. So the join cannot have used more than 0.7
+of one machine before. Here the small, middle and large join use a quarter, a half and all of one machine at a
+selectivity of 0.1. Windows are shorter, which reduces state and work per tuple, and comparisons are slower to
+compensate. A message takes 5 µs and a hop 20
+µs. These costs were chosen after a first attempt: joins with six times the work, and hops of 100 µs, could
+not carry the doubled rate.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from slicemill_lab.slice.joins import SECOND_US, matching
 RATE = 50
 SEND_S, HOP_S = 5e-6, 2e-5
 CLASSES = {"small": 0.25, "middle": 0.5, "large": 1.0}
-"""How many machines a class of join keeps busy at a selectivity of 0.1."""
+"""Number of machines that a class of join keeps busy at a selectivity of 0.1."""
 SELECTIVITIES = (0.05, 0.1, 0.5)
 WINDOW_S: Mapping[Scale, float] = {"small": 0.6, "full": 2.0}
 RUN_S: Mapping[Scale, float] = {"small": 2.0, "full": 20.0}
@@ -41,7 +42,7 @@ NODES: Mapping[Scale, tuple[int, ...]] = {
     "small": (1, 4, 14, 24),
     "full": (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24),
 }
-"""Published: 4 to 19. The longer ones show where the way round begins to count."""
+"""Published: 4 to 19. Longer rings show where the time of a round becomes significant."""
 System = Ring | AlignedRouting | CoordinatedRouting
 
 
@@ -58,7 +59,7 @@ class RingSetting:
         return f"{self.streams} streams, {self.cost}, Sj {self.selectivity:g}"
 
     def model(self, scale: Scale) -> RingModel:
-        """The cost model with this setting's symbols."""
+        """Return the cost model of this setting."""
         pair = RingModel(3, RATE, WINDOW_S[scale], 0.1, 1.0, SEND_S, HOP_S).central_time
         join_s = CLASSES[self.cost] / (3 * RATE * pair)
         return RingModel(self.streams, self.rate, WINDOW_S[scale], self.selectivity, join_s, SEND_S, HOP_S)
@@ -67,7 +68,7 @@ class RingSetting:
         return RingCosts(self.model(scale).join_time, SEND_S, SEND_S, SEND_S, HOP_S)
 
     def join(self, scale: Scale) -> RingJoin:
-        """Every pair of members of a result must match."""
+        """Return the join. Every pair of members of a result must match."""
         member = Member("q", (MemberSide(WINDOW_S[scale] * SECOND_US),) * self.streams)
         matches = matching(self.selectivity)
 
@@ -79,7 +80,7 @@ class RingSetting:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRing:
-    """Mean response of results in seconds, the most tuples stored, and how many results there were."""
+    """Mean response of results in seconds, greatest number of stored tuples, and number of results."""
 
     response: float
     state: int
@@ -89,7 +90,7 @@ class MeasuredRing:
 def ring_arrivals(
     setting: RingSetting, seconds: float, seed: int, begin: float = 0.0
 ) -> Iterator[tuple[int, Timed]]:
-    """Poisson arrivals on all streams, in order, from `begin` on."""
+    """Yield Poisson arrivals on all streams, in order, from `begin` on."""
     random = Random(f"ring {seed} {begin}")
     merged = []
     for stream in range(setting.streams):
@@ -111,13 +112,13 @@ def psp_d(setting: RingSetting, nodes: int, scale: Scale, in_flight: int) -> Rin
 
 
 def atr(setting: RingSetting, nodes: int, scale: Scale, windows: float) -> AlignedRouting:
-    """Aligned routing, with segments of so many windows."""
+    """Return aligned routing, with segments of `windows` windows."""
     segment = round(windows * WINDOW_S[scale] * SECOND_US)
     return AlignedRouting(setting.join(scale), nodes, segment, costs=setting.costs(scale))
 
 
 def ctr(setting: RingSetting, nodes: int, scale: Scale, copies: int, seed: int) -> CoordinatedRouting:
-    """Coordinated routing, with ten segments to the window."""
+    """Return coordinated routing, with ten segments per window."""
     segment = round(WINDOW_S[scale] * SECOND_US / 10)
     return CoordinatedRouting(
         setting.join(scale), nodes, copies, segment, costs=setting.costs(scale), random=Random(f"ctr {seed}")
@@ -127,7 +128,7 @@ def ctr(setting: RingSetting, nodes: int, scale: Scale, copies: int, seed: int) 
 def measured_ring(
     system: System, setting: RingSetting, scale: Scale, seed: int, at_least_s: float = 0.0
 ) -> MeasuredRing:
-    """Run from empty states; results of the first window are not counted, states are filling then."""
+    """Run from empty states. Results of the first window are excluded, as states are still filling."""
     found = system.run(ring_arrivals(setting, max(RUN_S[scale], at_least_s), seed))
     warm = [one for one in found if one.newest.ts >= WINDOW_S[scale] * SECOND_US]
     return MeasuredRing(sum(responses(warm)) / len(warm), system.largest, len(found))
@@ -137,7 +138,7 @@ def measured_ring(
 def psp_by_nodes(
     setting: RingSetting, scale: Scale, seed: int, in_flight: int = 1
 ) -> dict[int, MeasuredRing]:
-    """The ring at every number of nodes."""
+    """Run the ring at every number of nodes."""
     return {
         nodes: measured_ring(psp(setting, nodes, scale, in_flight), setting, scale, seed)
         for nodes in NODES[scale]
@@ -145,7 +146,7 @@ def psp_by_nodes(
 
 
 def figures_of(lines: Mapping[str, Mapping[int, MeasuredRing]]) -> dict[str, dict[str, list[float]]]:
-    """Response in ms and state, line by line."""
+    """Return response in ms and state of each line."""
     return {
         name: {
             "response_ms": [round(1000 * one.response, 3) for one in line.values()],
@@ -156,7 +157,7 @@ def figures_of(lines: Mapping[str, Mapping[int, MeasuredRing]]) -> dict[str, dic
 
 
 def draw_response(result: Result, path: Path, title: str, first: int = 0) -> None:
-    """Response over the number of nodes, from the `first` of them on."""
+    """Plot the response over the number of nodes, without the `first` ones."""
     draw_curves(
         path,
         {
@@ -170,7 +171,7 @@ def draw_response(result: Result, path: Path, title: str, first: int = 0) -> Non
 
 
 def best(line: Mapping[int, MeasuredRing]) -> tuple[int, float]:
-    """The number of nodes with the least response, and that response in ms."""
+    """Return the number of nodes with the least response, and this response in ms."""
     nodes = min(line, key=lambda one: line[one].response)
     return nodes, 1000 * line[nodes].response
 

@@ -1,6 +1,7 @@
-"""slice-spark-E11: what a tuple costs on four nodes of a cluster, network and probing apart (E11, S35).
+"""slice-spark-E11: cost of a tuple on four nodes of a cluster, by network and probing (E11, S35).
 
-Reading, writing and sending results on is the engine's network: rows go through logs that all nodes see.
+The network of the engine consists of reading, writing and forwarding of results, as rows pass through logs
+that all nodes read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PROBING = "run: kernels"
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Seconds of workers per tuple, by class of join."""
+    """Measure seconds of workers per tuple, by class of join."""
     runs = [NodesRun(NODES, "time", CLUSTER_WINDOW_S[scale], steady(scale), cost=cost) for cost in FEATURES]
     found = dict(zip(FEATURES, measured_nodes(runs, seed), strict=True))
     figures = {
@@ -52,7 +53,7 @@ def _ms(one: MeasuredNodes, *, probing: bool) -> float:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Both parts, class by class."""
+    """Plot both parts by class."""
     classes = result.figures["ms per tuple"]
     numbers = list(range(1, len(classes) + 1))
     draw_curves(

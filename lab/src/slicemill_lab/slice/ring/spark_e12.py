@@ -1,7 +1,7 @@
 """slice-spark-E12: response and state by time over the number of nodes of a cluster (E12, S33).
 
 By time, a join of three streams runs in two rounds, and the engine stores the partial results of the first
-one: they are in the state that is told here, and not in that of the ring.
+round. They are included in the state here, unlike in that of the ring.
 """
 
 from __future__ import annotations

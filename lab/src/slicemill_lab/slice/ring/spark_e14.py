@@ -1,7 +1,8 @@
 """slice-spark-E14: a join that replicates its streams, over the nodes of a cluster (state-slice E14, S42).
 
-Aligned routing gives each node all that a segment of one stream can meet, so that no node asks another; the
-engine's form of it is the time cube, in which a row is stored wherever a partner may come.
+Aligned routing gives each node all possible partners of a segment of one stream, so that nodes do not
+communicate. The engine's form of it is the time cube, in which a row is stored on every node where a partner
+may arrive.
 """
 
 from __future__ import annotations

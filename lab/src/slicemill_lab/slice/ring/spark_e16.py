@@ -1,9 +1,9 @@
-"""slice-spark-E16: the planner's choice, in rounds by time, and replicated, over nodes (state-slice E16).
+"""slice-spark-E16: the planner's choice, rounds by time, and replication over nodes (state-slice E16).
 
-The ring sends partial results round and stores no row twice. The engine joins three streams at once, in a
-cube in which rows are stored wherever a partner may come, or in rounds by time, which store partial results.
-Published is that the ring is ahead of what replicates. The planner chooses between the engine's forms, and
-what it chooses must not be behind either.
+The ring forwards partial results and stores no row twice. The engine joins three streams at once, in a cube
+in which rows are stored wherever a partner may arrive, or in rounds by time, which store partial results. In
+the publication, the ring is ahead
+of replication. The planner chooses between the engine's forms, and its choice must not be worse than either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WAYS = {CHOSEN: {"placement": "auto"}, BY_TIME: {"placement": "time"}, CUBE: {"p
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The least response of each over the number of nodes, and the state there and at the most nodes."""
+    """Measure the least response of each method over the nodes, and state there and at most nodes."""
     lines = cluster_lines(WAYS, scale, seed)
     least = {name: best_nodes(line) for name, line in lines.items()}
     most = CLUSTER_NODES[scale][-1]

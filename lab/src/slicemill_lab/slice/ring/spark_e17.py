@@ -1,4 +1,4 @@
-"""slice-spark-E17: a join on a cluster follows a rate that doubles, middle join (E17, S41)."""
+"""slice-spark-E17: adaptation of a join on a cluster to a doubled rate, middle join (E17, S41)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from slicemill_lab.slice.ring.adapting_on_cluster import draw_following, follow_
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """From 50 tuples a second on each stream."""
+    """Raise the rate from 50 tuples per second on each stream."""
     return follow_on_cluster("middle", 0.05, (100,), seed, scale)
 
 

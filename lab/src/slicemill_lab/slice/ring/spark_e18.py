@@ -1,4 +1,7 @@
-"""slice-spark-E18: a join on a cluster follows rates that double and triple, small join (E18, S41)."""
+"""slice-spark-E18: adaptation of a join on a cluster to doubled and tripled rates (E18, S41).
+
+The small join.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from slicemill_lab.slice.ring.adapting_on_cluster import draw_following, follow_
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """From 50 tuples a second on each stream."""
+    """Raise the rate from 50 tuples per second on each stream."""
     return follow_on_cluster("small", 0.2, (100, 150), seed, scale)
 
 
