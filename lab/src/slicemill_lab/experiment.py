@@ -23,7 +23,7 @@ Scale = Literal["small", "full"]
 """Size of a run: `small` ends within seconds, `full` has the published sizes."""
 
 Substrate = Literal["simulator", "formula", "engine"]
-"""What an experiment runs on: a simulator in virtual time, closed formulas, or the product's engine."""
+"""Substrate of an experiment: a simulator in virtual time, closed formulas, or the product's engine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
 
 
 def relations_changed(change: TableChange, catalog: Catalog) -> set[str]:
-    """Return the relations that a row change reads, including those read by aggregates that it calls."""
+    """Return the relations that a row change reads, including relations read by its aggregates."""
     return {*relations_asked(change), *relations_named(catalog, change)}
 
 

@@ -442,7 +442,7 @@ class Sampler:
         )
 
     def _budget(self, name: str) -> str | None:
-        """Return what a query may lose by load shedding, as text."""
+        """Return the load shedding budget of a query as text, or None."""
         query = self._mill.catalog.queries.get(name.lower())
         if query is None or (query.load is None and query.options.memory is None):
             return None

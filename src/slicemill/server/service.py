@@ -67,7 +67,8 @@ class RelationShape(NamedTuple):
 class MillService:
     """Operations of all client interfaces, without permission checks (see `user_session`). Thread-safe.
 
-    `allowed` restricts what statements over the network may name; None allows everything.
+    `allowed` restricts the files, hosts and code that statements over the network may use; None allows
+    everything.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class WaitingStatements:
             self._declare_each(pieces(source))
 
     def try_again(self) -> list[str]:
-        """Retry the waiting statements. Returns those that are declared now."""
+        """Retry the waiting statements. Returns the statements that are declared now."""
         with self._lock:
             before = [piece for piece, _ in self._waiting]
             if before:

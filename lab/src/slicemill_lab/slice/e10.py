@@ -25,8 +25,11 @@ OVERHEAD = 1.0
 RATES: Mapping[Scale, tuple[int, ...]] = {"small": (20, 40), "full": (20, 40, 80)}
 SHRUNK: Mapping[Scale, float] = {"small": 1 / 10, "full": 1.0}
 JOIN_SELECTIVITY: Mapping[Scale, float] = {"small": 0.25, "full": 0.025}
-"""Windows are a tenth as long, so ten times the matches give a tuple the published number of results, and the
-published trade-off of routing and purging."""
+"""Join selectivity. With windows a tenth as long, ten times the matches give the published number of results
+per tuple.
+
+This keeps the published trade-off of routing and purging.
+"""
 
 
 def run(seed: int, scale: Scale) -> Result:

@@ -1,4 +1,4 @@
-"""The HTTP application: every route is one call of the service."""
+"""HTTP application. Every route is one call of the service."""
 
 from __future__ import annotations
 

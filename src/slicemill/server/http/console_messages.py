@@ -1,4 +1,4 @@
-"""What the console's pages are told, as OpenAPI describes it."""
+"""Pydantic messages of the web console's routes, described in OpenAPI."""
 
 from __future__ import annotations
 

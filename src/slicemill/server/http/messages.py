@@ -1,4 +1,4 @@
-"""What requests and responses say, as OpenAPI describes it."""
+"""Pydantic messages of HTTP requests and responses, described in OpenAPI."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class QueryEntry(BaseModel):
     paused_since: str | None = None
     paused_by: str | None = None
     metrics: dict[str, Any] | None
-    progress: dict[str, Any] | None  # of one that reads the past
+    progress: dict[str, Any] | None  # only during a backfill
 
 
 class Health(BaseModel):

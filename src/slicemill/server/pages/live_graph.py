@@ -137,7 +137,7 @@ class GraphComponent:
 
 
 def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
-    """Return the connected components of the graph, those with most queries first."""
+    """Return the connected components of the graph, sorted by descending number of queries."""
     index = index_of(mill.graph)
     members: dict[int, list[Node]] = {}
     for node in mill.graph:

@@ -1,5 +1,6 @@
 """PostgreSQL wire protocol (version 3), for psql and PostgreSQL drivers.
 
 `wire` encodes messages and `values` encodes values. `session` serves one connection. `compatibility` answers
-what clients ask of a PostgreSQL server on connect.
+statements that
+clients send to every PostgreSQL server on connect.
 """

@@ -42,7 +42,7 @@ class Bounds(Protocol):
     def last_us(self) -> int | None: ...
 
     def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
-        """Return the timestamps of those given rows that a LIMIT selects, in its order; None if unknown."""
+        """Return the timestamps of the given rows that a LIMIT selects, in its order; None if unknown."""
 
 
 class AskedLog(Protocol):

@@ -1,1 +1,1 @@
-"""Statistics that follow the data (sched-E19 to sched-E21)."""
+"""Experiments on adaptive statistics (sched-E19 to sched-E21)."""

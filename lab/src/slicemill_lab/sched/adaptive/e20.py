@@ -1,7 +1,8 @@
-"""sched-E20: how long to look before believing? (metrics-and-schedulers E20, P21)
+"""sched-E20: window length of adaptive statistics (metrics-and-schedulers E20, P21).
 
-The length of the window in which selectivities are observed. Published: too short is noise, too long is late,
-50 to 150 tuples are best.
+The window in which selectivities are observed varies. Published: short windows are noisy, long windows react
+late, and 50 to 150 tuples are
+best.
 """
 
 from __future__ import annotations

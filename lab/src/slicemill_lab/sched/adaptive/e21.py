@@ -1,7 +1,6 @@
-"""sched-E21: how much of the new to believe? (metrics-and-schedulers E21, P21, A17)
+"""sched-E21: weight of the last window in adaptive statistics (metrics-and-schedulers E21, P21, A17).
 
-The weight of the last window in the estimate of a selectivity. Published: little is late, much is unstable,
-0.1 to 0.25 are best.
+Published: a low weight reacts late, a high weight is unstable, and 0.1 to 0.25 are best.
 """
 
 from __future__ import annotations

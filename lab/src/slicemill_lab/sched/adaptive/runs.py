@@ -1,14 +1,19 @@
-"""Policies with statistics that follow the data, against the same with fixed ones (sched-E19 to sched-E21).
+"""Policies with adaptive statistics compared with static ones (sched-E19 to sched-E21).
 
-It was not published how many tuples an interval of the data has, nor at which load. The published plots over
-time go up to 400 s of a trace with some 360 packets a second, so that a hundredth of a run has 1 000 tuples
-and more. At full scale an interval has 1 000 here, for 25 queries; at small scale 100, as many as the window,
-for 40 queries. Gains grow with it: what is estimated lags behind by some windows. The load is 0.95.
+The number of tuples in an interval of the data, and the load, are not published. The published plots over
+time go up to 400 s of a trace with
+about 360 packets per second, so a hundredth of a run has at least 1,000 tuples. At full scale an interval has
+1,000 tuples here, for 25 queries.
+At small scale it has 100, the length of the window, for 40 queries. Gains grow with the interval, because
+estimates lag behind by some windows.
+The load is 0.95.
 
-Nor was it published what becomes of a query that passed nothing for long. Its estimate is nearly 0, so it
-runs when nobody else has anything, and who is not looked at is not estimated anew (A14). The rule is taken as
-it is printed: nothing is done about it. `GOING_BACK` is what could be: estimates of queries that wait unseen
-go back to what was believed at first. No run is then much worse for adapting, and most gain less.
+The treatment of a query that passed nothing for long is not published either. Its estimate is nearly 0, so
+the query runs only when no other query
+has input, and its estimate is not updated (A14). The rule is used as printed, without a correction.
+`GOING_BACK` is a possible correction:
+estimates of queries with waiting input decay to the initial ones. Then no run is much worse than static ones,
+and most runs gain less.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ def _figure(policy: str, deviation: float, adapting: Adapting | None, seed: int,
 
 
 def ratios(policy: str, deviation: float, adapting: Adapting, seed: int, scale: Scale) -> list[float]:
-    """The policy's own objective with statistics that adapt, over that without, a figure per seed."""
+    """Return the policy's own objective with adaptive statistics relative to static ones, per seed."""
     return [
         _figure(policy, deviation, adapting, one, scale) / _figure(policy, deviation, None, one, scale)
         for one in seeds(seed)
@@ -69,9 +74,9 @@ def knob(
     *,
     best: tuple[float, float],
 ) -> Experiment:
-    """An experiment that turns one knob of the statistics, for a static and for a balanced priority.
+    """Return an experiment that varies one parameter, for a static and for a balanced priority.
 
-    Published is that both ends are worse than what lies between, and between which values the best is.
+    Published: both ends are worse than the middle, and the range of the best value.
     """
     deviation = 5.0
 

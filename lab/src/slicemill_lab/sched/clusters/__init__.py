@@ -1,1 +1,1 @@
-"""Balance slowdown that pays for its decisions (sched-E16, sched-E17)."""
+"""Experiments on balance slowdown with charged decisions (sched-E16, sched-E17)."""

@@ -1,15 +1,18 @@
-"""sched-E16: how many clusters? (metrics-and-schedulers E16, P18-P20)
+"""sched-E16: number of clusters (metrics-and-schedulers E16, P18-P20).
 
-BSD with queries in clusters, which pays for each decision: a priority or a comparison costs as much as the
-cheapest operator. Few clusters are coarse, many are dear to decide between. Published at 95 % load: with
-logarithmic clusters the least norm is at 12, 5 % above BSD that decides for nothing; with uniform ones it is
-very high for few and falls slowly.
+BSD with queries in clusters and charged decisions: a priority or a comparison costs as much as the cheapest
+operator. Few clusters are inaccurate, and many
+clusters make decisions expensive. Published at 95 % load: with logarithmic clusters the least norm is at 12
+clusters, 5 % above BSD with free decisions. With
+uniform clusters the norm is very high for few clusters and falls slowly.
 
-Clusters alone cost as little here as published, if decisions are free. It is what decisions are charged that
-makes the difference. With 12 clusters a tuple takes 12 decisions, each of which looks at some ten pairs and
-bounds of Fagin's algorithm, at two operations each: 4 % of the work, which takes a load of 0.95 to 0.99. How
-operations were counted is not published. At small scale 12 clusters are 24 % above BSD, with bounds for
-nothing 16 %. At full scale, where overload has time to grow, they are 63 % above it, and 6 clusters are best.
+With free decisions, clusters cost as little here as published. The difference is the charge for decisions.
+With 12 clusters a tuple takes 12 decisions. Each
+of them inspects about ten pairs and bounds of Fagin's algorithm, at two operations each. That is 4 % of the
+work, which raises a load of 0.95 to 0.99. How
+operations were counted is not published. At small scale, 12 clusters are 24 % above BSD, or 16 % with free
+bounds. At full scale, where overload has more time
+to accumulate, they are 63 % above it, and 6 clusters are best.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ CHARGED = (
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The norm of slowdowns over that of BSD without overhead, by number of clusters."""
+    """Measure the norm of slowdowns relative to BSD without overhead, by number of clusters."""
     kinds = {"logarithmic": logarithmic, "uniform": uniform}
     found = {
         name: {

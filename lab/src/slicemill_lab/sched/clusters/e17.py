@@ -1,8 +1,9 @@
-"""sched-E17: what makes BSD affordable? (metrics-and-schedulers E17, P18-P20)
+"""sched-E17: optimisations of the decisions of BSD (metrics-and-schedulers E17, P18-P20).
 
-Step by step: BSD that looks at every query in every decision, with 12 logarithmic clusters, with Fagin's
-algorithm to find the best of them, and with a whole cluster run in one decision. Published: the first is
-6470 % above BSD that decides for nothing, the last 5 %, and each step improves.
+Step by step: BSD that scans every query in every decision, with 12 logarithmic clusters, with Fagin's
+algorithm to find the best cluster, and with a whole
+cluster processed in one decision. Published: the first is 6470 % above BSD with free decisions, the last 5 %,
+and each step improves.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ STEPS = {
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """The norm of slowdowns over that of BSD without overhead, step by step."""
+    """Measure the norm of slowdowns relative to BSD without overhead, for each step."""
     found = {
         name: [charged(one, scale, kind, pruned=pruned, together=together) for one in seeds(seed)]
         for name, (kind, pruned, together) in STEPS.items()

@@ -1,4 +1,4 @@
-"""BSD that pays for its decisions, against BSD that decides for nothing (sched-E16, sched-E17)."""
+"""BSD with charged decisions compared with BSD with free decisions (sched-E16, sched-E17)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill_lab.simulator.clusters import Clusters
 from slicemill_lab.simulator.measures import objectives
 
 LOAD = 0.95
-# What a decision costs against what it runs depends on the number of queries: it is the published one.
+# The relative cost of a decision depends on the number of queries, which is the published one.
 SETTINGS: Mapping[Scale, Service] = {
     "small": Service(LOAD, queries=500, tuples=300),
     "full": Service(LOAD, queries=500),
@@ -23,7 +23,7 @@ SETTINGS: Mapping[Scale, Service] = {
 
 
 def relative(seed: int, scale: Scale, policy: str) -> float:
-    """The norm of slowdowns under another policy without overhead, over that under BSD."""
+    """Return the norm of slowdowns under a policy without overhead, relative to BSD."""
     return _norm(seed, scale, policy) / _norm(seed, scale, "bsd")
 
 
@@ -36,9 +36,9 @@ def charged(
     together: bool = True,
     operation: float = 1.0,
 ) -> float:
-    """The norm with these clusters, made from what priorities grow by, over that of BSD without overhead.
+    """Return the norm with clusters of priority growth rates, relative to BSD without overhead.
 
-    An operation of a decision costs so many times what the cheapest operator does.
+    `operation` is the cost of an operation of a decision relative to the cheapest operator.
     """
     bed = bed_of(SETTINGS[scale], seed, scale)
     units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units

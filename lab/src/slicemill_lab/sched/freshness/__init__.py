@@ -1,1 +1,1 @@
-"""Freshness-aware scheduling (sched-E22 to sched-E28)."""
+"""Experiments on freshness-aware scheduling (sched-E22 to sched-E28)."""

@@ -1,8 +1,9 @@
-"""sched-E22: which policy keeps results freshest? (metrics-and-schedulers E22, P30-P32, P37)
+"""sched-E22: staleness of policies (metrics-and-schedulers E22, P30-P32, P37).
 
-Published: freshness-aware scheduling is lowest in staleness everywhere, the highest rate next; 30 % below
-it at a load of 10 %, 40 % below at 95 %, and the gap grows with the load. Where queries matter differently,
-FAS can take their weights into account (P33; without published figures).
+Published: freshness-aware scheduling has the lowest staleness everywhere, followed by the highest rate. It is
+30 % below the highest rate at a load of
+10 %, 40 % below at 95 %, and the gap grows with the load. FAS can also use weights of queries (P33; without
+published figures).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 
 def _by_weight(seed: int, scale: Scale) -> Claim:
-    """Weights make fresher what matters: the mean staleness by weight, with FAS that knows them or not."""
+    """Claim that FAS with weights has a lower weighted staleness than FAS without weights."""
     knows: list[float] = []
     does_not: list[float] = []
     for one in seeds(seed):

@@ -1,7 +1,7 @@
-"""sched-E23: what does freshness cost in response time? (metrics-and-schedulers E23, P32)
+"""sched-E23: response time under freshness-aware scheduling (metrics-and-schedulers E23, P32).
 
-Published: FAS is 23 % above the highest rate at 95 % load: a query with many tuples
-pending waits until the others are fresh.
+Published: FAS is 23 % above the highest rate at 95 % load, because a query with many pending tuples waits
+until the other queries are fresh.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""sched-E24: from freshness to response time by one knob (metrics-and-schedulers E24, P34)
+"""sched-E24: parameter between freshness and response time (metrics-and-schedulers E24, P34).
 
-FAS(β) counts the pending tuples as N^β. As β falls, response times fall and staleness rises; FAS(0) is HR,
-plus a little overhead where decisions are paid for (P35).
+FAS(β) counts the pending tuples as N^β. As β falls, response times fall and staleness rises. FAS(0) is HR,
+with a small overhead if decisions are
+charged (P35).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LOAD = 0.95
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Response time and staleness by β at one load, and those of HR."""
+    """Measure response time and staleness by β at one load, and under HR."""
     found = {
         objective: [fmean(samples(objective, "fas", Data(LOAD), seed, scale, beta=beta)) for beta in BETAS]
         for objective in ("mean response", "staleness")

@@ -1,7 +1,7 @@
-"""sched-E25: how much freshness for how much response time? (metrics-and-schedulers E25, P34)
+"""sched-E25: trade-off of freshness and response time (metrics-and-schedulers E25, P34).
 
-Published at 95 % load: β = 1 buys 40 % less staleness for 23 % more response time, β = 0.25 buys 20 % for
-14 %.
+Published at 95 % load: β = 1 has 40 % less staleness for 23 % more response time, β = 0.25 has 20 % less for
+14 % more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OBJECTIVES = ("staleness", "mean response")
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """A point per β: staleness and response time relative to HR."""
+    """Measure staleness and response time relative to HR, for each β."""
     rate = {objective: samples(objective, "hr", Data(LOAD), seed, scale) for objective in OBJECTIVES}
     fas = {
         beta: {o: samples(o, "fas", Data(LOAD), seed, scale, beta=beta) for o in OBJECTIVES} for beta in BETAS

@@ -1,7 +1,8 @@
-"""sched-E27: bursts (metrics-and-schedulers E27, P37)
+"""sched-E27: staleness under bursts (metrics-and-schedulers E27, P37).
 
-Of ten streams some arrive in bursts of ten tuples. Published: FAS gains on HR until five are bursty (40 %
-below), then less (22 % at ten). Without bursts queues are short, and both do nearly the same.
+Some of ten streams arrive in bursts of ten tuples. Published: the lead of FAS over HR grows up to five bursty
+streams (40 %), and then shrinks (22 % at
+ten). Without bursts queues are short, and both policies are nearly equal.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOAD = 0.95
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """FAS's staleness over HR's by the number of bursty streams."""
+    """Measure FAS's staleness relative to HR's by the number of bursty streams."""
     gaps = {
         count: changes(
             *(samples("staleness", name, Data(LOAD, bursty=count), seed, scale) for name in ("fas", "hr"))

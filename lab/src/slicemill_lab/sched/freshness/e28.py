@@ -1,7 +1,7 @@
-"""sched-E28: freshness under ON/OFF traffic (metrics-and-schedulers E28, P32, P37)
+"""sched-E28: staleness under ON/OFF traffic (metrics-and-schedulers E28, P32, P37).
 
-Two streams that stand for the TCP and the UDP packets of the published trace. Published: FAS, then HR, then
-RR, then FCFS; staleness is high for all.
+Two streams represent the TCP and the UDP packets of the published trace. Published order: FAS, HR, RR, FCFS;
+staleness is high for all.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ IN_FLIGHT = (1, 8)
 
 
 def run(seed: int, scale: Scale) -> Result:
-    """Response and state over nodes, by the number of tuples in flight."""
+    """Measure response and state over nodes, by the number of tuples in flight."""
     lines = {f"{n} in flight": psp_by_nodes(RingSetting(), scale, seed, n) for n in IN_FLIGHT}
     shared = [nodes for nodes in NODES[scale] if nodes >= 4]
     one, most = lines["1 in flight"], lines[f"{IN_FLIGHT[-1]} in flight"]
