@@ -70,7 +70,7 @@ def pause_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -
 
 @query_app.command("resume", epilog="Example: slicemill query resume dear")
 def resume_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Let a query that is paused go on, with what has come meanwhile."""
+    """Resume a paused query with the rows that arrived meanwhile."""
     _run(url, token, f"RESUME QUERY {_quoted(name)}")
 
 

@@ -73,8 +73,9 @@ def run(
 ) -> None:
     """Run every query of a script, and show what comes out.
 
-    With --json there is a line for each row as soon as it is made: {"query": …, "_ts": …} and the query's
-    columns. What else there is to say goes to standard error.
+    With --json each row is printed as one line as soon as it is computed: {"query": …, "_ts": …} and the
+    query's
+    columns. All other messages go to standard error.
     """
     from slicemill.esl import bind
 

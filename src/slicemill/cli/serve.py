@@ -63,9 +63,10 @@ def serve(
 ) -> None:
     """Serve a mill over HTTP: statements in, results out, until ctrl-c or SIGTERM.
 
-    What is declared is in the home: a server that is started again with the same home goes on where it was,
-    and needs no FILE. Other machines are listened to once there is a token (slicemill token add). FILE may
-    name anything; statements that come later only what is allowed here.
+    All declarations are stored in the home. A server that is restarted with the same home continues where it
+    stopped, and needs no FILE. Connections from other machines are accepted once there is a token (slicemill
+    token
+    add). FILE may use any file, host and code; later statements may only use what the options allow.
     """
     from slicemill.engine.session import begin_session, check_master
     from slicemill.server.access import Access

@@ -47,7 +47,7 @@ def list_tokens(home: HomeFolder) -> None:
 
 @token_app.command("drop", epilog="Example: slicemill token drop ann --home work")
 def drop_token(name: Annotated[str, typer.Argument(help="Whose token.")], home: HomeFolder) -> None:
-    """Take a token away, at once."""
+    """Revoke a token, at once."""
     from slicemill.server.access import Access
 
     access = Access(home)

@@ -328,7 +328,7 @@ class LiveGraphReader:
                 ends = stands_for.get(source, source), stands_for.get(target, target)
                 if ends[0] == ends[1] or not shown.issuperset(ends) or ends in found:
                     continue
-                # A source without a measured rate has the rate of its consumer.
+                # An arc whose source node has no measured rate shows the rate of its target.
                 rate = self._rate(source) or self._rate(target)
                 kind = "lookup" if is_lookup_arc(graph, target, port) else "tuples"
                 found[ends] = LiveArc(*ends, kind, rate, self._watermark(source))
