@@ -168,10 +168,8 @@ class RemoteQuery:
         """Yield results as they are committed, until the query is dropped.
 
         Starts with epoch `since`, or without it with the next new results. After a connection error the
-        client
-        reconnects and continues from its last epoch. No result is lost or duplicated as long as the server
-        retains the
-        results.
+        client reconnects and continues from its last epoch. No result is lost or duplicated as long as the
+        server retains the results.
         """
         wait = threading.Event().wait
         while not stopped():

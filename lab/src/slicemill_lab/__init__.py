@@ -10,6 +10,5 @@
     cli/                               `slicemill lab` and `slicemill bench`
 
 A module `<family>/e<number>.py` holds one `EXPERIMENT`: `mill/e1.py` is `mill-E1`. `slicemill lab run ID`
-runs the
-experiment and reports which claims hold. The product imports nothing from the lab.
+runs the experiment and reports which claims hold. The product imports nothing from the lab.
 """

@@ -1,13 +1,10 @@
 """Claims: published statements with our measurement, and whether they hold here.
 
 A claim is a direction, an order, or a value that was published or follows from theory. The bounds of
-`at_most`,
-`at_least` and `within` are published values, or the points where a direction changes: 0, 1, or half for
-"most". The
-size of a difference is not a claim. It is measured and compared with the published size by one rule
-(`published.figure`). A published claim that is known to be wrong is tested in its corrected form; its note
-has the
-printed version and our finding.
+`at_most`, `at_least` and `within` are published values, or the points where a direction changes: 0, 1, or
+half for "most". The size of a difference is not a claim. It is measured and compared with the published size
+by one rule (`published.figure`). A published claim that is known to be wrong is tested in its corrected form;
+its note has the printed version and our finding.
 """
 
 from __future__ import annotations

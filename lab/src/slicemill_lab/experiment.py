@@ -4,8 +4,7 @@
 
 `run(seed, scale)` is deterministic for a seed and has no effects outside the process. Measured times are the
 exception, and claims about them are marked `timed`. `figures` contains plain numbers, strings, lists and
-mappings.
-It is printed as JSON and is the only input of `plot`.
+mappings. It is printed as JSON and is the only input of `plot`.
 """
 
 from __future__ import annotations

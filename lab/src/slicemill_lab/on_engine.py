@@ -1,8 +1,7 @@
 """Experiments on the product's engine: mills on the workers of a Spark session, in virtual time.
 
 The experiment controls the clock, so counts (waiting rows, rows and bytes of state, comparisons) do not
-depend on
-the machine. CPU time is reported by the workers, and claims about it are `timed`.
+depend on the machine. CPU time is reported by the workers, and claims about it are `timed`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Claims over several seeds: compare means, and note the spread.
 
 A claim is an order or a sign. The size of a published difference is not claimed, but measured and compared
-with the
-publication by one rule (`published.figure`).
+with the publication by one rule (`published.figure`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Lazy imports keep `slicemill check` fast, as it needs neither Spark nor Numba nor NumPy.
 
 An error of the user is printed as a message with its position, never as a stack trace. `EXIT_STATUS`
-documents
-the exit status.
+documents the exit status.
 """
 
 from __future__ import annotations

@@ -74,8 +74,7 @@ def run(
     """Run every query of a script, and show what comes out.
 
     With --json each row is printed as one line as soon as it is computed: {"query": …, "_ts": …} and the
-    query's
-    columns. All other messages go to standard error.
+    query's columns. All other messages go to standard error.
     """
     from slicemill.esl import bind
 

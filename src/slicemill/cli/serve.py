@@ -65,8 +65,7 @@ def serve(
 
     All declarations are stored in the home. A server that is restarted with the same home continues where it
     stopped, and needs no FILE. Connections from other machines are accepted once there is a token (slicemill
-    token
-    add). FILE may use any file, host and code; later statements may only use what the options allow.
+    token add). FILE may use any file, host and code; later statements may only use what the options allow.
     """
     from slicemill.engine.session import begin_session, check_master
     from slicemill.server.access import Access

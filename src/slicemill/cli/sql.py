@@ -30,8 +30,7 @@ def sql(
     """Talk to a server: statements, questions, live results.
 
     On a terminal it is a shell with history and completion (tab). Otherwise statements are read from -c, a
-    file or
-    standard input, and the exit status is 1 if a statement was rejected.
+    file or standard input, and the exit status is 1 if a statement was rejected.
     """
     from rich.console import Console
 

@@ -5,6 +5,5 @@
     shell, console ──────┘
 
 `service` implements the calls. `http` and `postgres` expose them on the network. The server does not take
-part
-in query processing: it reads results from the logs of the home, epoch by epoch.
+part in query processing: it reads results from the logs of the home, epoch by epoch.
 """

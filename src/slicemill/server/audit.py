@@ -27,8 +27,7 @@ class AuditLog:
     """Appends statements to the audit file and to the server's log. Without a home there is no audit file.
 
     An entry that cannot be written, for instance because the disk is full, does not fail its statement, which
-    may
-    already be applied. The entry is kept in memory and written before the next entries.
+    may already be applied. The entry is kept in memory and written before the next entries.
     """
 
     def __init__(self, home: Path | None = None, clock: Callable[[], int] = wall_clock_us) -> None:

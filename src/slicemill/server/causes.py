@@ -46,14 +46,10 @@ class QuerySituation:
     """Metrics of a query at one moment, from which `cause_of` derives the cause.
 
     `units` has the cores that each unit has used recently. `watermarks` has the watermark of each input
-    stream in
-    seconds of event time, or None before its first row. `python` is the share of the unit's CPU time in loops
-    that
-    are not compiled yet, `collecting` the share in garbage collection. `server_collecting` is the share of
-    wall
-    clock time in which garbage collection stops the server. `has_ended` is True if all input streams have
-    ended
-    and no row waits.
+    stream in seconds of event time, or None before its first row. `python` is the share of the unit's CPU
+    time in loops that are not compiled yet, `collecting` the share in garbage collection. `server_collecting`
+    is the share of wall clock time in which garbage collection stops the server. `has_ended` is True if all
+    input streams have ended and no row waits.
     """
 
     unit: str

@@ -35,8 +35,7 @@ def json_rows(table: pa.Table) -> str:
     """Return the rows as a JSON array of objects.
 
     Timestamps are ISO 8601 text, intervals are microseconds (`json_values`). If two columns have the same
-    name,
-    the second one is renamed.
+    name, the second one is renamed.
 
     >>> json_rows(pa.table([[1], [2]], names=["n", "n"]))
     '[{"n": 1, "n_1": 2}]'

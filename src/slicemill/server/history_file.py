@@ -2,8 +2,7 @@
 
 The file is an Arrow file in the home. It has a row for each query and a row with an empty name for the mill.
 Scheduling policies and events are in the metadata. Only charts use the history, so a damaged file or a file
-of
-another version is ignored.
+of another version is ignored.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@
 The only state of a follower is its cursor in the query's log. While its client keeps up, the task of the
 follower sleeps. On a commit, the event loop writes the new rows to all sleeping followers of the query in one
 pass, which costs one write per connection. A slow follower falls behind in the log and reads from there in
-its
-own task. No output queue grows, and a slow follower does not delay others.
+its own task. No output queue grows, and a slow follower does not delay others.
 """
 
 from __future__ import annotations
@@ -141,10 +140,8 @@ class LiveResults:
         """Yield the results of a query from epoch `since` on, until the query is dropped or the server stops.
 
         Rows that the event loop has written directly to `connection` are not yielded again. After every
-        `idle_s`
-        seconds without rows an empty epoch is yielded, so that the caller can check its client. With
-        `columns`, the
-        iteration ends when the query is replaced by a version with other columns.
+        `idle_s` seconds without rows an empty epoch is yielded, so that the caller can check its client. With
+        `columns`, the iteration ends when the query is replaced by a version with other columns.
         """
         self.counts.followers += 1
         try:

@@ -125,8 +125,7 @@ class Allowed:
         """Raise Denied if any of the statements does something that is not allowed.
 
         Relative paths are resolved against `folder`. The `home` of the mill is never allowed, because it
-        contains the
-        hashes of tokens and the rows of all streams.
+        contains the hashes of tokens and the rows of all streams.
         """
         folder = Path(os.path.realpath(folder))
         for statement in statements:
@@ -231,10 +230,8 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
     """Yield the relations that a statement reads, and the tables that it writes.
 
     Relations read by aggregates and functions count for the statement that calls them. A view counts under
-    its own
-    name only: the owner of the view had access to the relations behind it. An alert on a single object reads
-    that
-    object, an alert on everything reads `*`.
+    its own name only: the owner of the view had access to the relations behind it. An alert on a single
+    object reads that object, an alert on everything reads `*`.
     """
     yield from sorted(relations_named(catalog, _content(statement)))
     if isinstance(statement, AggregateDefinition):

@@ -2,8 +2,7 @@
 
 Tables and queries have ESL types. Ad hoc queries run in DuckDB, which has more types: nested lists, structs,
 maps, intervals with months, times of day. Timestamps are never converted to `datetime`, because Python
-supports
-only the years 1 to 9999 and no infinity.
+supports only the years 1 to 9999 and no infinity.
 """
 
 from __future__ import annotations

@@ -62,10 +62,8 @@ class QuerySample:
     """Sample of a query.
 
     `cpu` is the query's share of the cores that its unit uses; `shared_by` queries share the unit. `lag_s` is
-    the
-    distance between the newest watermark of its streams and its own, in event time. `budget` describes what
-    the
-    query may lose by load shedding.
+    the distance between the newest watermark of its streams and its own, in event time. `budget` describes
+    what the query may lose by load shedding.
     """
 
     name: str

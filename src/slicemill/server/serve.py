@@ -139,8 +139,7 @@ def _watch(
     """Log each problem once and retry waiting statements, until the server is to end.
 
     If the mill has failed, its error ends the server, and a supervisor restarts it. `seconds` count from the
-    time
-    when every source has been polled.
+    time when every source has been polled.
     """
     ends: float | None = None
     told: list[str] = []
@@ -188,10 +187,8 @@ class _Ending:
     """Handler of ctrl-c and SIGTERM.
 
     While the server starts, a signal ends the process at once. That is safe for the home, which survives a
-    kill as
-    well, and no client is connected yet. After the start, the server first writes its state. If that takes
-    too
-    long, the process ends without it, and the next server replays the logs.
+    kill as well, and no client is connected yet. After the start, the server first writes its state. If that
+    takes too long, the process ends without it, and the next server replays the logs.
     """
 
     def __init__(self, temporary: Path | None) -> None:

@@ -2,8 +2,7 @@
 
 The engine itself retries a source that is down. A table whose file is missing, or a location that cannot be
 opened, cannot be declared at all. Such a statement and the statements that depend on it are retried later.
-The
-other statements run.
+The other statements run.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class WaitingStatements:
         return [f"waits, and is tried again: {_short(piece)}: {why}" for piece, why in self._waiting]
 
     def _declare_each(self, found: Sequence[StatementPiece]) -> None:
-        """Declare statements one by one. A statement that depends on a waiting statement fails and waits as
-        well."""
+        """Declare statements one by one. A statement that depends on a waiting statement fails and waits
+        as well."""
         waiting: list[tuple[StatementPiece, SlicemillError]] = []
         for piece in found:
             try:

@@ -1,10 +1,9 @@
 """Session of a principal: checks permissions for every call, and writes changes to the audit log.
 
 There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied all
-or
-none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement by itself. Commands (SHOW,
-DESCRIBE, EXPLAIN) read the catalog. Ad hoc queries (SELECT …) are answered at once from the stored rows; only
-`CREATE QUERY` starts a continuous query.
+or none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement by itself. Commands
+(SHOW, DESCRIBE, EXPLAIN) read the catalog. Ad hoc queries (SELECT …) are answered at once from the stored
+rows; only `CREATE QUERY` starts a continuous query.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """Benchmark of backfills: response times of live queries with and without a concurrent backfill.
 
 Live queries read a retained stream. Then one more query starts from the beginning of the stream, whose log is
-much
-longer than the rows that arrive meanwhile. Both runs get the same tuples at the same times. Compared is the
-p99 of
-live results from the start of the backfill until it has caught up.
+much longer than the rows that arrive meanwhile. Both runs get the same tuples at the same times. Compared is
+the p99 of live results from the start of the backfill until it has caught up.
 
 Workers are virtual (`measuring.virtual_workers`): the cost of a row is a constant of this module, so that two
-workers
-behave the same on every machine. The dispatcher, its decisions, the journal and all state are the product's.
+workers behave the same on every machine. The dispatcher, its decisions, the journal and all state are the
+product's.
 """
 
 from __future__ import annotations

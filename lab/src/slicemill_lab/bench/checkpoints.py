@@ -1,22 +1,16 @@
 """Benchmark of queries with a million keys: pause of a checkpoint, and cost of a run over few rows.
 
 A query gets a row of each key, then runs of 1,000 rows with random keys. The cost of a run should depend on
-its rows,
-not on the number of keys.
+its rows, not on the number of keys.
 
 A checkpoint blocks its worker for the snapshot of the state. The bar is on the greatest of four snapshots, in
-CPU time
-of the worker's thread. A snapshot does no file I/O, so its CPU time is the pause on an otherwise idle
-machine. The
-figures also have the pause in wall time, the time of the background write, and the slowest run of 1,000 rows
-during
-the write.
+CPU time of the worker's thread. A snapshot does no file I/O, so its CPU time is the pause on an otherwise
+idle machine. The figures also have the pause in wall time, the time of the background write, and the slowest
+run of 1,000 rows during the write.
 
 Interpreted aggregates get a tenth of the keys, as one row takes about 70 us. Operators that process row by
-row keep
-Python objects, all of which a snapshot has to encode. They get 4,000 keys. The figures have the number of
-keys that
-take 100 ms.
+row keep Python objects, all of which a snapshot has to encode. They get 4,000 keys. The figures have the
+number of keys that take 100 ms.
 """
 
 from __future__ import annotations

@@ -4,14 +4,10 @@
     WHERE CAST(VALID(R) AS INTERVAL SECOND) >= 3
 
 slicemill processes Parquet files end to end, to results in a log. Spark has no such query on streams, because
-window
-functions over rows are for batches only. The rival is the better of two formulations as a batch query in
-Spark SQL,
-over the same files, with a sink that discards results. Rows per CPU second are compared in one session, after
-a warm-up
-of each side. The number and total duration of results are compared with those of NumPy: ours in the measured
-run,
-Spark's in an earlier run.
+window functions over rows are for batches only. The rival is the better of two formulations as a batch query
+in Spark SQL, over the same files, with a sink that discards results. Rows per CPU second are compared in one
+session, after a warm-up of each side. The number and total duration of results are compared with those of
+NumPy: ours in the measured run, Spark's in an earlier run.
 """
 
 from __future__ import annotations

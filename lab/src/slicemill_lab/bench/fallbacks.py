@@ -1,8 +1,7 @@
 """Benchmark of calls without a vectorised kernel, and of decimals compared with other numbers.
 
 Every scalar function and operator is evaluated over columns of distinct values, for each combination of
-argument types.
-A call without a kernel is evaluated row by row, once per distinct value.
+argument types. A call without a kernel is evaluated row by row, once per distinct value.
 
 The second part runs queries over decimals, and the same queries over integers and doubles.
 """

@@ -1,15 +1,12 @@
 """Benchmark of rescaling: a unit follows a doubled rate with more cells on more workers.
 
 A join of two streams on a key starts with one cell. After a third of the time the rate doubles, which makes
-four times
-as many pairs, more than one worker can process. With adaptation the unit is rescaled, and response times
-return to
-their former level. Without adaptation they keep growing.
+four times as many pairs, more than one worker can process. With adaptation the unit is rescaled, and response
+times return to their former level. Without adaptation they keep growing.
 
 Workers are virtual (`measuring.virtual_workers`): the costs of rows and pairs are constants of this module,
-so that four
-workers behave the same on every machine. The dispatcher, its decisions, checkpoints and all state are the
-product's.
+so that four workers behave the same on every machine. The dispatcher, its decisions, checkpoints and all
+state are the product's.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Benchmark of ingestion and filters over Parquet files: slicemill, Flink and Spark on the same rows.
 
 There are one filter and twenty filters, each with a selectivity of a tenth. slicemill commits rows to logs;
-the sinks
-of Flink and Spark only count rows. Flink runs all filters in one job, Spark one streaming query per filter.
-Row counts
-of all systems are compared with a batch query. Flink's package has no Parquet reader, so it reads CSV, and so
-does
-slicemill in the comparison with Flink.
+the sinks of Flink and Spark only count rows. Flink runs all filters in one job, Spark one streaming query per
+filter. Row counts of all systems are compared with a batch query. Flink's package has no Parquet reader, so
+it reads CSV, and so does slicemill in the comparison with Flink.
 """
 
 from __future__ import annotations

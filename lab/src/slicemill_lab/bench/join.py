@@ -1,12 +1,9 @@
 """Benchmark of window joins over the same files: slicemill, Flink, and an earlier slicemill.
 
 Two streams of 2,000 tuples per second are joined on a key within a time window; in Flink this is an interval
-join. With
-many joins, windows range from the shortest to the longest. slicemill commits pairs to logs; Flink's sinks
-only count
-them. Pair counts of all systems are compared with a count over sorted arrays. Flink's package has no Parquet
-reader, so
-it reads CSV, and so does slicemill in the comparison with Flink.
+join. With many joins, windows range from the shortest to the longest. slicemill commits pairs to logs;
+Flink's sinks only count them. Pair counts of all systems are compared with a count over sorted arrays.
+Flink's package has no Parquet reader, so it reads CSV, and so does slicemill in the comparison with Flink.
 """
 
 from __future__ import annotations
@@ -132,8 +129,7 @@ def joins(count: int, shortest_s: float, longest_s: float) -> list[WindowedJoin]
     """Return joins with evenly spaced windows. Every other join, and the longest, is selective.
 
     The predicate on the longest window makes the shared state smaller than the state of the longest join
-    alone (Theorem 6).
-    The other predicates do not change the state. A single join has no predicate.
+    alone (Theorem 6). The other predicates do not change the state. A single join has no predicate.
     """
     if count == 1:
         return [WindowedJoin(longest_s)]

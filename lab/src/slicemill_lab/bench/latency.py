@@ -1,16 +1,12 @@
 """Benchmark of end-to-end latency from a sender to a subscriber, with Spark and Flink.
 
 One process sends tuples with a timestamp to a socket, and the system runs its queries. Another process reads
-result
-rows as soon as they are visible, and records the time since the timestamp. The latency of a row emitted by
-time, such
-as that of a window, counts from the time when the row was due. Each system runs alone, started by its own
-command, with
-the same tuples at the same rate, and is measured after a warm-up. Systems take turns, and the best of several
-rounds
-counts. Flink runs the single filter, with results visible after a commit as ours, and without commits. Spark
-runs one
-streaming query for each of ours, and fewer where it lacks operators (see `live.queries`).
+result rows as soon as they are visible, and records the time since the timestamp. The latency of a row
+emitted by time, such as that of a window, counts from the time when the row was due. Each system runs alone,
+started by its own command, with the same tuples at the same rate, and is measured after a warm-up. Systems
+take turns, and the best of several rounds counts. Flink runs the single filter, with results visible after a
+commit as ours, and without commits. Spark runs one streaming query for each of ours, and fewer where it lacks
+operators (see `live.queries`).
 """
 
 from __future__ import annotations

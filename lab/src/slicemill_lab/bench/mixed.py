@@ -1,10 +1,8 @@
 """Benchmark of eight different queries over one stream and key: together, and each alone.
 
 Averages with OVER, groups over sliding windows, models, a user-defined aggregate and periods of equal values
-run as one
-unit. Measured are the CPU time of its runs and the bytes of its state. Rounds alternate, and the best of each
-counts.
-Each query must give the same rows together and alone.
+run as one unit. Measured are the CPU time of its runs and the bytes of its state. Rounds alternate, and the
+best of each counts. Each query must give the same rows together and alone.
 """
 
 from __future__ import annotations

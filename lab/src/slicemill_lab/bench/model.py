@@ -1,16 +1,12 @@
 """Benchmark of models over windows of a thousand to a million rows, in rows per CPU second of one core.
 
 All sizes process the same rows, chunk by chunk, with windows that are filled before the measurement. Rounds
-of the sizes
-alternate, and the best round counts, because noise of the machine only adds time. The blocking graph is the
-same model
-without its incremental form: compiled code that reads the whole window again for each row. It takes n times
-as long, so
-it gets fewer rows and only the smaller windows.
+of the sizes alternate, and the best round counts, because noise of the machine only adds time. The blocking
+graph is the same model without its incremental form: compiled code that reads the whole window again for each
+row. It takes n times as long, so it gets fewer rows and only the smaller windows.
 
 The second part runs eight models over one window: together, where equal cores are computed once, and each
-alone. The
-results must be identical bit by bit.
+alone. The results must be identical bit by bit.
 """
 
 from __future__ import annotations

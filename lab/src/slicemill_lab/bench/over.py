@@ -1,18 +1,13 @@
 """Benchmark of `avg(v) OVER (PARTITION BY k RANGE w PRECEDING)` for short and long windows.
 
 slicemill processes Parquet files end to end, to results in a log. The cost of a tuple must not depend on the
-number of
-tuples in its window. Spark has no such query on streams, so the rival is its batch window function over the
-same files,
-which sums the whole window for each row. Rows per CPU second are compared in one session on the same rows,
-after a
-warm-up of each side. Our results are counted, and their sum is compared with NumPy's. Spark's results are
-checked in an
-earlier run, as its measured sink discards them.
+number of tuples in its window. Spark has no such query on streams, so the rival is its batch window function
+over the same files, which sums the whole window for each row. Rows per CPU second are compared in one session
+on the same rows, after a warm-up of each side. Our results are counted, and their sum is compared with
+NumPy's. Spark's results are checked in an earlier run, as its measured sink discards them.
 
 A window of w rows is as long as w rows of the stream take. With 1,000 keys a partition has a thousandth of
-them, so Spark
-has little to sum. With one partition it has all.
+them, so Spark has little to sum. With one partition it has all.
 """
 
 from __future__ import annotations

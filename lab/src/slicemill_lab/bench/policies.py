@@ -1,30 +1,21 @@
 """Benchmark of scheduling policies on Spark: seven policies, each at its own metric, on one worker.
 
 The queries are those of the testbeds of quality of service (P36), where all policies are compared by all
-metrics, and of
-quality of data (P37), where staleness is compared; see `inputs.testbeds`. Rows arrive one by one, or in
-bursts, and cost
-some milliseconds each, so that a policy has a choice.
+metrics, and of quality of data (P37), where staleness is compared; see `inputs.testbeds`. Rows arrive one by
+one, or in bursts, and cost some milliseconds each, so that a policy has a choice.
 
 First the capacity of the worker is measured: the time from feeding single arrivals to the last of their
-results. Then
-arrivals are recorded for 70 % and 90 % of the capacity and replayed for each policy. As waiting rows are
-processed in
-larger runs with less overhead, the actual load is lower; it is reported. Response time counts from feeding a
-row until a
-subscriber has its result. A slowdown is the response time over T = a + b, the cost of a run over one row as
-measured
-before; no result depends on rows of several streams. The maximum is the 99.9th percentile.
+results. Then arrivals are recorded for 70 % and 90 % of the capacity and replayed for each policy. As waiting
+rows are processed in larger runs with less overhead, the actual load is lower; it is reported. Response time
+counts from feeding a row until a subscriber has its result. A slowdown is the response time over T = a + b,
+the cost of a run over one row as measured before; no result depends on rows of several streams. The maximum
+is the 99.9th percentile.
 
 Every run has its own recording, and policies take turns on it, starting with a different policy in each run.
-In each run
-a figure is taken relative to the mean of all policies on that recording. The median over the runs counts, and
-is compared
-with the lowest median. (A comparison with the lowest value of each run would select lucky turns, because
-response times
-follow the speed of the machine, more so at high load.) A few turns in which the same work took longer,
-because the
-machine was disturbed, are repeated.
+In each run a figure is taken relative to the mean of all policies on that recording. The median over the runs
+counts, and is compared with the lowest median. (A comparison with the lowest value of each run would select
+lucky turns, because response times follow the speed of the machine, more so at high load.) A few turns in
+which the same work took longer, because the machine was disturbed, are repeated.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Benchmark of joins over 1 to 16 cells on the same rows: total cost, and cost of the slowest cell.
 
 On a cluster each cell can have its own core, so a run lasts as long as its slowest cell. Here all cells run
-in one
-process, one after the other, each in a worker that reads and keeps its own rows. The figures are CPU seconds,
-which do not
-depend on the number of cores. Batches are run one by one; the first ones fill the windows and compile code.
-The best
-of some rounds counts. The number of results must be the same for every number of cells.
+in one process, one after the other, each in a worker that reads and keeps its own rows. The figures are CPU
+seconds, which do not depend on the number of cores. Batches are run one by one; the first ones fill the
+windows and compile code. The best of some rounds counts. The number of results must be the same for every
+number of cells.
 
 The second part uses two executors of a standalone cluster and shows wall time. With two cores, at most two
-cells run at
-the same time, and driver and JVMs need CPU time as well.
+cells run at the same time, and driver and JVMs need CPU time as well.
 """
 
 from __future__ import annotations

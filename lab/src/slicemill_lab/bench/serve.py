@@ -3,16 +3,12 @@
     sender ── lines with a number and the time ──► slicemill serve ──► clients, in another process
 
 Each line is a result of exactly one query, so the expected rows of a client are known: the consecutive
-numbers of its
-query. The delay is from sending a line until a client has read its result. The server has first one client,
-then all
-clients, then also clients that do not read, and then statements that create and drop queries. Clients share
-the machine
-with the server, so the CPU time of both is reported. Bars: the median delay with all clients is at most twice
-that with
-one client. Results are encoded once per protocol. No row is lost or duplicated. A client that does not read
-is
-disconnected, and receives the next row after it reconnects.
+numbers of its query. The delay is from sending a line until a client has read its result. The server has
+first one client, then all clients, then also clients that do not read, and then statements that create and
+drop queries. Clients share the machine with the server, so the CPU time of both is reported. Bars: the median
+delay with all clients is at most twice that with one client. Results are encoded once per protocol. No row is
+lost or duplicated. A client that does not read is disconnected, and receives the next row after it
+reconnects.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Benchmark of load shedding: twice the capacity of a core, with and without a budget.
 
 Eight expensive queries run on one core. A first phase at half of the capacity gives normal response times.
-Then rows
-arrive so fast that even the work per row alone, without any overhead, would take twice the available time.
-This phase
-runs without a budget, and with a lag of 1.5 times the normal 99th percentile. A second part compares the
-accuracy of
-temporal queries, whose tuples differ in value: memory reduced by the cost of losing a tuple, and memory
-reduced at random
-to the same size. A third part compares bytes of state with budgets in bytes (`shed_bytes`).
+Then rows arrive so fast that even the work per row alone, without any overhead, would take twice the
+available time. This phase runs without a budget, and with a lag of 1.5 times the normal 99th percentile. A
+second part compares the accuracy of temporal queries, whose tuples differ in value: memory reduced by the
+cost of losing a tuple, and memory reduced at random to the same size. A third part compares bytes of state
+with budgets in bytes (`shed_bytes`).
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
 """Benchmark of start-up time: from `slicemill run` to the first result visible to another process.
 
 The run of examples/auction.esl is compared with a bare Spark session with one Python job, from the start of
-its process
-to the end of the job. The difference is the time of slicemill. Cold runs have an empty cache of machine code
-(SLICEMILL_CACHE), warm runs have the cache of an earlier run. Both sides take turns, and the best run of each
-counts.
-`slicemill check` is measured in CPU seconds, best of several.
+its process to the end of the job. The difference is the time of slicemill. Cold runs have an empty cache of
+machine code (SLICEMILL_CACHE), warm runs have the cache of an earlier run. Both sides take turns, and the
+best run of each counts. `slicemill check` is measured in CPU seconds, best of several.
 
 Examples with models and user-defined aggregates are compared with a plain filter over the same stream in the
-same run,
-with a cold cache. Measured are the delay of the first result of the script after that of the filter, and the
-CPU time of
-compilation in all processes, as recorded by the code store. The bar is a third of the time of compilation
-ahead of time.
+same run, with a cold cache. Measured are the delay of the first result of the script after that of the
+filter, and the CPU time of compilation in all processes, as recorded by the code store. The bar is a third of
+the time of compilation ahead of time.
 """
 
 from __future__ import annotations

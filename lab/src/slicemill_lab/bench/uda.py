@@ -1,12 +1,9 @@
 """Benchmark of user-defined aggregates in ESL against hand-written Numba, in rows per CPU second.
 
 Both sides process the same columns in the same chunks, keep their state between chunks, and must give the
-same values.
-Both are compiled before the measurement. Rounds alternate, and the best round counts, because noise of the
-machine only
-adds time. The chunk sizes are typical batch sizes of Spark. One aggregate also runs end to end, from Parquet
-files on
-Spark to results in a log.
+same values. Both are compiled before the measurement. Rounds alternate, and the best round counts, because
+noise of the machine only adds time. The chunk sizes are typical batch sizes of Spark. One aggregate also runs
+end to end, from Parquet files on Spark to results in a log.
 """
 
 from __future__ import annotations

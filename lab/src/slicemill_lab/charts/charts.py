@@ -1,10 +1,8 @@
 """Cost objectives and progress charts: remaining work over time, with the area as the cost (M2, M3).
 
 A chart is a list of pieces. Each piece takes some time and lowers the curve by a drop. The curve depends on
-the objective:
-inputs still to complete (IC chart), outputs still to deliver (OC), or bytes still buffered (MR). Numbers may
-be Fractions,
-which makes every comparison exact. Times have the caller's unit.
+the objective: inputs still to complete (IC chart), outputs still to deliver (OC), or bytes still buffered
+(MR). Numbers may be Fractions, which makes every comparison exact. Times have the caller's unit.
 """
 
 from __future__ import annotations
@@ -109,8 +107,8 @@ def chart(
     """Return the chart of one tuple along consecutive stages, a piece per stage.
 
     `delivers` is True if the last stage feeds a sink, where tuples take no memory, and False if it feeds a
-    buffer. The weight
-    multiplies outputs or inputs. The memory objective is for emergencies and ignores the weight (M4).
+    buffer. The weight multiplies outputs or inputs. The memory objective is for emergencies and ignores the
+    weight (M4).
     """
     pieces = []
     reach: Number = 1
@@ -143,8 +141,7 @@ def smoothed_area(parts: Iterable[Sloped]) -> Number:
     """Return the area below the straight lines of parts that run one after the other.
 
     Each part contributes its own triangle, and a rectangle for the drops of later parts that wait during its
-    time. The order
-    matters because of the rectangles. The published area of a cut fork lacks them (X3).
+    time. The order matters because of the rectangles. The published area of a cut fork lacks them (X3).
     """
     area: Number = 0
     before: Number = 0

@@ -1,12 +1,10 @@
 """Composite tuples of joins, and the segments of a join query: expected figures (P22, P23).
 
 A query is a tree of streams, joins of two subtrees, and the root after the last join. The output of a join
-is, for the next
-join, a tuple of a stream that arrived with the last of its parts.
+is, for the next join, a tuple of a stream that arrived with the last of its parts.
 
 The slowdown of a composite tuple excludes the wait for its partners: it is relative to the time at which the
-tuple would
-have left an idle system.
+tuple would have left an idle system.
 """
 
 from __future__ import annotations
@@ -69,8 +67,8 @@ def ideal_departure(tree: JoinTree, arrivals: Sequence[Numbers]) -> Numbers:
     """Return when a composite would leave an idle system, from the arrivals of its parts, left to right.
 
     Parts are processed one after the other in order of arrival, with ties from left to right. A join that
-    still waits for the
-    other side stores a part. The last part of a join carries the result on to the next join.
+    still waits for the other side stores a part. The last part of a join carries the result on to the next
+    join.
     """
     came = np.asarray(np.broadcast_arrays(*arrivals), np.float64)
     order = np.argsort(came, axis=0, kind="stable")

@@ -1,12 +1,9 @@
 """Optimal cuts of forks whose branches share tuples: nested, any selectivity, weighted outputs (M8, M9).
 
 The chart of a node starts with its own work, which delivers nothing unless it feeds a sink, followed by its
-branches,
-steepest first. The partition of that chart keeps a branch with the node while the branch raises the mean
-output rate. The
-other branches are cut off and read the shared buffer later. The method applies to out-trees; components with
-a union or a
-join are not cut (M10).
+branches, steepest first. The partition of that chart keeps a branch with the node while the branch raises the
+mean output rate. The other branches are cut off and read the shared buffer later. The method applies to
+out-trees; components with a union or a join are not cut (M10).
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def partition(pieces: Iterable[Sloped]) -> list[Segment]:
     """Return consecutive segments of non-increasing slope. Equal slopes become one segment.
 
     Each piece is merged with the previous segment while the piece is at least as steep. Every piece is pushed
-    and merged at
-    most once, so the time is linear. The result is the same as a search of the steepest line from each start.
+    and merged at most once, so the time is linear. The result is the same as a search of the steepest line
+    from each start.
     """
     done: list[Segment] = []
     for index, piece in enumerate(pieces):

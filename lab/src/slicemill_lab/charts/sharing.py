@@ -1,9 +1,8 @@
 """Priorities of a shared operator: Max, Sum, and the priority-defining tree (P26, P27).
 
 Each segment behind the shared operator has a weight w (the value that its policy counts per tuple: S for
-rates, S/T for
-normalised rates, S/T² for balanced rates) and an expected cost, which includes the cost of the shared
-operator.
+rates, S/T for normalised rates, S/T² for balanced rates) and an expected cost, which includes the cost of the
+shared operator.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ def defining_tree(segments: Sequence[SharedSegment], shared_cost: float) -> Shar
     """Return the subset of segments with the greatest priority (PDT).
 
     A segment is a member if the rest of it has a greater priority than the tree without it (A6). The tree is
-    cut like a fork,
-    so that branches that raise its mean rate stay with the operator.
+    cut like a fork, so that branches that raise its mean rate stay with the operator.
     """
     rests = [
         ForkNode(str(place), segment.cost - shared_cost, segment.weight, sinks=(1,))

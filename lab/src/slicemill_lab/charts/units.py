@@ -1,10 +1,8 @@
 """Cuts paths into the units that a policy schedules (P10's levels, M7's partitions).
 
 Every level cuts a path into runs of consecutive operators: the whole path (query level), single operators
-(operator level),
-or the partitions of Chain. A chosen unit takes one tuple from the queue of its head operator and processes
-it, depth first,
-to the end of its run.
+(operator level), or the partitions of Chain. A chosen unit takes one tuple from the queue of its head
+operator and processes it, depth first, to the end of its run.
 """
 
 from __future__ import annotations

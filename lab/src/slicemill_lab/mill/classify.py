@@ -48,8 +48,8 @@ def walked(seed: int, units: int, tasks: int = 25, features: int = 4) -> tuple[F
     """Return features as random walks, in normal distributions per class: (time, n, k), and their model.
 
     Half of the features are low in one class and high in the other, half the other way round. Half move fast,
-    half slowly; the
-    halves are crossed. Walks are reflected at 0 and 1. The true class is the more likely one.
+    half slowly; the halves are crossed. Walks are reflected at 0 and 1. The true class is the more likely
+    one.
     """
     random = np.random.default_rng(seed)
     numbers = np.arange(features)

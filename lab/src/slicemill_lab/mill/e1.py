@@ -1,8 +1,8 @@
 """mill-E1: component-based scheduling compared with the optimum (stream-mill E1, M11, M13).
 
 Two independent operators have a burst of tuples waiting. A is cheap except for a share of noise tuples, which
-cost six
-times as much. B is expensive. Costs are in milliseconds of virtual time; scheduling decisions cost nothing.
+cost six times as much. B is expensive. Costs are in milliseconds of virtual time; scheduling decisions cost
+nothing.
 """
 
 from __future__ import annotations

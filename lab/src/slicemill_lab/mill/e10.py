@@ -1,10 +1,8 @@
 """mill-E10: cost of an average as its window grows, in four implementations (E10, M32, M38).
 
 A keeps a sum, from which EXPIRE subtracts leaving tuples. B does the same in Python. C keeps a sum without
-EXPIRE: it stores the
-window in its own table and searches this table for expired tuples. D computes the average from the window at
-each tuple.
-Window sizes are not printed (X18).
+EXPIRE: it stores the window in its own table and searches this table for expired tuples. D computes the
+average from the window at each tuple. Window sizes are not printed (X18).
 """
 
 from __future__ import annotations

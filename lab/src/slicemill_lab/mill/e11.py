@@ -1,10 +1,8 @@
 """mill-E11: cost of approximate frequent items, with more work per tuple than mill-E10 (E11, M41).
 
 There is an array of counters for each of two hash functions. An arriving item increments its cell in both
-arrays, an expiring
-item decrements both. The lower of an item's two counters estimates its frequency in the window. The four
-implementations are
-those of mill-E10.
+arrays, an expiring item decrements both. The lower of an item's two counters estimates its frequency in the
+window. The four implementations are those of mill-E10.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """mill-E13: speed of a sliding sum, with panes and without (E13, M34, M35, X15).
 
 The query of mill-E12. With panes, a tuple is only added to its pane, and the window is updated once per pane.
-With delta
-maintenance alone, each tuple enters the window, and another tuple leaves it.
+With delta maintenance alone, each tuple enters the window, and another tuple leaves it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """mill-E14: delay of readings in denoising methods as the rate of tags grows (E14, M44-M46, M48).
 
 Each tag is read ten times, 200 ms apart, and 5 % of all readings are noise. A window has twenty readings at 1
-tag per second,
-and ten thousand at 500. A method that scans the window at each arrival falls behind. The number of visited
-readings decides which
-method is overloaded first, and the cost of a visit decides which method is best. So the order at the highest
-rate is shown for
-costs from 1 ns to 1 µs.
+tag per second, and ten thousand at 500. A method that scans the window at each arrival falls behind. The
+number of visited readings decides which method is overloaded first, and the cost of a visit decides which
+method is best. So the order at the highest rate is shown for costs from 1 ns to 1 µs.
 """
 
 from __future__ import annotations

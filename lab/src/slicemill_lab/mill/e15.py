@@ -1,8 +1,8 @@
 """mill-E15: delay of readings in denoising methods as noise grows (E15, M44-M46, M48).
 
 One tag per second is read ten times, 200 ms apart. Lazy keeps every reading for the whole window. Eager keeps
-a reading while noise
-precedes it. So Eager is close to the unordered baseline with little noise, and close to Lazy with much.
+a reading while noise precedes it. So Eager is close to the unordered baseline with little noise, and close to
+Lazy with much.
 """
 
 from __future__ import annotations

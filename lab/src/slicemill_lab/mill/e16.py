@@ -1,10 +1,9 @@
 """mill-E16: errors of observation policies relative to random observation (E16, M50-M53, M56, X9, X18).
 
 There are 25 tasks with four features each. Half of the features move so much in a time unit that an
-observation is almost
-worthless one unit later. The other half hardly moves, so that an old observation is still valid. A policy
-that knows the difference,
-and where it matters, makes fewer errors with the same number of observations.
+observation is almost worthless one unit later. The other half hardly moves, so that an old observation is
+still valid. A policy that knows the difference, and where it matters, makes fewer errors with the same number
+of observations.
 """
 
 from __future__ import annotations

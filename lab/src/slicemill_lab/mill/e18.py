@@ -4,8 +4,7 @@ An observation of a stream costs 5 ms. The selection of streams has a cost, too.
 shedding / cost without.
 
 The selection is measured as CPU time. It is also counted: the work of a policy is the number of risks that it
-computes, and one
-published figure determines the cost of a risk on the published machine.
+computes, and one published figure determines the cost of a risk on the published machine.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """mill-E19: long traffic jams on a highway, with only some sensors observed (E19, M57, X22).
 
 The data is synthetic (`connectors.generators.highway`), as the published study's sensors are not available.
-There are four segments
-with 16 streams each: speed, volume and occupancy of the segment, of the two before and of the two after it,
-and the hour. The same
-values of the three previous time units, as observed or predicted then, are features as well. Three weeks are
-used for learning, one
-for testing.
+There are four segments with 16 streams each: speed, volume and occupancy of the segment, of the two before
+and of the two after it, and the hour. The same values of the three previous time units, as observed or
+predicted then, are features as well. Three weeks are used for learning, one for testing.
 """
 
 from __future__ import annotations

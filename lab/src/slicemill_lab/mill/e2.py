@@ -1,10 +1,9 @@
 """mill-E2: memory of Chain on a path compared with the optimum (stream-mill E2, M7, M12, M13).
 
 A burst waits before O1, which halves the size of each tuple for O2. O1 is cheap except for a share of noise
-tuples, which cost ten
-times as much. O2 is expensive. Costs are in milliseconds of virtual time. Memory is the size in both buffers
-integrated over time, in
-input-tuple sizes times milliseconds. Sampling every millisecond and summing approximates this value.
+tuples, which cost ten times as much. O2 is expensive. Costs are in milliseconds of virtual time. Memory is
+the size in both buffers integrated over time, in input-tuple sizes times milliseconds. Sampling every
+millisecond and summing approximates this value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """mill-E3: execution strategies of a union with a sparse stream (stream-mill E3, M25).
 
 The union of a busy and a sparse stream with internal timestamps runs depth first and breadth first, without
-enabling timestamps
-and with on-demand ones. Without them, the wait of every tuple for the sparse stream dominates the latency.
+enabling timestamps and with on-demand ones. Without them, the wait of every tuple for the sparse stream
+dominates the latency.
 """
 
 from __future__ import annotations

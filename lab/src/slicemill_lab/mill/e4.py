@@ -1,10 +1,8 @@
 """mill-E4: latency under bursts, depth first and breadth first (stream-mill E4, M5, golden G8).
 
 The union query with on-demand ETS. Tuples of the busy stream arrive in bursts, a microsecond apart, at a
-constant mean rate. For
-latent streams and a step of cost c, a burst of n has a mean latency of (n+1)c under DFS and (1.5n+0.5)c under
-BFS, so the ratio
-tends to 1.5.
+constant mean rate. For latent streams and a step of cost c, a burst of n has a mean latency of (n+1)c under
+DFS and (1.5n+0.5)c under BFS, so the ratio tends to 1.5.
 """
 
 from __future__ import annotations

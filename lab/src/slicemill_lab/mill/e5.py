@@ -1,9 +1,8 @@
 """mill-E5: latency of idle-waiting, and savings of enabling timestamps (E5, M24-M26).
 
 The union query without ETS (A), with heartbeats on the sparse stream at varying rate (B), with on-demand ETS
-(C), and over latent
-streams, which never wait (D). The rates of this experiment are not printed. Both rates that fit its text are
-used (X10).
+(C), and over latent streams, which never wait (D). The rates of this experiment are not printed. Both rates
+that fit its text are used (X10).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """mill-E6: share of time in which the union waits idly (stream-mill E6, M21).
 
 The lines of mill-E5. The union waits idly while it holds data on one input and the other input is empty. The
-printed figures fit
-the rates of mill-E7; at those of mill-E3 the same steps occur twenty times as often (X10).
+printed figures fit the rates of mill-E7; at those of mill-E3 the same steps occur twenty times as often
+(X10).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """mill-E7: memory of waiting tuples and heartbeats (stream-mill E7, M20, M26).
 
 The lines of mill-E5 at 50 and 0.05 tuples per second. The peak of all queues together includes punctuation.
-At high rates,
-heartbeats that are not needed yet accumulate in the queues.
+At high rates, heartbeats that are not needed yet accumulate in the queues.
 """
 
 from __future__ import annotations

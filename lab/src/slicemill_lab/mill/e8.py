@@ -1,10 +1,8 @@
 """mill-E8: savings of enabling timestamps that jump over operators (stream-mill E8, M22, M23, X11).
 
 The query has three streams, two unions and a slide aggregate, with a growing number of projections after each
-union. An on-demand ETS
-travels as a punctuation through every operator, or over the ETS arcs of the enhanced graph, from one operator
-that waits for time
-to the next.
+union. An on-demand ETS travels as a punctuation through every operator, or over the ETS arcs of the enhanced
+graph, from one operator that waits for time to the next.
 """
 
 from __future__ import annotations

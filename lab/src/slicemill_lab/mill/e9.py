@@ -1,10 +1,8 @@
 """mill-E9: burstiness of the output after a slide aggregate (stream-mill E9, M21, M34).
 
 The query of mill-E8. Tuples of the third stream may leave only up to the aggregate's time. Without enabling
-timestamps that is the
-time of its last result, so the tuples leave in bursts as long as a slide. With on-demand ETS they leave as
-they arrive. Burstiness is
-(max - min) / mean of the outputs per 0.02 s.
+timestamps that is the time of its last result, so the tuples leave in bursts as long as a slide. With
+on-demand ETS they leave as they arrive. Burstiness is (max - min) / mean of the outputs per 0.02 s.
 """
 
 from __future__ import annotations

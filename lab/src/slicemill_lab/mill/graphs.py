@@ -1,8 +1,7 @@
 """Query graphs, arrivals and sweeps of the execution experiments mill-E3 to mill-E9.
 
 Every step on a tuple costs 10 µs, and every step that only advances time 5 µs, in virtual time. The published
-machine is not
-available, so orders, signs and ratios are compared, not milliseconds.
+machine is not available, so orders, signs and ratios are compared, not milliseconds.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ class SlideSum:
     """Aggregate that emits the sum of each `slide` rows with the last of them.
 
     The thesis counts every aggregate with a slide as an operator that waits for time (M21): between two
-    results, only an enabling
-    timestamp informs its consumers of the progress of time.
+    results, only an enabling timestamp informs its consumers of the progress of time.
     """
 
     inputs = 1

@@ -1,12 +1,10 @@
 """Readings, denoising methods and their delays for mill-E14 and mill-E15 (M44-M46, M48, X18).
 
 Work is counted, not timed: in virtual time, a visit to a reading of the window costs 30 ns, and all other
-work of an arrival 1 µs. The
-published machine is not available. With 30 ns, as published, the baselines are overloaded at the highest rate
-and Eager is not.
-mill-E14 shows the order for other costs. Arrivals are processed one after the other, so an overloaded method
-falls behind. The delay
-of a reading is the time from its timestamp to its output.
+work of an arrival 1 µs. The published machine is not available. With 30 ns, as published, the baselines are
+overloaded at the highest rate and Eager is not. mill-E14 shows the order for other costs. Arrivals are
+processed one after the other, so an overloaded method falls behind. The delay of a reading is the time from
+its timestamp to its output.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """model-E1: work of incremental and blocking graphs by window size (conceptual model CM-E1, C13, C15).
 
 Four models slide by one element over windows of growing size, as blocking and as incremental graphs. Calls of
-functions and operators
-are counted. The publication has no experiments; this one is proposed to test its claim.
+functions and operators are counted. The publication has no experiments; this one is proposed to test its
+claim.
 """
 
 from __future__ import annotations

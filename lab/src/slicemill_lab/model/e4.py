@@ -1,10 +1,8 @@
 """model-E4: savings of sharing equal cores (conceptual model CM-E4, C20).
 
 Twenty statistics over one window. Their cores, and the work of a slide, are counted apart and shared. At full
-scale, compiled code is
-timed as well: all twenty statistics, with results at every hundredth tuple, compared with their distinct
-cores alone, which are only
-summed.
+scale, compiled code is timed as well: all twenty statistics, with results at every hundredth tuple, compared
+with their distinct cores alone, which are only summed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """model-E5: exactness of sums over a sliding window (conceptual model CM-E5, C24).
 
 Values span sixteen orders of magnitude and both signs. Sums updated in doubles drift. The kernel's sums,
-which keep the rounding error of
-each addition and restart with each window, do not. Both are compared with sums of integers.
+which keep the rounding error of each addition and restart with each window, do not. Both are compared with
+sums of integers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """model-E6: correctness of incremental graphs (conceptual model CM-E6, golden G14, C15).
 
 Random models of class INCREMENTAL run over random streams, windows and slides, in exact arithmetic. At every
-slide, the incremental graph must
-have the value of the blocking graph and of the formula.
+slide, the incremental graph must have the value of the blocking graph and of the formula.
 """
 
 from __future__ import annotations

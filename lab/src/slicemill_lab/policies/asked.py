@@ -1,8 +1,7 @@
 """Adapter of the product's scheduling policies to single tuples: each tuple is a batch of one row (P10).
 
 The adapter also derives priorities for the compiled loop. A policy that is linear in the waiting time is
-evaluated at
-two points per unit, which gives the two coefficients.
+evaluated at two points per unit, which gives the two coefficients.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Per-tuple greedy: runs the head tuple with the steepest drop (M13).
 
 With one output per tuple, that is the cheapest head tuple. An expensive head tuple hides cheap tuples behind
-it,
-which the maximum-slope-segment policy does see.
+it, which the maximum-slope-segment policy does see.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Maximum-Slope-Segment: the optimal schedule if the true cost of every queued tuple is known (M11, M12).
 
 Each queue is partitioned into segments (M6). Segments run steepest first, and tuples of one queue keep their
-order.
-The policy is a reference for comparisons, as a running system does not know costs in advance.
+order. The policy is a reference for comparisons, as a running system does not know costs in advance.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ class MaximumSlopeSegment:
     """Runs the head of the queue whose first segment is the steepest.
 
     The segment of a queue with new input is computed again. The memory variant on a path needs this, because
-    the output
-    tuple of one operator joins the queue of the next operator.
+    the output tuple of one operator joins the queue of the next operator.
     """
 
     __slots__ = ("_lines", "expected", "weights")

@@ -1,10 +1,9 @@
 """Oracle policies, which know which pending tuples will produce results (P28).
 
 They measure how far policies with mean figures are from the optimum. The rate of a queue is that of its best
-prefix:
-results in the prefix over its true processing time (A16). That is the first segment of the
-maximum-slope-segment
-policy. Queues without a result are ranked by mean figures (A12). Only simulators can run these policies.
+prefix: results in the prefix over its true processing time (A16). That is the first segment of the
+maximum-slope-segment policy. Queues without a result are ranked by mean figures (A12). Only simulators can
+run these policies.
 """
 
 from __future__ import annotations

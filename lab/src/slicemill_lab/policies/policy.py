@@ -1,8 +1,7 @@
 """Interface of scheduling policies: choose which unit with pending input runs next.
 
 A chooser is created for a list of units (see the registry) and may keep state, so each run needs a new one.
-The module
-`asked` adapts the product's policies. The other policies exist for simulators only.
+The module `asked` adapts the product's policies. The other policies exist for simulators only.
 """
 
 from __future__ import annotations

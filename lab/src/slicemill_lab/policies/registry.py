@@ -1,8 +1,7 @@
 """Registry of policies for the simulator: the product's policies, and policies for simulators only.
 
 The latter know the true cost and output of every tuple, follow the charts of another objective, or take turns
-tuple
-by tuple.
+tuple by tuple.
 """
 
 from __future__ import annotations

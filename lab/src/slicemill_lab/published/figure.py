@@ -6,12 +6,9 @@
     between(50, 150) a published range; at_least(2) and up_to(-57) for published bounds
 
 The rule uses the mean over the seeds. A published percentage is *reproduced* if ours is within 15 points, a
-ratio or
-number if ours is within 15 %, and a range if ours is inside. A figure with a direction (below or above, less
-or more
-than one) must also have the same direction. If only the direction agrees, the verdict is *sign only*. The
-rule was
-fixed before any figure was compared, and experiments cannot change it.
+ratio or number if ours is within 15 %, and a range if ours is inside. A figure with a direction (below or
+above, less or more than one) must also have the same direction. If only the direction agrees, the verdict is
+*sign only*. The rule was fixed before any figure was compared, and experiments cannot change it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Stored results of experiments, which `slicemill lab report` prints.
 
 A file has the scale, the seeds, and one value per seed for each published figure. It has no data about the
-machine
-or the time, so a run of the same code writes the same file, except for measured times.
+machine or the time, so a run of the same code writes the same file, except for measured times.
 """
 
 from __future__ import annotations

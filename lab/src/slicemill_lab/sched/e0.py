@@ -1,8 +1,8 @@
 """sched-E0: two queries, by rate and by normalised rate (metrics-and-schedulers E0, G5).
 
 There are an expensive query that keeps everything and a cheap one that keeps a third, with three tuples
-waiting for each. The highest rate runs the
-expensive query first. The highest normalised rate does not let a cheap query wait for it.
+waiting for each. The highest rate runs the expensive query first. The highest normalised rate does not let a
+cheap query wait for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """sched-E10: value of knowing which tuples become results (metrics-and-schedulers E10, P28, A16).
 
 Clairvoyant policies are compared with policies that use mean figures, each under its own objective.
-Published: knowledge gains up to 80 % if all selectivities
-are 0.1, and 12 % if they go up to 1.
+Published: knowledge gains up to 80 % if all selectivities are 0.1, and 12 % if they go up to 1.
 """
 
 from __future__ import annotations

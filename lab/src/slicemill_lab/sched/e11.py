@@ -4,13 +4,11 @@ The four objectives over time, with results counted at their delivery. Published
 own objective over time, especially at peak times.
 
 The publication does not define the rivals, the points of the plots, and the peaks. Here the rivals are those
-of the figures over the load (sched-E1, E2, E6,
-E7), a point covers the results delivered in a time interval, and a peak is an interval in which more work
-waits than on average. An earlier reading had
-failed: results by the arrival of their tuples, HR, HNR, BRT and BSD compared with each other, and peaks where
-more work arrives than there is time. Then BRT
-was best in 49 % of the intervals, and the gaps in mean response and mean slowdown were smaller at bursts,
-because the backlog of a burst outlasts it.
+of the figures over the load (sched-E1, E2, E6, E7), a point covers the results delivered in a time interval,
+and a peak is an interval in which more work waits than on average. An earlier reading had failed: results by
+the arrival of their tuples, HR, HNR, BRT and BSD compared with each other, and peaks where more work arrives
+than there is time. Then BRT was best in 49 % of the intervals, and the gaps in mean response and mean
+slowdown were smaller at bursts, because the backlog of a burst outlasts it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """sched-E13: tardiness of results with deadlines (metrics-and-schedulers E13, P24, P25, A19).
 
 Tardiness of sliding-window aggregates with random ranges and slides. Published: the hybrid is never above EDF
-or the highest rate. EDF is better than the rate at
-low loads, and the rate better than EDF at high loads.
+or the highest rate. EDF is better than the rate at low loads, and the rate better than EDF at high loads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """sched-E14: memory of queues (metrics-and-schedulers E14, P29).
 
 Mean memory, as queued tuples, over the loads. Published: Chain is lowest. HNR is up to 22 % below HR, BSD up
-to 13 % below HNR. Policies for slowdown need less memory than
-those for response time, and balanced ones less again.
+to 13 % below HNR. Policies for slowdown need less memory than those for response time, and balanced ones less
+again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """sched-E15: cost of least memory (metrics-and-schedulers E15, P11, P29).
 
 Chain compared with the best policy of each objective at 97 % load. Published: Chain's mean slowdown is 3
-times HNR's, which needs twice the memory. Its norm of slowdowns is 2.2
-times BSD's, which needs 1.85 times the memory.
+times HNR's, which needs twice the memory. Its norm of slowdowns is 2.2 times BSD's, which needs 1.85 times
+the memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """sched-E18: operators shared by queries (metrics-and-schedulers E18, P26, P27, A5).
 
 Groups of ten queries share their select. Its priority is that of the best query (Max), of all queries (Sum),
-or of the subset with the greatest priority (PDT). Published, PDT below
-Max and Sum: mean response 21 and 12 %, mean slowdown 24 and 18 %, norm of slowdowns 10 and 8 %.
+or of the subset with the greatest priority (PDT). Published, PDT below Max and Sum: mean response 21 and 12
+%, mean slowdown 24 and 18 %, norm of slowdowns 10 and 8 %.
 """
 
 from __future__ import annotations

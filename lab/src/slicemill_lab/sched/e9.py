@@ -1,9 +1,9 @@
 """sched-E9: norm of slowdowns by the range of selectivities (metrics-and-schedulers E9, A12, A15).
 
 Selectivities are between 0.1 and a maximum. Published for equal costs: no difference at 0.1; BSD is 44 %
-below HR and 19 % below HNR at 0.5, and 61 and 27 % at 1. With equal costs HR and HNR
-are the same policy, so these figures are impossible. The claims are checked with the testbed's five cost
-classes. With equal costs, the equality of HR and HNR is checked.
+below HR and 19 % below HNR at 0.5, and 61 and 27 % at 1. With equal costs HR and HNR are the same policy, so
+these figures are impossible. The claims are checked with the testbed's five cost classes. With equal costs,
+the equality of HR and HNR is checked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """shed-E10: weight of a split relative to lost time (temporal-load-shedding TLS-E10, L15, L22).
 
 While a split weighs at least as much as the time of a whole run, the cheapest tuple is always an end of a
-run, and the weights have no effect. With lower weights, inner tuples are dropped as well.
-These need the scan, so the window has only 100 tuples.
+run, and the weights have no effect. With lower weights, inner tuples are dropped as well. These need the
+scan, so the window has only 100 tuples.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """shed-E8: memory of runs instead of tuples (temporal-load-shedding TLS-E8, L24).
 
 If only one list of attributes is coalesced, runs can be stored as such. A window of 500 tuples, of which nine
-of ten continue the previous run, has about 51 runs. So nothing is dropped until memory is
-a tenth of the window.
+of ten continue the previous run, has about 51 runs. So nothing is dropped until memory is a tenth of the
+window.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Streams and memories for the experiments on temporal shedding, and the remaining accuracy (L20).
 
 A window of 500 tuples slides over a stream; memory holds a share of them. Gaps between tuples are integers
-from 1 to 10. With probability p a tuple repeats the previous value. Accuracy is measured every 100
-tuples, after two window lengths. Runs are cached, because experiments share them.
+from 1 to 10. With probability p a tuple repeats the previous value. Accuracy is measured every 100 tuples,
+after two window lengths. Runs are cached, because experiments share them.
 """
 
 from __future__ import annotations

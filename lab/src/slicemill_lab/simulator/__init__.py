@@ -3,6 +3,5 @@
     Paths + arrivals --draw--> Workload --simulate(policy)--> Run --measures--> latency, slowdown, memory
 
 The main loop is in `loop`, compiled for policies that consist of numbers per unit. `clustered_loop`,
-`calendar_loop`,
-`join_loop` and `aggregate_loop` implement special cases. The simulator reads no clock.
+`calendar_loop`, `join_loop` and `aggregate_loop` implement special cases. The simulator reads no clock.
 """

@@ -1,8 +1,8 @@
 """Simulation of aggregates over sliding windows: the end of each slide is a deadline (P4, P24, P25).
 
 A query adds each tuple to all of its windows that contain the tuple. The work of an instant is all
-unprocessed tuples that
-arrived before its deadline. An instant completes with its last tuple, but not before its deadline.
+unprocessed tuples that arrived before its deadline. An instant completes with its last tuple, but not before
+its deadline.
 """
 
 from __future__ import annotations

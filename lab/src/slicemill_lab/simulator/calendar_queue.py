@@ -1,10 +1,8 @@
 """Calendar queue: priorities in buckets, so that a decision takes constant time (P35).
 
 Priorities that do not depend on the clock (FAS) change only when a unit gets input or has run, so only these
-units change
-their bucket. Buckets are logarithmic: the priority of the unit found is within the factor of one bucket of
-the best. A bucket is
-a linked list in arrays, so that the queue works in compiled loops.
+units change their bucket. Buckets are logarithmic: the priority of the unit found is within the factor of one
+bucket of the best. A bucket is a linked list in arrays, so that the queue works in compiled loops.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Simulation of scheduling over clusters of queries, with the cost of decisions (P18-P20).
 
 For policies of the form Φ·W, and queries that read one stream. A cluster has one queue. Its head tuple is
-processed by the
-members one by one, by descending Φ, and is then removed. In clustered processing, all members process it in
-one decision.
+processed by the members one by one, by descending Φ, and is then removed. In clustered processing, all
+members process it in one decision.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ def simulate_clusters(
     """Simulate the workload with whole queries as units, whose priorities grow by `growth` (Φ) with the wait.
 
     `operation` is the time to compute a priority or to compare two. With `pruned` the best cluster is found
-    by Fagin's
-    algorithm, otherwise by a scan. `together` enables clustered processing.
+    by Fagin's algorithm, otherwise by a scan. `together` enables clustered processing.
     """
     leaves = work.first_operator[:-1]
     streams = [work.arrival[work.tuples(int(leaf))] for leaf in leaves]

@@ -1,10 +1,8 @@
 """Clusters of units with similar static priorities, and search of the best cluster (P18, P19).
 
 Priorities of the form Φ·W change with the clock, so every decision would have to compute the priorities of
-all units.
-Clusters reduce their number: the members share a pseudo-priority, the lower bound of their range. Logarithmic
-ranges bound
-the error by a constant factor; uniform ranges do not.
+all units. Clusters reduce their number: the members share a pseudo-priority, the lower bound of their range.
+Logarithmic ranges bound the error by a constant factor; uniform ranges do not.
 """
 
 from __future__ import annotations
@@ -90,10 +88,8 @@ def top_one(pseudo: Floats, heads: Floats, now: float) -> FoundCluster:
     """Find the best cluster with Fagin's algorithm.
 
     Clusters by priority and tuples by wait are inspected in turns, until no remaining pair can be better. A
-    tuple at the head of
-    several clusters counts for the one with the greatest priority, which the others cannot exceed. So the
-    search is complete when
-    either list is exhausted.
+    tuple at the head of several clusters counts for the one with the greatest priority, which the others
+    cannot exceed. So the search is complete when either list is exhausted.
     """
     filled = np.flatnonzero(~np.isnan(heads))
     by_priority = filled[np.argsort(-pseudo[filled], kind="mergesort")]

@@ -1,12 +1,9 @@
 """Compiled policies: selection of the next unit for policies that consist of numbers per unit.
 
 `parameters` has a column per unit, and rows that depend on the kind of policy. `memory` is the policy's state
-between
-decisions. The decisions are those of the choosers' own `choose`, computed hundreds of times faster. For the
-product's
-policies the numbers are derived from the policy itself. The priority of FAS, which depends on the pending
-tuples, is the
-policy's function, compiled.
+between decisions. The decisions are those of the choosers' own `choose`, computed hundreds of times faster.
+For the product's policies the numbers are derived from the policy itself. The priority of FAS, which depends
+on the pending tuples, is the policy's function, compiled.
 """
 
 from __future__ import annotations
@@ -75,8 +72,7 @@ def queue_priority(
     `waiting[1]`.
 
     `before` is the previous priority. `has_run` is True after a run of the unit, and False after new input.
-    `times` and `drops`
-    are the true values of every tuple, for clairvoyant policies.
+    `times` and `drops` are the true values of every tuple, for clairvoyant policies.
     """
     first, stop = waiting
     if first == stop:

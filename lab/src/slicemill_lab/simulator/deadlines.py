@@ -1,10 +1,8 @@
 """Aggregate instants with deadlines: EDF, highest rate, and the hybrid of both (P24, P25).
 
 The end of a window is the deadline of its result. EDF meets every deadline while that is possible, and
-performs badly under
-overload. Highest rate is best once all deadlines have passed. The hybrid checks for each instant if it can
-still be in time,
-and needs no parameter.
+performs badly under overload. Highest rate is best once all deadlines have passed. The hybrid checks for each
+instant if it can still be in time, and needs no parameter.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Simulation of window joins of two streams: symmetric hash joins with pairs as results (P3, P22, P23).
 
 A query has a select on each side, a join and a projection. Its two sides are units with their own queues. A
-tuple that passes
-its select is stored, and matched with stored tuples of the other side in the window, older or newer. So any
-interleaving of the
-sides gives the same pairs.
+tuple that passes its select is stored, and matched with stored tuples of the other side in the window, older
+or newer. So any interleaving of the sides gives the same pairs.
 """
 
 from __future__ import annotations

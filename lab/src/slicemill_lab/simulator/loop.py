@@ -1,10 +1,8 @@
 """Scheduling loop in virtual time: admit, choose and run on one processor (P10).
 
 The processor never idles while a unit has input. The result is the time when each operator finished each
-tuple, from which
-`measures` computes latency and memory. Policies that consist of numbers per unit run compiled, the others in
-Python. Both
-take the same steps. A run is determined by workload, cut and policy.
+tuple, from which `measures` computes latency and memory. Policies that consist of numbers per unit run
+compiled, the others in Python. Both take the same steps. A run is determined by workload, cut and policy.
 """
 
 from __future__ import annotations
@@ -38,8 +36,7 @@ class Adapting:
     """Adaptive selectivities: window size in tuples, and weight of a window (P21).
 
     With `decays`, the estimates of a unit with a window of waiting tuples move towards the initial ones, by
-    the same weight. So a
-    unit that passed nothing for long gets another chance (A14).
+    the same weight. So a unit that passed nothing for long gets another chance (A14).
     """
 
     window: int = 100
@@ -71,8 +68,7 @@ def simulate(
     """Simulate the workload to its end. `overhead` is the time of each scheduling decision.
 
     `adapting` requires whole queries as units, and priorities that are multiples of the rate. Both `adapting`
-    and `shared` require
-    a policy with a compiled form.
+    and `shared` require a policy with a compiled form.
     """
     heads = np.array([work.operator(span.path, span.start) for span in units.spans], dtype=np.int64)
     stops = np.array([work.operator(span.path, span.stop) for span in units.spans], dtype=np.int64)

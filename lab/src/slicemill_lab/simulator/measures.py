@@ -120,8 +120,7 @@ def record(run: SimulatedRun, bucket: float, classes: Mapping[int, str] = Mappin
     """Return figures by query, class and time interval.
 
     Results count at their delivery, staleness and memory when they occurred. Memory is the mean of waiting
-    tuples, not the
-    maximum.
+    tuples, not the maximum.
     """
     work = run.work
     kept = Record(bucket, {work.paths[path].name: name for path, name in classes.items()})

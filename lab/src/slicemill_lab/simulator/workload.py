@@ -1,10 +1,8 @@
 """Workload of a simulated run: the true cost and outputs of each tuple at each operator, drawn in advance.
 
 Operators process tuples in the order of their input (M1). So the i-th tuple of an operator is the same under
-every policy,
-with the same cost and outputs. Runs under different policies can be compared tuple by tuple, and an
-operator's queue is just
-two numbers. Times are floats of any unit.
+every policy, with the same cost and outputs. Runs under different policies can be compared tuple by tuple,
+and an operator's queue is just two numbers. Times are floats of any unit.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ class Load:
     """Path with the arrival times of its input, in order.
 
     `costs` has an entry per stage; by default, the stage's mean time holds for every tuple. `outputs` has the
-    number of tuples that
-    each tuple becomes at a stage; by default, it is drawn from the stage's selectivity.
+    number of tuples that each tuple becomes at a stage; by default, it is drawn from the stage's selectivity.
     """
 
     path: Path

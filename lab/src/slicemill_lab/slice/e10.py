@@ -1,9 +1,9 @@
 """slice-E10: benefit of merging slices (state-slice E10, S18).
 
 There are many queries without selections, so all chains have the same state. The Mem-Opt chain cuts at every
-window, the CPU-Opt chain only where the planner's model favours a cut: every operator has a fixed
-overhead per tuple, and every merged slice costs a comparison per result. Both chains run tuple at a time, and
-are charged for comparisons and visited operators.
+window, the CPU-Opt chain only where the planner's model favours a cut: every operator has a fixed overhead
+per tuple, and every merged slice costs a comparison per result. Both chains run tuple at a time, and are
+charged for comparisons and visited operators.
 """
 
 from __future__ import annotations

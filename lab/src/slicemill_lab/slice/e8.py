@@ -2,8 +2,7 @@
 
 Three queries over two streams, the first without a filter, the others behind one selection on A. They run
 tuple at a time as a Mem-Opt chain, with selections pulled up, and with selections pushed down. Windows,
-selectivity and
-rate vary.
+selectivity and rate vary.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Arrivals are Poisson. A hash of two tuples decides if they match, so every method sees the same matches. CPU
 is the number of comparisons, so a service rate is in tuples per million comparisons. The published machine is
-not available, and
-orders, signs and ratios do not depend on ours.
+not available, and orders, signs and ratios do not depend on ours.
 """
 
 from __future__ import annotations

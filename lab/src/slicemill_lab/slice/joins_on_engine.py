@@ -2,8 +2,7 @@
 
 The queries of slice-E8 and slice-E9 as ESL scripts: sharing a chain of slices, each with its own join, with
 selections pulled up above one join, and with the stream split and selections pushed down. Streams arrive in
-batches of three
-seconds. After each batch the engine runs until no unit is ready.
+batches of three seconds. After each batch the engine runs until no unit is ready.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Testbed of adaptivity: the data distribution drifts while the predicates stay the same (P21, P36).
 
 Both attributes are Gaussian around a mean that rises by one per interval, wrapped into 1 to 100 (A18). A
-predicate
-accepts a range of values whose width is its selectivity under uniform data, which is the estimate of a static
-policy.
-The ranges are spread evenly over the queries of a cost class. With few queries, random ranges would overload
-the
-system for long stretches of the data, which does not happen with hundreds of queries.
+predicate accepts a range of values whose width is its selectivity under uniform data, which is the estimate
+of a static policy. The ranges are spread evenly over the queries of a cost class. With few queries, random
+ranges would overload the system for long stretches of the data, which does not happen with hundreds of
+queries.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 The select of a group has its own cost and selectivity. Each query of the group continues with a join and a
 projection, as on the testbed of P36. The workload contains first the selects, as paths of one operator, and
-then the
-rest of each query, as a path that reads from its select.
+then the rest of each query, as a path that reads from its select.
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ def simulate_shared(bed: SharedBed, policy: Rate, strategy: Strategy) -> Simulat
     """Simulate with priorities of the selects by one of three strategies.
 
     PDT runs some of the queries together with their select. Under the other strategies, tuples behind a
-    select wait for
-    their turn by their own priority (A5).
+    select wait for their turn by their own priority (A5).
     """
     units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
     power, grows = _FORMS[policy]

@@ -83,8 +83,7 @@ class RequestLimits:
     """Middleware that rejects requests that are too large, too slow or too frequent, or for foreign hosts.
 
     A web page of any site can make a browser send requests to this machine, under a host name of that site
-    (DNS
-    rebinding). So without tokens only requests for host names of this machine are served.
+    (DNS rebinding). So without tokens only requests for host names of this machine are served.
     """
 
     def __init__(self, app: ASGIApp, access: Access, limit: RateLimit | None = None) -> None:

@@ -96,8 +96,7 @@ class ChunkedConnection:
     """Connection with an open chunked response, to which chunks can be written directly.
 
     A direct write makes it cheap to send one row to many clients. The middleware layers of the application
-    are
-    passed once per client, and not once per row.
+    are passed once per client, and not once per row.
     """
 
     def __init__(self, protocol: BoundedProtocol) -> None:

@@ -1,8 +1,7 @@
 """Running query graph with its rates: the whole graph, one component, or the ancestors of a query.
 
 Large graphs are folded in two steps. First, stateless operators used by a single query are merged into the
-node
-of the query. Then, queries that read from the same shared nodes are merged into one node.
+node of the query. Then, queries that read from the same shared nodes are merged into one node.
 """
 
 from __future__ import annotations
@@ -227,8 +226,7 @@ class LiveGraphReader:
         state.
 
         A stateless operator upstream of a stateful operator is not folded, because the query would then
-        precede its own
-        operators.
+        precede its own operators.
         """
         index = self._index
         found: dict[str, str] = {}

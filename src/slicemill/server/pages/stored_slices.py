@@ -1,10 +1,8 @@
 """Slice chains of joins, as of their last checkpoints, with the history of their cuts.
 
 Each checkpoint is read once for all clients. A background thread reads the checkpoints of units with joins
-even
-without clients, so that the history of cuts is complete. The thread reads at most every ten seconds, and uses
-at
-most a five-hundredth of the time.
+even without clients, so that the history of cuts is complete. The thread reads at most every ten seconds, and
+uses at most a five-hundredth of the time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answers to statements that clients expect every PostgreSQL server to support.
 
 Settings are accepted and ignored. Transactions are accepted without effect, as every statement is committed
-by
-itself. `system_catalog` answers queries on PostgreSQL's system catalog; an unsupported one returns no rows.
+by itself. `system_catalog` answers queries on PostgreSQL's system catalog; an unsupported one returns no
+rows.
 """
 
 from __future__ import annotations
@@ -78,8 +78,7 @@ def answered(
     """Return the answer to a statement that only PostgreSQL clients send; None if it is for the service.
 
     `relations` returns all relations that an ad hoc query can name. `values` are the values of parameters.
-    `ask`
-    executes a query on the system catalog, or returns None if the query is not supported.
+    `ask` executes a query on the system catalog, or returns None if the query is not supported.
     """
     first = words[0]
     if first in _TRANSACTIONS:

@@ -125,8 +125,7 @@ class PostgresSession:
         """Negotiate TLS and authenticate the client. Returns code and key for a cancel request.
 
         With a certificate, a session starts inside TLS only. A cancel request may arrive in clear text, as
-        libpq sends
-        it, because its secret is useful only while that statement runs.
+        libpq sends it, because its secret is useful only while that statement runs.
         """
         asked: set[int] = set()
         while True:

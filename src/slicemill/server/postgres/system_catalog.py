@@ -1,10 +1,8 @@
 """PostgreSQL's system catalog for clients: pg_class, pg_attribute and related tables.
 
 Every stream, query and table appears as a table of the schema `public`, and every view as a view. A query on
-the
-catalog is rewritten for DuckDB, which runs it over the tables built here. Catalog tables without a
-counterpart
-(indexes, triggers, privileges) exist but are empty.
+the catalog is rewritten for DuckDB, which runs it over the tables built here. Catalog tables without a
+counterpart (indexes, triggers, privileges) exist but are empty.
 """
 
 from __future__ import annotations
@@ -161,8 +159,7 @@ def system_answer(
     """Execute a query on the system catalog. `relations` are the visible relations as empty tables.
 
     `views` names the relations that are views, `values` are for $1, $2, … Raises duckdb.Error or sqlglot's
-    errors if
-    the query is not supported.
+    errors if the query is not supported.
     """
     tree = _for_duckdb(postgres_tree(sql))
     connection = connected()

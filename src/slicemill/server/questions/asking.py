@@ -2,8 +2,7 @@
 
 A query may read tables, views, streams and continuous queries. Of a stream or continuous query it reads the
 retained rows, with their timestamp in `_ts`, and only the columns and epochs that it needs. DuckDB has access
-to
-Arrow tables only: no files, no network, no settings. DuckDB runs in a separate process (`process`).
+to Arrow tables only: no files, no network, no settings. DuckDB runs in a separate process (`process`).
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@
                                ◄───         the first rows; batches; the end       (or an error)
 
 The server pickles its messages. A process sends JSON or Arrow, so the server never unpickles data of a
-process
-that runs SQL of clients. The rows of a table or view are passed as a memory file that the process maps. The
-process reads the rows of a log from its segments.
+process that runs SQL of clients. The rows of a table or view are passed as a memory file that the process
+maps. The process reads the rows of a log from its segments.
 """
 
 from __future__ import annotations

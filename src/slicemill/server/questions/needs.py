@@ -63,8 +63,7 @@ class RelationNeed:
     """Requirements of a query on one relation: `columns` in lower case (None for all), and bounds of `_ts`.
 
     Every row needed lies within each bound. A relation that is named more than once keeps only the bounds
-    that
-    all of its occurrences have.
+    that all of its occurrences have.
     """
 
     columns: frozenset[str] | None = None

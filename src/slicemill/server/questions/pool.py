@@ -71,8 +71,7 @@ class QuestionLimits:
     """Limits of ad hoc queries: time, memory, and the number at once per user and in total.
 
     `seconds` counts the time in which the server waits for the process, not the time in which the client
-    reads. A
-    client that fetches no rows for `idle_s` loses its answer when another query needs the process.
+    reads. A client that fetches no rows for `idle_s` loses its answer when another query needs the process.
     """
 
     seconds: float = 300.0

@@ -1,8 +1,7 @@
 """Runs workloads on systems: warmed up, in turns, with the best of the rounds.
 
 A system starts the queries and processes the first file of each stream. Measured are the CPU seconds of all
-its processes
-from then on, until the last result of the other files is committed.
+its processes from then on, until the last result of the other files is committed.
 """
 
 from __future__ import annotations

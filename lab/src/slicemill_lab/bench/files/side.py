@@ -3,12 +3,10 @@
     python side.py {slicemill|spark|flink}
 
 Jobs arrive as lines of JSON on standard input. For each job the program prints `started`, `first` when the
-results of the
-first files are complete, `done` when all results are complete, and then their counts. It waits for a line,
-ends the
-queries and prints `stopped`. The program runs in several environments, with different versions of slicemill
-or none. So
-packages are imported by name, and only interfaces that every version has are used.
+results of the first files are complete, `done` when all results are complete, and then their counts. It waits
+for a line, ends the queries and prints `stopped`. The program runs in several environments, with different
+versions of slicemill or none. So packages are imported by name, and only interfaces that every version has
+are used.
 """
 
 from __future__ import annotations
@@ -112,8 +110,7 @@ class Spark:
     """Spark: one streaming query per query, with the noop sink, which only counts rows.
 
     Tuned: RocksDB for state, two shuffle partitions, all waiting files in one batch, and a poll interval so
-    long that polling
-    costs nothing.
+    long that polling costs nothing.
     """
 
     every_s = 0.2
@@ -157,10 +154,8 @@ class Flink:
     """Flink: all queries in one job, a statement set, without Python workers. Sinks discard results.
 
     Tuned: object reuse, one task per operator (two took as much CPU time), checkpoints every ten seconds
-    only, and one source
-    per stream for all queries. None of these operators has a mini-batch mode, as windows collect rows
-    themselves. Results are
-    counted by the metrics of the sinks.
+    only, and one source per stream for all queries. None of these operators has a mini-batch mode, as windows
+    collect rows themselves. Results are counted by the metrics of the sinks.
     """
 
     every_s = 1.0

@@ -21,10 +21,8 @@ class WorkloadStream:
     """Stream of files, ordered by time. Times are whole milliseconds where rows near a window border matter.
 
     The first Parquet file is processed before the measurement. As CSV there are two files: the first one, and
-    one with all
-    other rows. Flink reads several files in any order and would drop rows as late. Flink reads times faster
-    as numbers of
-    milliseconds than as text.
+    one with all other rows. Flink reads several files in any order and would drop rows as late. Flink reads
+    times faster as numbers of milliseconds than as text.
     """
 
     columns: Mapping[str, str]

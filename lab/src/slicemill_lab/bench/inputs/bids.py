@@ -1,8 +1,7 @@
 """Input of the ingest benchmark: NEXMark bids in Parquet files that arrive in a folder, and filters.
 
 Each file is written once, outside of the folder of the stream, and arrives by a hard link. So a visible file
-is complete,
-and its arrival costs nothing that would be measured.
+is complete, and its arrival costs nothing that would be measured.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Queries that hash every row many times, and groups of rows for them.
 
 A query hashes a text 2, 4, 8, 16 or 32 times, keeps rows with a hash below a limit set by its selectivity,
-and adds a
-running sum. Each query uses its own key, so that it runs in its own unit. Groups of rows are fed to a stream
-without a
-source, so that only the admission of rows and the runs of units are measured.
+and adds a running sum. Each query uses its own key, so that it runs in its own unit. Groups of rows are fed
+to a stream without a source, so that only the admission of rows and the runs of units are measured.
 """
 
 from __future__ import annotations

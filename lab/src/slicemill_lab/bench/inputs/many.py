@@ -4,8 +4,7 @@
     |----- 20 s of rows -----|  #   |----- 20 s of rows -----|  #          # last rows, one a stream, at 21 s
 
 The last rows advance both watermarks to the same time, past the end of every earlier window. Only OVER has
-results for
-these rows, as no other row has their prices and keys.
+results for these rows, as no other row has their prices and keys.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Input of the scale benchmark: joins with different placements, and their rows.
 
 The rate and window of each case are chosen so that one task has about the same work in all cases. Rows arrive
-in batches.
-The first batches fill the windows and are not measured.
+in batches. The first batches fill the windows and are not measured.
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
 """Testbeds of quality of service (P36) and quality of data (P37), as queries for a mill.
 
 A query selects, looks up a stored relation (P36) or selects once more (P37), and projects. Each of the three
-operators
-hashes a long text, in cost class i 2^i times as long as in class 0. So the cost of one row exceeds the fixed
-cost of a
-run, and scheduling rows matters. The first two operators keep the rows whose attributes, uniform in 1 to 100,
-do not
-exceed the query's percentage. A running sum by a key of its own puts each query into its own unit; queries
-that only
-select would share one unit.
+operators hashes a long text, in cost class i 2^i times as long as in class 0. So the cost of one row exceeds
+the fixed cost of a run, and scheduling rows matters. The first two operators keep the rows whose attributes,
+uniform in 1 to 100, do not exceed the query's percentage. A running sum by a key of its own puts each query
+into its own unit; queries that only select would share one unit.
 
 Arrivals are recorded before they are replayed: ON/OFF traffic on one stream (P36), or Poisson arrivals on
-several
-streams, of which every other stream has bursts of ten (P37).
+several streams, of which every other stream has bursts of ten (P37).
 """
 
 from __future__ import annotations

@@ -4,12 +4,9 @@
     python flink_side.py PORT_IN CONDITION files FOLDER
 
 The program runs in an environment with Flink and without slicemill. Results are lines `q,sent`. They go to a
-socket at
-once, without any guarantee after a crash, or to files that become visible when a checkpoint commits them
-exactly once. All
-operators run in one task, so there is no network between them. If results wait for checkpoints, these are
-made every 10 ms,
-as often as Flink allows.
+socket at once, without any guarantee after a crash, or to files that become visible when a checkpoint commits
+them exactly once. All operators run in one task, so there is no network between them. If results wait for
+checkpoints, these are made every 10 ms, as often as Flink allows.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Many clients of a server in one separate process, which record results and delays.
 
 The process reads one line of JSON, `{"http": 8080, "postgres": 5432, "queries": […], "sse": 200, "pg": 50}`,
-and prints
-`ready` when all clients are connected. After another input line it prints what the clients received. A row
-has a number
-`n`, which counts up in each query, and `sent`, the time of sending in microseconds.
+and prints `ready` when all clients are connected. After another input line it prints what the clients
+received. A row has a number `n`, which counts up in each query, and `sent`, the time of sending in
+microseconds.
 """
 
 from __future__ import annotations

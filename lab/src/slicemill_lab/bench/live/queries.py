@@ -1,14 +1,12 @@
 """Queries of the latency benchmark, in ESL for slicemill and in SQL for Spark.
 
 The thirteen queries are those of `examples/auction.esl`, over streams from sockets with timestamps set on
-arrival. Result
-rows have `sent`, the stamp of their latest tuple, or `due`, the time when a row that time releases was due.
-`steady_bidders` has neither, and is not measured.
+arrival. Result rows have `sent`, the stamp of their latest tuple, or `due`, the time when a row that time
+releases was due. `steady_bidders` has neither, and is not measured.
 
 Spark has no OVER, no user-defined aggregates in SQL and no coalescing on streams. Instead it runs the closest
-queries that
-it supports, which do less work: running aggregates per key, and session windows. Its windows and joins are
-the same.
+queries that it supports, which do less work: running aggregates per key, and session windows. Its windows and
+joins are the same.
 """
 
 from __future__ import annotations

@@ -3,12 +3,9 @@
     python -m slicemill_lab.bench.live.sender LOG.npy
 
 The sender prints its ports as one line of JSON. Input lines set the rate, in tuples per second over all
-streams. At the end
-of its input the sender stops, and writes the send time and price of each bid, from which the expected number
-of filter
-results follows. Every tuple is stamped when it is sent. So a sender that cannot keep up sends fewer tuples,
-without adding
-latency.
+streams. At the end of its input the sender stops, and writes the send time and price of each bid, from which
+the expected number of filter results follows. Every tuple is stamped when it is sent. So a sender that cannot
+keep up sends fewer tuples, without adding latency.
 """
 
 from __future__ import annotations

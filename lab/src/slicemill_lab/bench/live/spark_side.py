@@ -3,8 +3,7 @@
     python -m slicemill_lab.bench.live.spark_side {one|thirteen} '{"bid": PORT, …}' PORT_OUT FOLDER CATEGORIES
 
 Tuned: RocksDB for state, two shuffle partitions, fast offset and commit logs, and a new batch as soon as the
-previous one
-has ended. Rows are sent to the subscriber from `foreachBatch`, before Spark commits the batch.
+previous one has ended. Rows are sent to the subscriber from `foreachBatch`, before Spark commits the batch.
 """
 
 from __future__ import annotations

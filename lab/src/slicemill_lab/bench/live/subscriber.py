@@ -5,10 +5,8 @@
     python -m slicemill_lab.bench.live.subscriber SAMPLES.npz folder FOLDER
 
 The subscriber follows a home of slicemill, or reads lines `query,stamp` from connections to the port that it
-prints, or
-from files that appear in a folder. It prints the name of a query at its first row. At the end of its standard
-input, it
-writes its samples and ends.
+prints, or from files that appear in a folder. It prints the name of a query at its first row. At the end of
+its standard input, it writes its samples and ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Cost of each cell of a mill's units, measured with workers in this process.
 
 Each worker has one cell of a unit, and reads, maps and shuffles rows like a separate process. As in a worker
-process, freed
-memory is kept (`engine.session.WORKER_MEMORY`). Page faults of newly allocated memory would otherwise
-dominate the
-measurement.
+process, freed memory is kept (`engine.session.WORKER_MEMORY`). Page faults of newly allocated memory would
+otherwise dominate the measurement.
 """
 
 from __future__ import annotations

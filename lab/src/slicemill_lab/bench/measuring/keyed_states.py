@@ -1,8 +1,7 @@
 """Measurement of a query with many keys: CPU time of a small run, and pause of a checkpoint.
 
 A checkpoint blocks the worker for the snapshot of the state, which is taken in memory. Another thread writes
-the snapshot
-while further runs continue.
+the snapshot while further runs continue.
 """
 
 from __future__ import annotations

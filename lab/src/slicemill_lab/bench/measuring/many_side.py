@@ -3,8 +3,8 @@
     python many_side.py JOB.json
 
 Only interfaces that every version has are used. The job has the script, the files of each batch, the folders
-in which they
-arrive, and the expected number of results of each query after each batch. Prints one line of JSON.
+in which they arrive, and the expected number of results of each query after each batch. Prints one line of
+JSON.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Turns of policies: recorded arrivals, replayed for one policy after another in one mill on one worker.
 
 Before each turn, the statistics of units are reset to those of the calibration, so that all policies start
-with the same
-costs and selectivities. The rows of each turn have their own partitions, so results do not depend on earlier
-turns.
+with the same costs and selectivities. The rows of each turn have their own partitions, so results do not
+depend on earlier turns.
 """
 
 from __future__ import annotations
@@ -97,9 +96,8 @@ class PolicyTurns:
         """Return the seconds that one row of every stream takes without any other load.
 
         Rows arrive alone or in a burst, as on their stream. The time includes reading, deciding, running,
-        committing and
-        delivering. Units learn the costs of runs over few and many rows. Earlier runs only warm up the
-        processes.
+        committing and delivering. Units learn the costs of runs over few and many rows. Earlier runs only
+        warm up the processes.
         """
         usual, other = self.bed.grid(), self.bed.grid(other_bursts=True)
         for arrival in usual[: len(self.bed.streams)]:

@@ -5,17 +5,13 @@
     print(usage.cpu_s, usage.wall_s, usage.peak_bytes)
 
 The kernel adds the time of an ended child to the parent that waited for it. But the daemon of Spark's Python
-workers does
-not wait for them, and orphans have no parent that waits. So a thread samples the tree several times per
-second. An ended
-process counts with its last sampled time, or with the time reported by its parent if that is more. The
-difference, and
-processes that ended between two samples, are reported as `ended`. The CPU time of the sampling thread is
-excluded.
+workers does not wait for them, and orphans have no parent that waits. So a thread samples the tree several
+times per second. An ended process counts with its last sampled time, or with the time reported by its parent
+if that is more. The difference, and processes that ended between two samples, are reported as `ended`. The
+CPU time of the sampling thread is excluded.
 
 Memory is the sum of resident memory over processes. Pages shared by several processes count for each of them.
-A JVM keeps
-heap that earlier phases have allocated. Consider both when comparing phases of one run.
+A JVM keeps heap that earlier phases have allocated. Consider both when comparing phases of one run.
 """
 
 from __future__ import annotations

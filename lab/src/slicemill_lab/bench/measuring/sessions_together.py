@@ -1,8 +1,8 @@
 """Cost of many session queries over one stream and key relative to one of them, in one process.
 
 Visitors click in bursts: every 2 s on average, with pauses of a minute on average after twenty clicks. Only
-the unit of the
-sessions runs, so ingestion does not hide the savings of sharing. One query and sixteen queries take turns.
+the unit of the sessions runs, so ingestion does not hide the savings of sharing. One query and sixteen
+queries take turns.
 """
 
 from __future__ import annotations

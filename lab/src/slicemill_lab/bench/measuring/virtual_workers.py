@@ -1,10 +1,8 @@
 """Workers in this process that run concurrently in virtual time.
 
 A message is processed at once, but its answer is delivered when its work would be done, by a clock that only
-the caller and
-waiting advance. The caller defines the cost of work. So the dispatcher, with balancing and placement, can be
-tested with
-any number of workers, with the same result on every machine.
+the caller and waiting advance. The caller defines the cost of work. So the dispatcher, with balancing and
+placement, can be tested with any number of workers, with the same result on every machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Cost of finding the next unit: the dispatcher's scan, clusters, Fagin, and a calendar queue.
 
 The sublinear methods inspect few units (P18-P20, P35), but their data structures must be maintained: when a
-log that all
-units read grows, the heads or lengths of all queues change. Both parts are measured.
+log that all units read grows, the heads or lengths of all queues change. Both parts are measured.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Means over sliding windows by two Numba loops, as a lower bound of the cost.
 
 There is no log, no journal and no recovery. Keys are known to be small numbers, and one thread does all of
-the work.
-pyarrow reads the files, counts and sums are kept by second and key, and the means of ended windows stay in
-memory.
+the work. pyarrow reads the files, counts and sums are kept by second and key, and the means of ended windows
+stay in memory.
 """
 
 from __future__ import annotations

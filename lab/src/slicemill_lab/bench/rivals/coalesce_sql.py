@@ -1,10 +1,8 @@
 """Runs of equal values over sliding windows, as batch queries in Spark SQL.
 
 Times are in microseconds. Both formulations first find the runs over all time, with window functions per key.
-Then one
-assigns every tuple to each of its windows and groups the tuples. The other first aggregates runs, with a list
-of the start
-times of their tuples, and assigns whole runs to windows.
+Then one assigns every tuple to each of its windows and groups the tuples. The other first aggregates runs,
+with a list of the start times of their tuples, and assigns whole runs to windows.
 """
 
 from __future__ import annotations

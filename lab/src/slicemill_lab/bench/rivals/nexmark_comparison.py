@@ -1,8 +1,8 @@
 """Comparison of NEXMark queries over the same files: slicemill, Spark and Flink in separate processes.
 
 A query processes the first files as a warm-up. Measured are the CPU seconds of all processes of the system
-from then on,
-until the results of all other files are committed. Systems take turns, and the best round counts.
+from then on, until the results of all other files are committed. Systems take turns, and the best round
+counts.
 """
 
 from __future__ import annotations

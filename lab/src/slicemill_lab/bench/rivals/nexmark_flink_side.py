@@ -3,12 +3,9 @@
     python nexmark_flink_side.py
 
 The program runs in an environment with Flink and without slicemill. Jobs arrive as lines of JSON and are
-answered as in
-`nexmark_side`. A query runs over the warm-up files, and then over all files, as a streaming job over a finite
-source. Each
-stream is one file, because Flink does not read several files in order. Results go to a sink that discards
-them. Their final
-number is determined afterwards, by a count over the same query.
+answered as in `nexmark_side`. A query runs over the warm-up files, and then over all files, as a streaming
+job over a finite source. Each stream is one file, because Flink does not read several files in order. Results
+go to a sink that discards them. Their final number is determined afterwards, by a count over the same query.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """NEXMark queries in Flink SQL, as far as Flink supports them.
 
 Window functions and event time need timestamps in milliseconds, but events have microseconds. So conditions
-compare `ts`,
-and windows use `row_ts`, the same time truncated to milliseconds.
+compare `ts`, and windows use `row_ts`, the same time truncated to milliseconds.
 """
 
 from __future__ import annotations

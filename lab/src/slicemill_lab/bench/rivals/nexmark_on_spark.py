@@ -1,11 +1,9 @@
 """NEXMark queries for Spark, with the same answers as ours.
 
 Each is a query of Structured Streaming. Where Spark rejects a construct, an equivalent form is used if there
-is one: the
-size of a set for `count(DISTINCT …)`, and the greatest struct of a group for the first of `row_number()`. Two
-queries have
-no such form. They run as batch queries over all files, which is less work: one answer at the end, and none
-before.
+is one: the size of a set for `count(DISTINCT …)`, and the greatest struct of a group for the first of
+`row_number()`. Two queries have no such form. They run as batch queries over all files, which is less work:
+one answer at the end, and none before.
 """
 
 from __future__ import annotations

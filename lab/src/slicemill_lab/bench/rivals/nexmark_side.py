@@ -3,8 +3,7 @@
     python -m slicemill_lab.bench.rivals.nexmark_side {slicemill|spark}
 
 Jobs arrive as lines of JSON. A job processes the existing files, prints `first`, and waits for a line. Then
-it processes the
-files that arrived meanwhile, and prints `done` and the number of rows of each query.
+it processes the files that arrived meanwhile, and prints `done` and the number of rows of each query.
 """
 
 from __future__ import annotations
@@ -79,9 +78,8 @@ class SparkSide:
     """Spark: a query of Structured Streaming with the noop sink, or a batch query.
 
     Tuned: two shuffle partitions for two cores, fast offset and commit logs, all waiting files in one batch,
-    a poll interval so
-    long that polling costs nothing, and state in memory. With RocksDB, five of these queries took 1.0 to 1.8
-    times the CPU time.
+    a poll interval so long that polling costs nothing, and state in memory. With RocksDB, five of these
+    queries took 1.0 to 1.8 times the CPU time.
     """
 
     def __init__(self) -> None:

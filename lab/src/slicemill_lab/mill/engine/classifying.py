@@ -1,8 +1,7 @@
 """Classifiers on the engine: error rates, and cost of a time unit (mill-spark-E16 to E19).
 
 Examples are a table, and features are a stream. The classifier learns its model from the examples, so the
-model is an estimate. In the
-experiments on arrays it is the true model.
+model is an estimate. In the experiments on arrays it is the true model.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """mill-spark-E10: cost of an average on the engine, in four implementations (stream-mill E10, M32, M38).
 
 The aggregates of mill-E10: with EXPIRE in ESL (A) and in Python (B), without EXPIRE (C), and computed anew
-(D). On the engine, ESL is
-compiled and Python is not. The cost of a tuple is CPU time of the worker, so claims about it are `timed`. The
-size of the state, and
-the equality of results, are counts.
+(D). On the engine, ESL is compiled and Python is not. The cost of a tuple is CPU time of the worker, so
+claims about it are `timed`. The size of the state, and the equality of results, are counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """mill-spark-E11: cost of approximate frequent items on the engine (E11, M41).
 
 The aggregates of mill-E11 in the four implementations of mill-spark-E10. In the publication, the window
-maintenance of C no longer
-dominates, because counting costs more than adding to a sum.
+maintenance of C no longer dominates, because counting costs more than adding to a sum.
 """
 
 from __future__ import annotations

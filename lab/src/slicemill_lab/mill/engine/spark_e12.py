@@ -1,8 +1,7 @@
 """mill-spark-E12: state of a sliding sum on the engine, with panes and without (E12, M34, M35, X15).
 
 The sum of mill-E12 as a user-defined aggregate: ALGEBRAIC, so that the engine keeps panes, and with EXPIRE,
-so that it keeps the window.
-Measured are bytes of state after the window is full.
+so that it keeps the window. Measured are bytes of state after the window is full.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """mill-spark-E16: errors of policies relative to random observation, on the engine (E16, M50-M53, M56).
 
 The tasks of mill-E16 are a stream and a table of examples. The decisions of the engine's classifier are
-compared with the truth. Its
-model is learnt from the examples, so there are some errors even with full observation.
+compared with the truth. Its model is learnt from the examples, so there are some errors even with full
+observation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """mill-spark-E18: CPU time saved on the engine by observing fewer values (E18, M53-M56).
 
 Observing a value is a function in Python that takes 5 ms of CPU time (`observe`). Measured is the total CPU
-time of the classifier's
-unit: reading rows, selection, observation, decisions and writing of results. Saving = 1 − time with shedding
-/ time without.
+time of the classifier's unit: reading rows, selection, observation, decisions and writing of results. Saving
+= 1 − time with shedding / time without.
 """
 
 from __future__ import annotations

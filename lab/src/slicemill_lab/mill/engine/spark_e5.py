@@ -1,9 +1,8 @@
 """mill-spark-E5: delay of results by idle-waiting on the engine (stream-mill E5, M24-M26).
 
 The lines of mill-E5 on the engine: without enabling timestamps (A), with heartbeats on the sparse stream (B),
-on demand (C), and over
-latent streams (D). Here the engine reads the watermark of a stream that it stamps at each run, at no cost, so
-C equals D.
+on demand (C), and over latent streams (D). Here the engine reads the watermark of a stream that it stamps at
+each run, at no cost, so C equals D.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """mill-spark-E6: share of time in which tuples wait idly on the engine (stream-mill E6, M21).
 
 The lines of mill-spark-E5. After each poll the engine runs until no unit is ready. The remaining tuples wait
-only for the watermark of
-the other stream.
+only for the watermark of the other stream.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """mill-spark-E7: number of waiting tuples on the engine (stream-mill E7, M20, M26).
 
 The lines of mill-spark-E5, with the peak number of tuples that have arrived and not been emitted. In the
-publication, heartbeats accumulate
-at high rates. On the engine a watermark is a number that the next one replaces, so heartbeats take no memory.
+publication, heartbeats accumulate at high rates. On the engine a watermark is a number that the next one
+replaces, so heartbeats take no memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Union of a busy and a sparse stream on the engine, with four sources of time (mill-spark-E5 to E7).
 
 Streams with their own timestamps and no SKEW have no enabling timestamps but their data (A), and heartbeats
-if the source sends them (B).
-The watermark of streams that the engine stamps is read at each run, on demand (C). Streams without timestamps
-are never waited for
-(D). The engine polls arrivals every 20 ms of virtual time, which is a lower bound of the response time.
+if the source sends them (B). The watermark of streams that the engine stamps is read at each run, on demand
+(C). Streams without timestamps are never waited for (D). The engine polls arrivals every 20 ms of virtual
+time, which is a lower bound of the response time.
 """
 
 from __future__ import annotations

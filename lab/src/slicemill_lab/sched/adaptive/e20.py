@@ -1,8 +1,7 @@
 """sched-E20: window length of adaptive statistics (metrics-and-schedulers E20, P21).
 
 The window in which selectivities are observed varies. Published: short windows are noisy, long windows react
-late, and 50 to 150 tuples are
-best.
+late, and 50 to 150 tuples are best.
 """
 
 from __future__ import annotations

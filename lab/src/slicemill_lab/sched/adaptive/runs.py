@@ -9,11 +9,9 @@ estimates lag behind by some windows.
 The load is 0.95.
 
 The treatment of a query that passed nothing for long is not published either. Its estimate is nearly 0, so
-the query runs only when no other query
-has input, and its estimate is not updated (A14). The rule is used as printed, without a correction.
-`GOING_BACK` is a possible correction:
-estimates of queries with waiting input decay to the initial ones. Then no run is much worse than static ones,
-and most runs gain less.
+the query runs only when no other query has input, and its estimate is not updated (A14). The rule is used as
+printed, without a correction. `GOING_BACK` is a possible correction: estimates of queries with waiting input
+decay to the initial ones. Then no run is much worse than static ones, and most runs gain less.
 """
 
 from __future__ import annotations

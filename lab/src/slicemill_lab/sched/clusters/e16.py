@@ -1,18 +1,16 @@
 """sched-E16: number of clusters (metrics-and-schedulers E16, P18-P20).
 
 BSD with queries in clusters and charged decisions: a priority or a comparison costs as much as the cheapest
-operator. Few clusters are inaccurate, and many
-clusters make decisions expensive. Published at 95 % load: with logarithmic clusters the least norm is at 12
-clusters, 5 % above BSD with free decisions. With
-uniform clusters the norm is very high for few clusters and falls slowly.
+operator. Few clusters are inaccurate, and many clusters make decisions expensive. Published at 95 % load:
+with logarithmic clusters the least norm is at 12 clusters, 5 % above BSD with free decisions. With uniform
+clusters the norm is very high for few clusters and falls slowly.
 
 With free decisions, clusters cost as little here as published. The difference is the charge for decisions.
-With 12 clusters a tuple takes 12 decisions. Each
-of them inspects about ten pairs and bounds of Fagin's algorithm, at two operations each. That is 4 % of the
-work, which raises a load of 0.95 to 0.99. How
+With 12 clusters a tuple takes 12 decisions. Each of them inspects about ten pairs and bounds of Fagin's
+algorithm, at two operations each. That is 4 % of the work, which raises a load of 0.95 to 0.99. How
 operations were counted is not published. At small scale, 12 clusters are 24 % above BSD, or 16 % with free
-bounds. At full scale, where overload has more time
-to accumulate, they are 63 % above it, and 6 clusters are best.
+bounds. At full scale, where overload has more time to accumulate, they are 63 % above it, and 6 clusters are
+best.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """sched-E17: optimisations of the decisions of BSD (metrics-and-schedulers E17, P18-P20).
 
 Step by step: BSD that scans every query in every decision, with 12 logarithmic clusters, with Fagin's
-algorithm to find the best cluster, and with a whole
-cluster processed in one decision. Published: the first is 6470 % above BSD with free decisions, the last 5 %,
-and each step improves.
+algorithm to find the best cluster, and with a whole cluster processed in one decision. Published: the first
+is 6470 % above BSD with free decisions, the last 5 %, and each step improves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """sched-E24: parameter between freshness and response time (metrics-and-schedulers E24, P34).
 
 FAS(β) counts the pending tuples as N^β. As β falls, response times fall and staleness rises. FAS(0) is HR,
-with a small overhead if decisions are
-charged (P35).
+with a small overhead if decisions are charged (P35).
 """
 
 from __future__ import annotations

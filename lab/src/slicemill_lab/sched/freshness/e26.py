@@ -1,8 +1,7 @@
 """sched-E26: staleness if most tuples are results (metrics-and-schedulers E26, P32).
 
 Selectivities are skewed towards 1 (Zipf), with equal costs and 95 % load. Published: all staleness rises with
-the skew, and the lead of FAS over HR grows
-from 39 % to 55 %.
+the skew, and the lead of FAS over HR grows from 39 % to 55 %.
 """
 
 from __future__ import annotations

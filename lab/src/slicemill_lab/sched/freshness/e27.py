@@ -1,8 +1,8 @@
 """sched-E27: staleness under bursts (metrics-and-schedulers E27, P37).
 
 Some of ten streams arrive in bursts of ten tuples. Published: the lead of FAS over HR grows up to five bursty
-streams (40 %), and then shrinks (22 % at
-ten). Without bursts queues are short, and both policies are nearly equal.
+streams (40 %), and then shrinks (22 % at ten). Without bursts queues are short, and both policies are nearly
+equal.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Tuples stay on their nodes and several are in flight (PSP-D). With one tuple in flight, 450 tuples per second
 cannot pass 20 nodes, however cheap they are. The model's best length assumes a ring that keeps up, so a ring
-that has fallen behind
-grows by half.
+that has fallen behind grows by half.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@
 
 This command is the driver. It is a separate process, because a process has only one Spark session. A node of
 the ring is a cell with its own worker. Every pair of members of a result must match, by a hash of the pair.
-Comparing a pair takes
-longer in the middle and large joins, which compare more features. A second's tuples arrive at once when those
-of the previous second are done, so the response is the time for a second's tuples. In experiments on
-adaptation, each second's
-tuples arrive in a second of real time.
+Comparing a pair takes longer in the middle and large joins, which compare more features. A second's tuples
+arrive at once when those of the previous second are done, so the response is the time for a second's tuples.
+In experiments on adaptation, each second's tuples arrive in a second of real time.
 
 If an experiment is given a pool, its workers are in this process, and there is no cluster.
 """

@@ -2,12 +2,11 @@
 
 Published: 50 tuples per second on each stream, windows of 10 s, 600 s, up to 20 machines. The time to compare
 a pair is not published. But 20 machines carried three times the rate on the small join, which is 27 times the
-work. So the join cannot have used more than 0.7
-of one machine before. Here the small, middle and large join use a quarter, a half and all of one machine at a
-selectivity of 0.1. Windows are shorter, which reduces state and work per tuple, and comparisons are slower to
-compensate. A message takes 5 µs and a hop 20
-µs. These costs were chosen after a first attempt: joins with six times the work, and hops of 100 µs, could
-not carry the doubled rate.
+work. So the join cannot have used more than 0.7 of one machine before. Here the small, middle and large join
+use a quarter, a half and all of one machine at a selectivity of 0.1. Windows are shorter, which reduces state
+and work per tuple, and comparisons are slower to compensate. A message takes 5 µs and a hop 20 µs. These
+costs were chosen after a first attempt: joins with six times the work, and hops of 100 µs, could not carry
+the doubled rate.
 """
 
 from __future__ import annotations

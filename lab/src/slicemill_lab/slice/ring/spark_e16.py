@@ -2,8 +2,8 @@
 
 The ring forwards partial results and stores no row twice. The engine joins three streams at once, in a cube
 in which rows are stored wherever a partner may arrive, or in rounds by time, which store partial results. In
-the publication, the ring is ahead
-of replication. The planner chooses between the engine's forms, and its choice must not be worse than either.
+the publication, the ring is ahead of replication. The planner chooses between the engine's forms, and its
+choice must not be worse than either.
 """
 
 from __future__ import annotations
