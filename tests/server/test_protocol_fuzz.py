@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import socket
 import struct
@@ -170,24 +171,28 @@ def test_random_messages_without_a_token_are_answered_by_nothing(served: Served,
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-requests = st.one_of(
-    st.fixed_dictionaries({"json": json_values | st.fixed_dictionaries({"text": texts | json_values})}),
-    st.fixed_dictionaries({"content": st.binary(max_size=100)}),
-)
+json_bodies = json_values | st.fixed_dictionaries({"text": texts | json_values})
+# Python writes infinity and NaN into JSON, which no standard allows, and reads them.
+bodies = json_bodies.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=100)
 
 
 @FUZZ
-@given(path=st.sampled_from(["/v1/statements", "/v1/check"]), request=requests)
-@example(path="/v1/check", request={"content": b"\x80"})
+@given(path=st.sampled_from(["/v1/statements", "/v1/check"]), body=bodies)
+@example(path="/v1/check", body=b"\x80")
+@example(path="/v1/check", body=b'{"text": Infinity}')
+@example(path="/v1/statements", body=b'{"text": "SHOW QUERIES", "more": NaN}')
 def test_random_bodies_are_answered_and_tell_nothing_of_another(
-    served: Served, path: str, request: dict[str, object]
+    served: Served, path: str, body: bytes
 ) -> None:
-    headers = {"Authorization": f"Bearer {served.tokens['south']}"}
-    response = httpx.post(f"{served.url}{path}", headers=headers, timeout=20, **request)  # type: ignore[arg-type]
+    headers = {
+        "Authorization": f"Bearer {served.tokens['south']}",
+        "Content-Type": "application/json",
+    }
+    response = httpx.post(f"{served.url}{path}", headers=headers, timeout=20, content=body)
     assert response.status_code in (200, 400, 403, 422)
     assert SECRET not in response.text
     assert served.errors.found == []

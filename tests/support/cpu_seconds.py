@@ -28,7 +28,7 @@ SLOW_S = 3.0
 # `make test` checks types in the process that has no Spark session.
 MYPY_S = 60.0
 # The process with the Spark session starts it, and waits for Spark's jobs.
-SESSION_S = 90.0
+SESSION_S = 150.0
 
 
 # Modules of these folders share a browser and servers, so that they run in one process.
