@@ -23,11 +23,11 @@ PAGE = ROOT / "docs" / "gallery.md"
 PICTURES = ROOT / "docs" / "pictures" / "gallery"
 _HEAD = """# A gallery of models
 
-Thirty [models](model.md), from `examples/gallery`: what they are for, how they are written, and what
-becomes of them. *Kept* is what a window takes beside its elements. *Calls* are those of transforms and
-accumulators at each new tuple, kept up as it is run, and if the window were read again. A picture shows
-the graph that runs. This page is made from the scripts by `python tests/support/gallery.py`, and a test
-compares every model with NumPy.
+This page shows thirty [models](model.md) from `examples/gallery`, each with its purpose, its definition and its
+cost. *Kept* is what a window stores in addition to its elements. *Calls* are the calls of transforms and
+accumulators for each new tuple with incremental updates. The last column counts the calls if the window is
+recomputed. A picture shows the graph that runs. The command `python tests/support/gallery.py` generates this page from
+the scripts. A test compares every model with NumPy.
 """
 
 
