@@ -55,42 +55,46 @@ WHY: Mapping[str, str] = {
         "places (0.3 %); the case shown is the worst we know, 20 % noise, all of it at the end."
     ),
     "mill-E5": (
-        "How many orders lie between waiting and not waiting depends on what a step costs: 10 µs here. At "
-        "50 and 0.05 tuples a second the wait is 20 s, at 1000 and 0.5 it is 2 s. Which rates were "
-        "published is not clear (X10)."
+        "The number of orders between waiting and not waiting depends on the cost of a step, which is 10 "
+        "µs here. At 50 and 0.05 tuples a second, the wait is 20 s. At 1000 and 0.5, it is 2 s. The "
+        "publication is not clear about its rates (X10)."
     ),
     "mill-E6": (
-        "Each tuple waits some microseconds for its enabling timestamp, whatever the rate. At 50 tuples a "
-        "second that is below 0.1 % of the time, at 1000 it is not: the published figure fits the former "
-        "(X10)."
+        "Each tuple waits some microseconds for its enabling timestamp, at any rate. At 50 tuples a "
+        "second this wait is below 0.1 % of the time, at 1000 it is not. The published figure fits the "
+        "lower rate (X10)."
     ),
     "mill-E8": (
-        "The published graph and its costs are lost; the gap grows with the graph, from the smallest one "
-        "on, which is shown here."
+        "The published graph and its costs are lost. The gap grows with the size of the graph. The figure "
+        "here is for the smallest graph."
     ),
     "mill-E10": (
-        "What is counted is function calls of the reference engine, which interprets ESL statement by "
-        "statement; ESL was compiled in the publication, and B was C. See mill-spark-E10."
+        "The figure counts function calls of the reference engine, which interprets ESL statement by "
+        "statement. In the publication, ESL was compiled and B was written in C. See mill-spark-E10."
     ),
-    "mill-E11": "As mill-E10; ESL looks for a cell among all of them, where Python knows its place.",
+    "mill-E11": (
+        "As mill-E10. In addition, ESL searches all cells for the cell of an item, but Python accesses "
+        "the cell by index."
+    ),
     "mill-E15": (
-        "Neither window nor threshold is published. With a window of 2 s and a threshold of 6 one reading "
-        "of noise holds up all that follow. With a threshold of 4 Eager is nearer to the baseline in "
-        "milliseconds, and further in percent."
+        "The publication states neither window nor threshold. With a window of 2 s and a threshold of 6, "
+        "one reading of noise delays all later readings. With a threshold of 4, the difference between "
+        "Eager and the baseline is smaller in milliseconds, but larger in percent."
     ),
     "mill-E18": (
-        "A risk is taken to cost what makes HVWT save 6 % with four features; the other two figures "
-        "follow from the risks that policies compute. BFF's are counted as the most it may compute."
+        "The assumed cost of a risk is the one with which HVWT saves 6 % with four features. The other "
+        "two figures follow from the number of risks that the policies compute. For BFF, this is the "
+        "maximum number that it may compute."
     ),
     "mill-spark-E5": (
-        "Response is floored by the poll: arrivals are looked for every 20 ms of virtual time, so that C "
-        "is at 10 ms, and A is as long as the sparse stream is silent, 20 s and no more. In small runs it "
-        "is cut off after 4 s."
+        "The poll interval is a lower limit for the response. The engine polls every 20 ms of virtual "
+        "time, so C has 10 ms. A has the idle time of the sparse stream, at most 20 s. In small runs, "
+        "this time is cut off after 4 s."
     ),
-    "mill-spark-E7": "In 4 s only 200 tuples arrive in all, and all of them wait under A.",
+    "mill-spark-E7": "In 4 s, only 200 tuples arrive, and all of them wait under A.",
     "mill-spark-E10": (
-        "ESL is compiled on the engine, and B is Python, where it was C in the publication: A is several "
-        "times quicker. With the window it is constant, as published."
+        "The engine compiles ESL. B is Python here, but was C in the publication. So A is several times "
+        "faster than B. As published, the time of A is constant over the sizes of the window."
     ),
-    "mill-spark-E11": "As mill-spark-E10, but that a tuple has more to do, and short runs are measured.",
+    "mill-spark-E11": "As mill-spark-E10, but each tuple needs more work, and short runs are measured.",
 }
