@@ -29,7 +29,6 @@ from slicemill.plan.placement import (
     best_by_time,
     candidates,
     chosen,
-    permitted,
     placement_named,
     placements_of,
     restored,
@@ -341,24 +340,7 @@ def test_a_placement_outlives_the_journal(query: str) -> None:
     assert len(set(plains)) == len(plains)
 
 
-def test_a_join_without_keys_does_not_keep_a_placement_by_key() -> None:
+def test_state_that_is_spread_in_a_way_that_cannot_be_is_not_taken_up() -> None:
     unit, graph = planned(THETA)
-    before = restored(unit, graph, {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}})
-    assert permitted(unit, graph, before).kind is not PlacementKind.KEY
-
-
-def test_a_placement_of_queries_that_are_gone_is_restored_and_replaced() -> None:
-    """Rows of a go by x, which only a dropped query has joined: the queries of now go by other keys."""
-    unit, graph = planned(f"SELECT a.z FROM {from_clause('abc')} WHERE a.y = b.y AND b.z = c.z")
-    plain = {"kind": "hypercube", "shape": [2], "by": {"a": ["x"], "b": ["x"], "c": ["every"]}}
-    before = restored(unit, graph, plain)
-    assert before.plain() == plain
-    after = permitted(unit, graph, before)
-    assert after != before and after in placements_of(unit, graph, after.cells)
-
-
-def test_a_placement_by_keys_that_cannot_be_read_names_them() -> None:
-    unit, graph = planned(TWO_KEYS)
-    plain = {"kind": "hypercube", "shape": [2], "by": {"a": ["x + 1"], "b": ["x"], "c": ["every"]}}
-    with pytest.raises(SlicemillError, match=r"x \+ 1"):
-        restored(unit, graph, plain)
+    with pytest.raises(SlicemillError, match="spread over cells"):
+        restored(unit, graph, {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}})

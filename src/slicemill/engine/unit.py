@@ -57,7 +57,6 @@ from slicemill.engine.work import (
     RunUnit,
 )
 from slicemill.engine.workers.plan_messages import packed
-from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import LATE, TimestampKind
 from slicemill.metrics.due import TimeMoments
 from slicemill.operators.cell import HeavyKey
@@ -79,7 +78,7 @@ from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.needs import columns_read
 from slicemill.plan.overlapping import logs_read
 from slicemill.plan.partitions import Exchange
-from slicemill.plan.placement import PlacementKind, permitted, placements_of, restored
+from slicemill.plan.placement import PlacementKind, placements_of, restored
 from slicemill.scheduling.ideal_times import MadeOf, made_of
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
@@ -174,15 +173,7 @@ class RunningUnit:
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
         self._home = home
-        known = home.units[plan.unit.id]
-        placement = restored(plan.unit, plan.graph, known["placement"])
-        # The placement is right for the queries that the journal has, and so for some of them alone.
-        added = {log for _, log in plan.unit.outputs} - set(known["outputs"])
-        if added and permitted(plan.unit, plan.graph, placement) != placement:
-            raise SlicemillError(
-                f"the state of {plan.unit.id} is spread over cells in a way that {', '.join(sorted(added))} "
-                "cannot use"
-            )
+        placement = restored(plan.unit, plan.graph, home.units[plan.unit.id]["placement"])
         self.plan = replace(plan, exchanges=placement.exchanges)
         self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # by log: the exchanges of units that read it
         self.id = plan.unit.id

@@ -6,8 +6,7 @@
 | key | N | the cell of its key | the same |
 | time | N | all | one of them, round-robin; a pair is found where its older row is stored |
 | hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them, round-robin |
-| hypercube | n1 × n2 × … | cells with the row's coordinates, given by its keys and a round-robin number | the
-same |
+| hypercube | n1 × n2 × … | cells with the row's coordinates, by its keys and a round-robin number | the same |
 | cube | n1 × n2 × … | cells with the row's round-robin coordinate in its stream's dimension | the same |
 
 Each placement finds each result exactly once. In a hypercube, the rows of a result fix one coordinate along
@@ -25,12 +24,10 @@ from typing import Any, TypeAlias
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import ColumnRef
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
-from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
 from slicemill.plan.placement_cost import (
     ASSUMED,
@@ -238,9 +235,9 @@ def chosen(
 
 
 def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
-    """Return the placement that a journal holds.
+    """Return the placement that a journal stores.
 
-    Its queries may have been dropped since, so the queries of now need not allow it (see `permitted`).
+    Raise an error if the unit's queries have changed so that the placement is no longer valid.
     """
     cells = prod(plain["shape"])
     if cells == 1:
@@ -251,35 +248,13 @@ def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placeme
         by = keyed.plain()["by"]
         if by and all(plain["by"].get(log, own) == own for log, own in by.items()):
             return keyed
-    possible = _placements(unit, graph, cells)
-    for placement in possible:
-        if placement.plain() == plain:
-            return placement
-    known = {
-        (log, _words(one)): one
-        for placement in possible
-        for log, exchange in placement.exchanges.items()
-        for one in exchange.by
-    }
-    shape, exchanges = tuple(plain["shape"]), {}
-    for log in unit.inputs:
-        words = plain["by"].get(log, ())
-        by_log = [known.get((log, word)) or _parsed(word, log, graph) for word in words]
-        if by_log:
-            exchanges[log] = Exchange(shape, tuple(by_log))
-    return Placement(PlacementKind(plain["kind"]), exchanges)
-
-
-def _parsed(words: str, log: str, graph: QueryGraph) -> Keys | Along:
-    """Return the keys, which are columns, or the turn that the journal holds as text (see `_words`)."""
-    if words.upper() in Along.__members__:
-        return Along[words.upper()]
-    schema = next(node.schema for node in graph.nodes.values() if log_of(node, graph) == log)
-    columns = {render(column): column for column in map(ColumnRef.to, schema)}
-    names = words.split(", ")
-    if not columns.keys() >= set(names):
-        raise SlicemillError(f"rows are placed by {words}, which no query joins on any more")
-    return tuple(columns[name] for name in names)
+    else:
+        for placement in _placements(unit, graph, cells):
+            if placement.plain() == plain:
+                return placement
+    raise SlicemillError(
+        f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
+    )
 
 
 def permitted(unit: Unit, graph: QueryGraph, before: Placement) -> Placement:
