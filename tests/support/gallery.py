@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "gallery.md"
 PICTURES = ROOT / "docs" / "pictures" / "gallery"
 _HEAD = """# A gallery of models
 
-This page shows thirty [models](model.md) from `examples/gallery`, each with its purpose, its definition and its
+This page shows thirty [models](model.md) from `examples/gallery`, each with its purpose, definition and
 cost. *Kept* is what a window stores in addition to its elements. *Calls* are the calls of transforms and
 accumulators for each new tuple with incremental updates. The last column counts the calls if the window is
 recomputed. A picture shows the graph that runs. The command `python tests/support/gallery.py` generates this

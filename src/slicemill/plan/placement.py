@@ -6,7 +6,7 @@
 | key | N | the cell of its key | the same |
 | time | N | all | one of them, round-robin; a pair is found where its older row is stored |
 | hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them, round-robin |
-| hypercube | n1 × n2 × … | cells with the row's coordinates, by its keys and a round-robin number | the same |
+| hypercube | n1 × n2 × … | cells with the row's coordinates, by keys and a round-robin number | the same |
 | cube | n1 × n2 × … | cells with the row's round-robin coordinate in its stream's dimension | the same |
 
 Each placement finds each result exactly once. In a hypercube, the rows of a result fix one coordinate along
