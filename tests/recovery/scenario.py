@@ -180,8 +180,11 @@ def _sink(uri: str) -> str:
 
 
 def passing(name: str) -> str:
-    """A query that comes when all is read, and goes again: no other may notice."""
-    return f"""CREATE QUERY {name} AS
+    """Return a query that joins a unit when all is read, and is dropped again; no other may notice.
+
+    It starts now: from the start of the files it would read them apart from the others first.
+    """
+    return f"""CREATE QUERY {name} FROM NOW AS
        SELECT item, sum(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM ask"""
 
 
