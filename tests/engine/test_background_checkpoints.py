@@ -92,7 +92,7 @@ def feed_beside(mill: Mill, since: int) -> None:
 
 
 def run(mill: Mill) -> None:
-    """Run what waits as the loop does: nobody waits for checkpoints."""
+    """Do one turn of the dispatcher without waiting for checkpoints."""
     dispatcher = mill.dispatcher
     for _ in range(3):
         dispatcher.turn()

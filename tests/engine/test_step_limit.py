@@ -51,7 +51,7 @@ def test_a_query_that_stalls_fails_alone_and_can_be_dropped(tmp_path: Path) -> N
         assert _rows(mill, "slow") == [1, 2]
         assert _rows(mill, "dear") == [1, 2, 3]
         assert _rows(mill, "counted") == [1, 2, 3, 4]
-        # What failed is not computed again with what comes later.
+        # A failed query does not compute its rows again when later rows arrive.
         feed_rows(mill, "bid", [(5, _STALLS, 5)])
         began = time.process_time()
         mill.dispatcher.run_all()

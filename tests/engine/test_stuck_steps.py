@@ -102,7 +102,7 @@ def test_a_stuck_step_ends_its_worker_and_fails_alone(
             [1, 2, 3],
             [1, 2, 3, 4],
         ]
-        # What failed is not computed again with the rows that follow.
+        # A failed query does not compute its rows again when later rows arrive.
         feed_rows(mill, "bid", [(5, STUCK, 5)])
         mill.dispatcher.run_all()
         assert len(pool.ended) == 1
@@ -200,7 +200,7 @@ def _is_stuck(home: Path) -> bool:
 def test_a_step_that_ends_its_worker_again_and_again_fails_alone(
     tmp_path: Path, pool: ForkPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a process does that is killed for its memory: nobody says why it has ended."""
+    """End the process without a message, as the OOM killer does."""
 
     def crc32(text: str) -> int:
         if text == str(STUCK):

@@ -48,7 +48,7 @@ _SPREAD = "spread(cast(coalesce(b, 0) AS bigint))"  # an aggregate of a user
 
 @dataclass(frozen=True, slots=True)
 class ChangingQuery:
-    """`every` is the interval of EMIT in seconds; `final` if it is told once."""
+    """A query and its SQL for DuckDB. `every` is the interval of EMIT in seconds, `final` is EMIT FINAL."""
 
     esl: str
     duckdb: str

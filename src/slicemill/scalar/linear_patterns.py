@@ -59,11 +59,11 @@ def linear_form(pattern: str, at_end: str) -> str:
         (wanted,) = parser.parse(at_end, re.ASCII).data
     except RecursionError:
         raise NotLinearError from None
-    return _Writer(repr(wanted)).sequence(tree, bool(tree.state.flags & re.IGNORECASE), last=True)
+    return _RE2Writer(repr(wanted)).sequence(tree, bool(tree.state.flags & re.IGNORECASE), last=True)
 
 
 @dataclass(slots=True)
-class _Writer:
+class _RE2Writer:
     at_end: str
     ends: int = 0
 

@@ -48,6 +48,13 @@ def opened(folder: Path, query: str) -> Mill:
     return mill
 
 
+def restored(folder: Path) -> Mill:
+    mill = fed_mill(folder, Clock(), inline_pool())
+    mill.restore()
+    mill.open()
+    return mill
+
+
 def feed(mill: Mill, first: int, last: int) -> None:
     for row in ROWS[first:last]:
         feed_rows(mill, "s", [row])
@@ -56,6 +63,16 @@ def feed(mill: Mill, first: int, last: int) -> None:
 
 def rows(mill: Mill, name: str) -> list[tuple[object, ...]]:
     return [(timed.ts, *timed.row) for timed in mill.queries[name].rows()]
+
+
+def rows_of_another(folder: Path, query: str, first: int) -> list[tuple[object, ...]]:
+    """Return what a query that was always there emits from a row on."""
+    with opened(folder / "always", query) as always:
+        feed(always, 0, first)
+        seen = len(rows(always, "q"))
+        feed(always, first, len(ROWS))
+        finish(always)
+        return rows(always, "q")[seen:]
 
 
 def assert_takes_over(folder: Path, before: str, after: str, at: int, reopened: str = "") -> None:
@@ -179,26 +196,16 @@ def test_means_of_decimals_go_on_with_the_values_that_an_earlier_version_has_kep
         mill = opened(tmp_path / "home", before)
         feed(mill, 0, 14)
         mill.close()
-    mill = fed_mill(tmp_path / "home", Clock(), inline_pool())
-    mill.restore()
-    mill.open()
+    mill = restored(tmp_path / "home")
     if replaced:
         mill.execute(f"CREATE OR REPLACE QUERY q AS {after}")
     border = mill.home.epoch
     mill.close(checkpoint=False)
-    mill = fed_mill(tmp_path / "home", Clock(), inline_pool())
-    mill.restore()
-    mill.open()
+    mill = restored(tmp_path / "home")
     feed(mill, 14, len(ROWS))
     finish(mill)
-    always = opened(tmp_path / "always", after if replaced else before)
-    feed(always, 0, 14)
-    seen = len(rows(always, "q"))
-    feed(always, 14, len(ROWS))
-    finish(always)
-    assert rows_after(mill, border) == rows(always, "q")[seen:]
+    assert rows_after(mill, border) == rows_of_another(tmp_path, after if replaced else before, 14)
     mill.close()
-    always.close()
 
 
 def test_a_checkpoint_is_restored_after_several_replacements(tmp_path: Path) -> None:
@@ -210,19 +217,11 @@ def test_a_checkpoint_is_restored_after_several_replacements(tmp_path: Path) -> 
         mill.execute(f"CREATE OR REPLACE QUERY q AS {select}")
         border = mill.home.epoch
     mill.close(checkpoint=False)
-    mill = fed_mill(tmp_path / "home", Clock(), inline_pool())
-    mill.restore()
-    mill.open()
+    mill = restored(tmp_path / "home")
     feed(mill, 12, len(ROWS))
     finish(mill)
-    always = opened(tmp_path / "always", selects[-1])
-    feed(always, 0, 12)
-    seen = len(rows(always, "q"))
-    feed(always, 12, len(ROWS))
-    finish(always)
-    assert rows_after(mill, border) == rows(always, "q")[seen:]
+    assert rows_after(mill, border) == rows_of_another(tmp_path, selects[-1], 12)
     mill.close()
-    always.close()
 
 
 CALLS = [

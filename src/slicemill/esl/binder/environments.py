@@ -236,7 +236,7 @@ class SelectEnvironment:
         if text not in self._asked:
             value = None if member is None else bind(member, self)
             alias = f"query {len(self._asked) + 1}"
-            asked = sub_queries.Asked(node, scalar, value, member)
+            asked = sub_queries.SubQueryCall(node, scalar, value, member)
             self._asked[text] = sub_queries.call_of(asked, self.context, self.scope, alias)
         call = self._asked[text]
         return ColumnRef.to(call.schema.columns[0].of(call.alias))

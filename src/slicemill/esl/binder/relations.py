@@ -140,7 +140,7 @@ class RelationEnvironment:
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
         inner = bind_relation(node, self.context, self.tables, self.inwindow, self.scope)
         value = None if member is None else bind(member, self)
-        return sub_queries.value_of(sub_queries.Asked(node, scalar, value, member), inner)
+        return sub_queries.value_of(sub_queries.SubQueryCall(node, scalar, value, member), inner)
 
 
 def bind_relation(

@@ -39,7 +39,7 @@ _MEMBER = "member"  # argument with the left side of an IN
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SubQueryCall:
     """Sub-query as a value, EXISTS or IN.
 
     It is a value if `scalar` is set, and IN if `value` is set, which is bound from the syntax `member`.
@@ -51,7 +51,7 @@ class Asked:
     member: exp.Expression | None = None
 
 
-def call_of(asked: Asked, context: Context, scope: Scope, alias: str) -> RelationInput:
+def call_of(asked: SubQueryCall, context: Context, scope: Scope, alias: str) -> RelationInput:
     """Bind a sub-query over tables as a call per stream row.
 
     The columns of the stream that the sub-query reads, and the left side of an IN, are arguments of the call.
@@ -83,7 +83,7 @@ def _exprs_of(query: RelationQuery) -> Iterator[Expr]:
         yield from (expr for expr in (part.where, part.having) if expr is not None)
 
 
-def value_of(asked: Asked, inner: RelationQuery) -> Expr:
+def value_of(asked: SubQueryCall, inner: RelationQuery) -> Expr:
     """Return the expression of a sub-query whose rows `inner` selects."""
     if asked.member is None and not asked.scalar:
         return ExistsQuery(inner)
