@@ -132,12 +132,11 @@ class _Stage:
         """Give each unit whose state can follow other cells."""
         for unit in list(self.mill.dispatcher.units.values()):
             plan, chooser = unit.plan, Random(f"{number} {unit.id}")
-            before = Placement.of(plan.exchanges)
             cells = chooser.randint(1, 6)
             possible = [
                 placement
                 for placement in placements_of(plan.unit, plan.graph, cells)
-                if can_change(plan, before, placement)
+                if can_change(plan.unit, plan.graph, placement)
             ]
             if possible:
                 assert self.mill.replacing.replace_placement(unit, chooser.choice(possible))

@@ -33,11 +33,59 @@ SILENT = _silent(9, 3)
 SILENT_ENDLESS = _silent(None, 3)
 
 
+def _of_inputs(sizes: dict[str, int | None], *conditions: str) -> DrawnJoin:
+    """A join of relations whose aliases have a number at the end."""
+    inputs = (DrawnInput(alias[:-1], alias, DrawnWindow("seconds", size)) for alias, size in sizes.items())
+    return DrawnJoin(tuple(inputs), conditions)
+
+
+# A join comes to a unit whose cells divide rows by keys on which it does not agree.
+OTHER_KEYS = Scene(
+    joins=[
+        _of_inputs({"a0": 5, "b0": 5, "c0": 5}, "a0.k = b0.k", "b0.v = c0.v"),
+        _of_inputs({"a0": 5, "b0": 5, "c0": 5}, "a0.k = c0.k", "b0.v = c0.v"),
+    ],
+    lives=[Life(), Life(12, 24)],
+    rows=[("abc"[n % 3], n // 3, (n % 4 % 3, n % 5 % 2, n)) for n in range(30)],
+    actions=[(place, ("crash" if place == 18 else "run", 0)) for place in range(0, 30, 6)],
+    cells=4,
+)
+_EQUAL = (
+    "a0.k = e1.k",
+    "coalesce(a0.k, 0) = coalesce(e2.k, 0)",
+    "a0.k = merged3.k",
+    "a0.k = b4.k AND a0.v = b4.v",
+)
+# The second join names the copies of e in the other order, so its keys are of other inputs.
+SELF_JOINED = Scene(
+    joins=[
+        _of_inputs({"a0": 3, "e1": 3, "e2": 3, "merged3": None, "b4": None}, *_EQUAL),
+        _of_inputs({"e2": 3, "e1": 3, "a0": 2, "merged3": 9, "b4": 5}, *_EQUAL),
+    ],
+    lives=[Life(), Life(0, 7)],
+    rows=[
+        ("e", 1, (1, 2, 0)), ("b", 2, (1, 3, 1)), ("e", 3, (1, 3, 2)), ("e", 4, (None, 2, 3)),
+        ("a", 4, (2, None, 4)), ("a", 5, (1, 1, 5)), ("b", 6, (1, 3, 6)), ("e", 6, (2, None, 7)),
+        ("b", 7, (1, 1, 8)), ("a", 8, (None, 2, 9)), ("a", 8, (1, 2, 10)), ("b", 9, (None, 2, 11)),
+        ("a", 9, (2, 1, 12)), ("c", 10, (None, 2, 13)), ("c", 10, (2, 3, 14)), ("a", 10, (1, 2, 15)),
+        ("c", 10, (2, 1, 16)), ("c", 11, (2, 1, 17)),
+    ],
+    actions=[
+        (0, ("run", 1)), (17, ("place", 2)), (16, ("lose", 1)), (4, ("move", 0)), (1, ("place", 0)),
+        (18, ("workers", 2)),
+    ],
+    cells=6,
+    placing=85,
+)  # fmt: skip
+
+
 @pytest.mark.slow_cpu
 @settings(max_examples=20)
 @given(scenes(cells=st.integers(1, 8)))
 @example(SILENT)
 @example(SILENT_ENDLESS)
+@example(OTHER_KEYS)
+@example(SELF_JOINED)
 def test_joins_give_what_sql_gives(scene: Scene) -> None:
     event(f"a key was heavy: {check(scene) > 0}")
 

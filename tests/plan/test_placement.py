@@ -29,8 +29,11 @@ from slicemill.plan.placement import (
     best_by_time,
     candidates,
     chosen,
+    former_cells,
+    kept_placement,
     placement_named,
     placements_of,
+    replacement,
     restored,
 )
 from slicemill.plan.placement_cost import CellsByTime, PlacementStatistics
@@ -340,7 +343,47 @@ def test_a_placement_outlives_the_journal(query: str) -> None:
     assert len(set(plains)) == len(plains)
 
 
-def test_state_that_is_spread_in_a_way_that_cannot_be_is_not_taken_up() -> None:
+def test_a_placement_that_queries_do_not_allow_is_not_restored() -> None:
     unit, graph = planned(THETA)
-    with pytest.raises(SlicemillError, match="spread over cells"):
-        restored(unit, graph, {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}})
+    plain = {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}}
+    assert restored(unit, graph, plain) is None
+    assert kept_placement(unit, graph, plain) is None
+    assert replacement(unit, graph, 4, lambda _: True).cells == 4
+    assert replacement(unit, graph, 4, lambda _: False) == ONE_CELL
+
+
+@pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])
+def test_each_row_is_in_one_of_the_former_cells_that_are_read(query: str) -> None:
+    """The keys of the placement are not needed, as they may belong to dropped queries."""
+    unit, graph = planned(query)
+    for placement in placements_of(unit, graph, 8):
+        former = former_cells(json.loads(json.dumps(placement.plain())))
+        assert former.by_time is (placement.kind is PlacementKind.TIME)
+        for log, by in placement.exchanges.items():
+            cells = former.having_each_row([log])
+            assert sorted(by.part_of(cell) for cell in cells) == list(range(by.parts))
+
+
+def test_columns_may_be_called_like_rules() -> None:
+    """A home of an earlier version has their names without quotes."""
+    query = TWO_KEYS.replace("y", "stripe").replace("x", "every")
+    streams = STREAMS.replace("x INT, y INT", "every INT, stripe INT")
+    catalog = bind(f"{streams} CREATE QUERY q AS {query};").catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
+    (unit,) = cut(graph)
+    for placement in placements_of(unit, graph, 8):
+        plain = json.loads(json.dumps(placement.plain()))
+        for log, along in former_cells(plain).spread.items():
+            assert list(along) == [by is not Along.EVERY for by in placement.exchanges[log].by]
+        old = {log: [words.strip('"') for words in along] for log, along in plain["by"].items()}
+        assert restored(unit, graph, plain) == placement
+        assert restored(unit, graph, {**plain, "by": old}) is not None
+
+
+def test_a_joined_row_is_in_the_cells_that_have_all_of_its_rows() -> None:
+    by = {"a": ["x", "every"], "b": ["every", "stripe"], "c": ["every", "every"]}
+    former = former_cells({"kind": "hypercube", "shape": [2, 3], "by": by})
+    assert former.having_each_row("a") == (0, 3)
+    assert former.having_each_row("b") == (0, 1, 2)
+    assert former.having_each_row("c") == (0,)
+    assert former.having_each_row("ab") == (0, 1, 2, 3, 4, 5)

@@ -37,7 +37,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.needs import columns_read
 from slicemill.plan.overlapping import logs_read
 from slicemill.plan.partitions import Exchange
-from slicemill.plan.placement import PlacementKind, placements_of, restored
+from slicemill.plan.placement import PlacementKind, former_cells, placements_of
 from slicemill.scheduling.ideal_times import MadeOf, made_of
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
@@ -173,8 +173,7 @@ class RunningUnit:
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
         self._home = home
-        placement = restored(plan.unit, plan.graph, home.units[plan.unit.id]["placement"])
-        self.plan = replace(plan, exchanges=placement.exchanges)
+        self.plan = plan
         self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # by log: the exchanges of units that read it
         self.id = plan.unit.id
         self.packed = packed(self.plan)
@@ -538,9 +537,9 @@ class RunningUnit:
         replayed = replay if input_watermarks else {}
         begun = bool(self.fields.get("begun", False))
         if files and "placement" in checkpoint:
-            before = restored(self.plan.unit, self.plan.graph, checkpoint["placement"])
+            before = former_cells(checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
-            return Restore(tuple(files), replayed, newcomers, successors, before.exchanges, heavy, begun)
+            return Restore(tuple(files), replayed, newcomers, successors, before, heavy, begun)
         return Restore(tuple(files[cell]) if files else (), replayed, newcomers, successors, first_rows=begun)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:

@@ -20,7 +20,7 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Dues
 from slicemill.operators.join.heavy import NO_WORK, KeySample, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.plan.partitions import Exchange
+from slicemill.plan.partitions import Exchange, FormerCells
 from slicemill.scheduling.balance import CellId
 from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
@@ -54,7 +54,7 @@ class Restore:
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
     since the checkpoint; `successors` are queries that took over the state of replaced ones, by name. If the
-    placement has changed, `before` and `heavy` are the exchanges and keys at the checkpoint, and `files`
+    placement has changed, `before` and `heavy` are the cells and heavy keys at the checkpoint, and `files`
     are those of all cells. `first_rows` is True if the results before the first row are already committed.
     """
 
@@ -62,7 +62,7 @@ class Restore:
     replay: Mapping[str, LogSpan]
     newcomers: Covers
     successors: Mapping[str, str] = field(default_factory=dict)
-    before: Mapping[str, Exchange] | None = None
+    before: FormerCells | None = None
     heavy: tuple[HeavyKey, ...] = ()
     first_rows: bool = False
 

@@ -61,7 +61,7 @@ class Redistribution:
     All old cells have read the rows of `heavy` keys.
     """
 
-    before: Cell
+    was_by_time: bool
     after: Cell
     inputs: tuple[InputChange, ...]
     heavy: tuple[HeavyKey, ...] = ()
@@ -73,7 +73,7 @@ class Redistribution:
 
     def stored_in(self, input_: int, cells: Sequence[T | None]) -> list[T]:
         """Return the states of old cells that together store each row once."""
-        if self.before.by_time:
+        if self.was_by_time:
             return [one for one in cells if one is not None]
         return self.waiting_in(input_, cells)
 

@@ -76,6 +76,37 @@ class Exchange:
         return digest(self.spread)
 
 
+@dataclass(frozen=True, slots=True)
+class FormerCells:
+    """Cells that wrote a checkpoint, without the keys of their rows.
+
+    The keys may belong to dropped queries. State is moved to other cells without them, because each stored
+    row is found in one of the cells that `having_each_row` returns. `spread` has by log the dimensions along
+    which the rows of the log were divided.
+    """
+
+    shape: tuple[int, ...]
+    spread: Mapping[str, tuple[bool, ...]]
+
+    @property
+    def by_time(self) -> bool:
+        """Return True if all cells read all rows."""
+        return bool(self.spread) and not any(map(any, self.spread.values()))
+
+    def having_each_row(self, logs: Iterable[str]) -> tuple[int, ...]:
+        """Return cells that together have each row made from these logs once.
+
+        A row that joins rows of several logs is in the cells that have all of these rows.
+        """
+        known = [self.spread[log] for log in logs if log in self.spread]
+        if not known:
+            return (0,)
+        rules = (Along.STRIPE if any(along) else Along.EVERY for along in zip(*known, strict=True))
+        joined = Exchange(self.shape, tuple(rules))
+        first = {joined.part_of(cell): cell for cell in reversed(range(joined.cells))}
+        return tuple(sorted(first.values()))
+
+
 def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     """Send all rows to all cells; each stores a stripe (PSP-D, S33).
 
@@ -146,6 +177,12 @@ def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
     return found
 
 
+def logs_behind(node: Node, port: int, graph: QueryGraph) -> set[str]:
+    """Return the logs from whose rows an input of a node is made."""
+    logs = (log_of(graph[node_id], graph) for node_id in graph.ancestors(node.inputs[port]))
+    return {log for log in logs if log is not None}
+
+
 def exchange_at(
     node: Node, port: int, graph: QueryGraph, exchanges: Mapping[str, Exchange]
 ) -> Exchange | None:
@@ -154,7 +191,7 @@ def exchange_at(
     None for a single cell. Raises ValueError if the node lacks the keys of the exchange.
     """
     source = graph[node.inputs[port]]
-    behind = {log_of(graph[node_id], graph) for node_id in graph.ancestors(source.id)}
+    behind = logs_behind(node, port, graph)
     kind = kind_of(node.operator)
     keys = list((partition_keys(node.operator) or {port: ()})[port])
     joined = None if kind.joins is None else kind.joins(node.operator)

@@ -15,7 +15,7 @@ each dimension: that of a key on which they agree, or the round-robin coordinate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
@@ -28,7 +28,15 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
-from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
+from slicemill.plan.partitions import (
+    MOST_CELLS,
+    Along,
+    Exchange,
+    FormerCells,
+    by_key,
+    by_time,
+    may_spread_keys,
+)
 from slicemill.plan.placement_cost import (
     ASSUMED,
     CellsByTime,
@@ -234,10 +242,10 @@ def chosen(
     return found
 
 
-def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
+def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
     """Return the placement that a journal stores.
 
-    Raise an error if the unit's queries have changed so that the placement is no longer valid.
+    None if the unit's queries have changed so that the placement is no longer valid.
     """
     cells = prod(plain["shape"])
     if cells == 1:
@@ -245,23 +253,46 @@ def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placeme
     # Fast path: most placements are by key and restored for each statement.
     if plain["kind"] == PlacementKind.KEY.value:
         keyed = Placement(PlacementKind.KEY, by_key(unit, graph, cells))
-        by = keyed.plain()["by"]
-        if by and all(plain["by"].get(log, own) == own for log, own in by.items()):
+        by, known = _unquoted(keyed.plain()["by"]), _unquoted(plain["by"])
+        if by and all(known.get(log, own) == own for log, own in by.items()):
             return keyed
     else:
+        known = _unquoted(plain["by"])
         for placement in _placements(unit, graph, cells):
-            if placement.plain() == plain:
+            own = placement.plain()
+            if {**own, "by": _unquoted(own["by"])} == {**plain, "by": known}:
                 return placement
-    raise SlicemillError(
-        f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
-    )
+    return None
 
 
-def permitted(unit: Unit, graph: QueryGraph, before: Placement) -> Placement:
-    """Return the previous placement if valid, else the cheapest of equal size."""
-    if before == ONE_CELL or before in placements_of(unit, graph, before.cells):
+def kept_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
+    """Return the placement that a journal stores if queries allow it, else None."""
+    before = restored(unit, graph, plain)
+    if before is None or before == ONE_CELL or before in placements_of(unit, graph, before.cells):
         return before
-    return chosen(unit, graph, before.cells)
+    return None
+
+
+def replacement(
+    unit: Unit, graph: QueryGraph, cells: int, reachable: Callable[[Placement], bool]
+) -> Placement:
+    """Return the cheapest placement with these cells that is `reachable`.
+
+    A placement is reachable if it can take the state over. A single cell always is.
+    """
+    if not unit.stateful:
+        return ONE_CELL
+    found = (one.placement for one in candidates(unit, graph, cells))
+    return next((one for one in found if reachable(one)), ONE_CELL)
+
+
+def former_cells(plain: Mapping[str, Any]) -> FormerCells:
+    """Return the cells of a placement that a journal stores."""
+    kind, by = PlacementKind(plain["kind"]), plain["by"]
+    divided = kind in (PlacementKind.KEY, PlacementKind.HYBRID)
+    every = Along.EVERY.name.lower()
+    spread = {log: tuple(divided or words != every for words in along) for log, along in by.items()}
+    return FormerCells(tuple(plain["shape"]), spread)
 
 
 # -- hypercubes and cubes ------------------------------------------------------------------------------
@@ -319,4 +350,13 @@ def _grid(unit: Unit, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement
 
 
 def _words(by: Keys | Along) -> str:
-    return by.name.lower() if isinstance(by, Along) else ", ".join(render(key) for key in by)
+    """Return a rule as text; a column that is called like a rule is quoted."""
+    if isinstance(by, Along):
+        return by.name.lower()
+    text = ", ".join(render(key) for key in by)
+    return f'"{text}"' if text.upper() in Along.__members__ else text
+
+
+def _unquoted(by: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return rules as homes of earlier versions have them."""
+    return {log: [words.strip('"') for words in along] for log, along in by.items()}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from slicemill.engine.adapting.redistribution import can_change
 from slicemill.engine.unit import RunningUnit
 from slicemill.errors import SlicemillError
-from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, placements_of
+from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, former_cells, placements_of
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -112,9 +112,11 @@ class Steps:
 
 
 def possible(unit: RunningUnit, cells: int) -> list[Placement]:
-    now = Placement.of(unit.plan.exchanges)
-    found = placements_of(unit.plan.unit, unit.plan.graph, cells)
-    return [one for one in found if one.exchanges != now.exchanges and can_change(unit.plan, now, one)]
+    plan = unit.plan
+    found = placements_of(plan.unit, plan.graph, cells)
+    return [
+        one for one in found if one.exchanges != plan.exchanges and can_change(plan.unit, plan.graph, one)
+    ]
 
 
 ACTIONS = st.sampled_from(["feed", "feed", "run", "some", "place", "place", "lose", "checkpoint", "restart"])
@@ -193,7 +195,8 @@ def test_a_change_is_one_record_and_nothing_is_replayed(tmp_path: Path) -> None:
         fresh = mill.dispatcher.units[unit.id]
         assert fresh is not unit and fresh.cells == 3 and fresh.unwritten
         restore = fresh._restore(1)
-        assert restore.before == unit.plan.exchanges and not any(s.epochs for s in restore.replay.values())
+        assert restore.before == former_cells(Placement.of(unit.plan.exchanges).plain())
+        assert not any(span.epochs for span in restore.replay.values())
         works.feed()
         works.run()
         mill.checkpoint()

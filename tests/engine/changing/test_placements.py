@@ -166,3 +166,93 @@ def test_a_join_that_tells_unmatched_rows_comes_to_one_with_heavy_keys(
     alone = with_a_heavy_key(tmp_path / "one", "one")
     assert any(row.row[1] is None for row in alone[1])
     assert with_a_heavy_key(tmp_path / "hybrid", "hybrid") == alone
+
+
+OTHER_KEYS = TWO_KEYS.replace("a.k = b.k", "a.k = c.k")  # the same unit, but no common placement by keys
+
+
+def played(
+    folder: Path, placement: str, *steps: str, length: int = 6
+) -> tuple[dict[str, list[Timed]], list[object]]:
+    """Return all rows, and the placements of the unit after each step.
+
+    A step is a statement, or `restart with:` and the declarations after a restart.
+    """
+    clock = Clock()
+    mill = mill_in(folder, clock, placement)
+    mill.open()
+    kinds: list[object] = []
+    rows: dict[str, list[Timed]] = {}
+    try:
+        for number, step in enumerate(steps):
+            if step.startswith("restart with:"):
+                mill.close(checkpoint=False)
+                mill = mill_in(folder, clock, placement)
+                mill.execute(STREAMS + step.removeprefix("restart with:"))
+                mill.open()
+            else:
+                mill.execute(step)
+            feed(mill, clock, number * length, (number + 1) * length)
+            kinds.append([fields["placement"]["kind"] for fields in mill.home.units.values()])
+            rows |= {name: list(query.rows()) for name, query in mill.queries.items()}
+        mill.drain()
+        rows |= {name: list(query.rows()) for name, query in mill.queries.items()}
+        assert not any(query.error for query in mill.queries.values())
+        return rows, kinds
+    finally:
+        mill.close()
+
+
+@pytest.mark.parametrize("placement", ["hypercube", "cube"])
+def test_a_query_joins_a_unit_whose_placement_it_does_not_allow(tmp_path: Path, placement: str) -> None:
+    """The second join agrees on other keys, so the state moves to cells that both queries allow."""
+    steps = [f"{STREAMS} CREATE QUERY q AS {TWO_KEYS};", f"CREATE QUERY p AS {OTHER_KEYS}", "DROP QUERY q"]
+    alone, _ = played(tmp_path / "one", "one", *steps)
+    rows, kinds = played(tmp_path / "many", placement, *steps)
+    assert kinds == [[placement], ["one"], ["one"]]
+    assert rows == alone and all(len(rows[name]) > 50 for name in "qp")
+
+
+def test_a_start_declares_a_query_that_does_not_allow_the_stored_placement(tmp_path: Path) -> None:
+    """The other query of the unit is left out and declared again later."""
+    q, p = f"CREATE QUERY q AS {TWO_KEYS};", f"CREATE QUERY p AS {OTHER_KEYS};"
+    steps = [STREAMS + q, f"restart with:{p}", f"restart with:{q} {p}"]
+    alone, _ = played(tmp_path / "one", "one", *steps)
+    rows, kinds = played(tmp_path / "many", "hypercube", *steps)
+    assert kinds[0] == ["hypercube"] and kinds[-1] == ["one"]
+    assert rows == alone and all(len(rows[name]) > 20 for name in "qp")
+
+
+GROUPS = (
+    "SELECT a.k, count(*) AS n FROM a [RANGE 4 SECONDS SLIDE 1 SECOND], b [RANGE 4 SECONDS] "
+    "WHERE a.k = b.k AND a.v = b.v GROUP BY a.k"
+)
+
+
+def test_a_replaced_query_groups_by_another_key(tmp_path: Path) -> None:
+    """Its join keeps its rows, which are now in cells by the other key."""
+    by_v = GROUPS.replace("a.k, count", "a.v, count").replace("GROUP BY a.k", "GROUP BY a.v")
+    steps = [f"{STREAMS} CREATE QUERY q AS {GROUPS};", f"CREATE OR REPLACE QUERY q AS {by_v};"]
+    alone, _ = played(tmp_path / "one", "one", *steps, length=30)
+    rows, kinds = played(tmp_path / "many", "key", *steps, length=30)
+    assert kinds == [["key"], ["key"]]
+    assert rows == alone and len(rows["q"]) > 5
+
+
+def test_a_replaced_query_keeps_no_state_in_cells_of_other_keys(tmp_path: Path) -> None:
+    """State of DISTINCT cannot move, so the statement is refused and the query runs as before."""
+    distinct = (
+        "SELECT {0}, sum(v) OVER (PARTITION BY {0} ROWS 5 PRECEDING) AS s FROM (SELECT DISTINCT k, v FROM a)"
+    )
+    clock = Clock()
+    with mill_in(tmp_path, clock, "key") as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {distinct.format('k')};")
+        mill.open()
+        feed(mill, clock, 0, 4)
+        with pytest.raises(SlicemillError, match="run DROP QUERY q and create it anew"):
+            mill.execute(f"CREATE OR REPLACE QUERY q AS {distinct.format('v')}")
+        feed(mill, clock, 4, 8)
+        assert len(mill.queries["q"].rows()) == 9
+        mill.execute(f"DROP QUERY q; CREATE QUERY q AS {distinct.format('v')}")
+        feed(mill, clock, 8, 12)
+        assert len(mill.queries["q"].rows()) > 0

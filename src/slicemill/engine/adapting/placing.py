@@ -69,9 +69,8 @@ class Placing:
         plan, placement = unit.plan, Placement.of(unit.plan.exchanges)
         work = UnitWork(sum(busy_s) / elapsed_s, pairs)
         statistics = measured(plan.unit, plan.graph, placement, rates, work)
-        return better(
-            plan.unit, plan.graph, placement, workers, statistics, lambda to: can_change(plan, placement, to)
-        )
+        unit_, graph = plan.unit, plan.graph
+        return better(unit_, graph, placement, workers, statistics, lambda to: can_change(unit_, graph, to))
 
 
 def _counted(unit: RunningUnit) -> _Counted:

@@ -13,24 +13,39 @@ Only units whose state consists of join rows can be rescaled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from slicemill.engine.program import UnitPlan
 from slicemill.operators.cell import HeavyKey
+from slicemill.operators.graph import QueryGraph
 from slicemill.operators.redistribution import Dimension, InputChange, Redistribution
 from slicemill.operators.registry import imported, kind_of
-from slicemill.plan.partitions import Along, Exchange, exchange_at
+from slicemill.plan.partitions import Along, Exchange, FormerCells, exchange_at, logs_behind
 from slicemill.plan.placement import Placement
+from slicemill.plan.units import Unit
 
 
-def can_change(plan: UnitPlan, before: Placement, after: Placement) -> bool:
+def can_change(unit: Unit, graph: QueryGraph, after: Placement) -> bool:
     """Return True if a unit's state can be redistributed to a placement."""
+    return not fixed_nodes(unit, graph) and divides_state(unit, graph, after)
+
+
+def fixed_nodes(unit: Unit, graph: QueryGraph) -> list[str]:
+    """Return the nodes of a unit whose state cannot be redistributed."""
+    return [id_ for id_ in unit.stateful_nodes if kind_of(graph[id_].operator).redistribute is None]
+
+
+def divides_state(unit: Unit, graph: QueryGraph, after: Placement) -> bool:
+    """Return True if a placement divides all state that can be redistributed.
+
+    A placement by a key that is not stored with the state does not divide the state.
+    """
     try:
-        for node_id in plan.unit.stateful_nodes:
-            if kind_of(plan.graph[node_id].operator).redistribute is None:
-                return False
-            _changes(plan, node_id, 0, before.exchanges, after.exchanges)
+        for node_id in unit.stateful_nodes:
+            node = graph[node_id]
+            if kind_of(node.operator).redistribute is not None:
+                for port in range(len(node.inputs)):
+                    exchange_at(node, port, graph, after.exchanges)
     except ValueError:
         return False
     return True
@@ -39,32 +54,29 @@ def can_change(plan: UnitPlan, before: Placement, after: Placement) -> bool:
 def redistributed(
     plan: UnitPlan,
     cell: int,
-    before: Mapping[str, Exchange],
+    before: FormerCells,
     heavy: tuple[HeavyKey, ...],
     kept: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
     """Return the state of a new cell from all old cells."""
-    after, was = plan.cell(cell), replace(plan, exchanges=before).cell(0)
     found: dict[str, object] = {}
     for node_id in plan.unit.stateful_nodes:
         operator, states = plan.graph[node_id].operator, [states.get(node_id) for states in kept]
         name = kind_of(operator).redistribute
         if name is not None and any(state is not None for state in states):
-            inputs = _changes(plan, node_id, cell, before, plan.exchanges)
-            found[node_id] = imported(name)(operator, states, Redistribution(was, after, inputs, heavy))
+            inputs = _changes(plan, node_id, cell, before)
+            change = Redistribution(before.by_time, plan.cell(cell), inputs, heavy)
+            found[node_id] = imported(name)(operator, states, change)
     return found
 
 
-def _changes(
-    plan: UnitPlan, node_id: str, cell: int, before: Mapping[str, Exchange], after: Mapping[str, Exchange]
-) -> tuple[InputChange, ...]:
+def _changes(plan: UnitPlan, node_id: str, cell: int, before: FormerCells) -> tuple[InputChange, ...]:
     node = plan.graph[node_id]
     found = []
     for port in range(len(node.inputs)):
-        was, now = (exchange_at(node, port, plan.graph, exchanges) for exchanges in (before, after))
-        sources = {0: 0} if was is None else {was.part_of(one): one for one in reversed(range(was.cells))}
-        dimensions = () if now is None else _dimensions(now, cell)
-        found.append(InputChange(tuple(sorted(sources.values())), dimensions))
+        now = exchange_at(node, port, plan.graph, plan.exchanges)
+        sources = before.having_each_row(logs_behind(node, port, plan.graph))
+        found.append(InputChange(sources, () if now is None else _dimensions(now, cell)))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slicemill.engine.adapting.redistribution import can_change
 from slicemill.engine.dispatcher import Dispatcher
@@ -37,7 +37,7 @@ class Replacing:
         before = Placement.of(unit.plan.exchanges)
         if placement == before:
             return True
-        if not can_change(unit.plan, before, placement):
+        if not can_change(unit.plan.unit, unit.plan.graph, placement):
             raise SlicemillError(f"{unit.id} cannot change from {before} to {placement} while it runs")
         dispatcher = self.dispatcher
         with dispatcher.paused():
@@ -51,7 +51,8 @@ class Replacing:
             fields = {"placement": placement.plain(), "heavy": None, "checkpoint": checkpoint}
             fields["checkpoint_before"] = None  # it has the old cells
             self.home.commit(Change(units={unit.id: fields}))
-            again = RunningUnit(unit.plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
+            plan = replace(unit.plan, exchanges=placement.exchanges)
+            again = RunningUnit(plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
             self._run_instead(unit, again)
         return True
 

@@ -20,7 +20,7 @@ from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, serves, successors, without_outputs
 from slicemill.plan.overlapping import HeldStates, PlacedQueries, joined_on, logs_read
-from slicemill.plan.placement import Placement, PlacementKind, judges_rows
+from slicemill.plan.placement import Placement, PlacementKind, judges_rows, restored
 from slicemill.storage.arrow_schema import to_arrow, without_defaults
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
@@ -211,6 +211,25 @@ def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, An
     if was.spreads_like(now) and not (heavy and judges_rows(plan.unit, plan.graph)):
         return {}
     return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
+
+
+def moved_at_start(plan: UnitPlan, home: Home) -> dict[str, Any]:
+    """Return the fields that move a stored unit to the cells of its plan.
+
+    There are none if the unit already has these cells. Rows after the checkpoint are replayed in the new
+    cells.
+    """
+    fields = home.units[plan.unit.id]
+    was = restored(plan.unit, plan.graph, fields["placement"])
+    if was is not None and was.exchanges == plan.exchanges:
+        return {}
+    heavy = fields.get("heavy") or []
+    return {
+        "placement": Placement.of(plan.exchanges).plain(),
+        "heavy": None,
+        "checkpoint": {"placement": fields["placement"], "heavy": heavy, **fields["checkpoint"]},
+        "checkpoint_before": None,  # it has the old cells
+    }
 
 
 def missing_logs(

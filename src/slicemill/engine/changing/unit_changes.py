@@ -9,13 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
 from typing import Any
 
+from slicemill.engine.adapting.redistribution import divides_state, fixed_nodes
 from slicemill.engine.changing.backfill import catch_up_feeding, fields_from_the_past
 from slicemill.engine.changing.joining import (
     LEFT_OUT,
     joined,
     keep_announced,
+    moved_at_start,
     moved_cells,
     new_fields,
     passed_by_all,
@@ -29,12 +33,13 @@ from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
+from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import AGAIN, JOINING, Catalog
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.apart import units_apart
 from slicemill.plan.content import quoted
 from slicemill.plan.partitions import Exchange, needed_by_log
-from slicemill.plan.placement import PlacementKind, chosen, permitted, restored
+from slicemill.plan.placement import PlacementKind, chosen, kept_placement, replacement
 from slicemill.plan.planner import Plan
 from slicemill.plan.units import Unit, part_of
 from slicemill.storage.arrow_schema import to_arrow
@@ -163,12 +168,29 @@ class UnitChanges:
     def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
         """Return how a unit partitions its inputs.
 
-        An existing unit keeps its placement.
+        An existing unit keeps its placement, if its queries allow it.
         """
         known = self.home.units.get(unit.id)
         if known is not None:
-            return dict(permitted(unit, graph, restored(unit, graph, known["placement"])).exchanges)
+            placement = kept_placement(unit, graph, known["placement"])
+            if placement is None:
+                self._refuse_fixed_state(unit, graph)
+                cells = prod(known["placement"]["shape"])
+                placement = replacement(unit, graph, cells, partial(divides_state, unit, graph))
+            return dict(placement.exchanges)
         return dict(chosen(unit, graph, self.cells, kind=self.placement).exchanges)
+
+    def _refuse_fixed_state(self, unit: Unit, graph: QueryGraph) -> None:
+        """Raise if a unit must change its cells but has state that cannot move."""
+        running = self.dispatcher.running.unit(unit.id)
+        kept = unit.stateful_nodes if running is None else running.plan.unit.stateful_nodes
+        fixed = [node_id for node_id in fixed_nodes(unit, graph) if node_id in kept]
+        if fixed:
+            names = ", ".join(quoted(log) for _, log in unit.outputs)
+            raise SlicemillError(
+                f"{unit.id} keeps its state of {graph[fixed[0]].label or fixed[0]} in cells by other keys; "
+                f"to begin without that state, run DROP QUERY {names} and create it anew"
+            )
 
     def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
         # The plan is sent to workers, so it must not grow with queries of other units.
@@ -229,6 +251,17 @@ class UnitChanges:
         keep_announced(unit, self.dispatcher.streams)
         return unit
 
+    def _restarted(self, plan: UnitPlan) -> RunningUnit:
+        """Begin a unit of the home, in other cells if its queries need them.
+
+        Queries that this start does not declare may have allowed the cells that wrote the checkpoint.
+        """
+        plan = replace(plan, exchanges=self.exchanges(plan.unit, plan.graph))
+        moved = moved_at_start(plan, self.home)
+        if moved:
+            self.home.commit(Change(units={plan.unit.id: moved}))
+        return self._begun(plan)
+
     def _running(self, plan: UnitPlan) -> RunningUnit:
         by_key_alone = self.placement is PlacementKind.KEY
         return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
@@ -268,11 +301,11 @@ class UnitChanges:
         written = sorted(log for _, log in plan.unit.outputs)
         tables = self.tables.seen_so_far(plan.tables)
         if running is None and fields["outputs"] == written and tables == plan.tables:
-            return self._begun(plan)
+            return self._restarted(plan)
         before = running
         if before is None:
             known = without_newcomers(plan, fields["outputs"])
-            before = self._begun(replace(known, tables=tables))
+            before = self._restarted(replace(known, tables=tables))
         self._catch_up(feeding, plan.unit.inputs)
         if before is running and before.catching_up:
             # A backfill reads the tables as they are then, so the change need not wait for the backfill.
