@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trustme
 
-from slicemill.connectors import webhook
-from slicemill.connectors.webhook import WebhookError, post
+from slicemill.connectors.webhook import Address, Resolved, Resolver, WebhookError, post
+from slicemill.errors import SlicemillError
 from support.webhooks import Webhook, listening_webhook
 
 
@@ -64,10 +67,97 @@ def test_some_addresses_are_never_reached(host: str) -> None:
         post(f"http://{host}/latest/meta-data", b"{}", {}, timeout_s=1)
 
 
-def test_a_name_for_such_an_address_leads_nowhere_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    def looked_up(*_: object, **__: object) -> list[object]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
+def resolving_to(*addresses: str) -> Resolver:
+    """A resolver in whose answers each name has these addresses."""
 
-    monkeypatch.setattr(webhook.socket, "getaddrinfo", looked_up)
-    with pytest.raises(WebhookError, match=r"example\.org is 169\.254\.169\.254"):
-        post("http://example.org/", b"{}", {})
+    def resolve(_: str, port: int) -> list[Resolved]:
+        found: list[Resolved] = []
+        for one in addresses:
+            family = socket.AF_INET6 if ":" in one else socket.AF_INET
+            found.append((family, socket.SOCK_STREAM, 6, "", (one, port)))
+        return found
+
+    return resolve
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "168.63.129.16",
+        "192.0.0.192",
+        "fd20:ce::254",
+        "::ffff:169.254.169.254",
+        "::169.254.169.254",
+        "64:ff9b::169.254.169.254",
+        "2002:a9fe:a9fe::1",
+        "fe80::1%lo",
+    ],
+)
+def test_a_name_for_such_an_address_leads_nowhere_either(address: str) -> None:
+    with pytest.raises(WebhookError, match=r"^example\.org is .*never reach"):
+        post("http://example.org/", b"{}", {}, resolve=resolving_to(address))
+
+
+def test_no_address_is_contacted_if_a_name_also_has_such_an_address(hook: Webhook) -> None:
+    url = hook.url.replace("127.0.0.1", "example.org")
+    with pytest.raises(WebhookError, match=r"example\.org is 169\.254\.1\.1"):
+        post(url, b"{}", {}, resolve=resolving_to("127.0.0.1", "169.254.1.1"))
+    assert hook.asked == []
+
+
+def test_a_connection_uses_a_checked_address_and_the_host_of_the_url(hook: Webhook) -> None:
+    """The name is resolved once, so an answer that changes later has no effect."""
+    answers = iter([resolving_to("127.0.0.1"), resolving_to("169.254.169.254")])
+    checked: list[str] = []
+    port = hook.url.split(":")[2].split("/")[0]
+    post(
+        hook.url.replace("127.0.0.1", "hooks.example.org"),
+        b"{}",
+        {},
+        check=lambda address: checked.append(str(address)),
+        resolve=lambda host, port: next(answers)(host, port),
+    )
+    assert checked == ["127.0.0.1"] and hook.taken == [{}]
+    assert hook.headers[0]["Host"] == f"hooks.example.org:{port}"
+
+
+def test_an_address_that_is_not_allowed_is_not_contacted(hook: Webhook) -> None:
+    def refuse(address: Address) -> None:
+        if address.is_loopback:
+            raise SlicemillError(f"{address} is not allowed")
+
+    url = hook.url.replace("127.0.0.1", "example.org")
+    for addresses in (["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"]):
+        with pytest.raises(SlicemillError, match=r"127\.0\.0\.1 is not allowed"):
+            post(url, b"{}", {}, check=refuse, resolve=resolving_to(*addresses))
+    assert hook.asked == []
+
+
+def test_the_next_address_is_used_if_one_does_not_answer(hook: Webhook) -> None:
+    url = hook.url.replace("127.0.0.1", "example.org")
+    post(url, b"{}", {}, resolve=resolving_to("::1", "127.0.0.1"))
+    assert hook.taken == [{}]
+    with pytest.raises(WebhookError, match="its name has no address"):
+        post(url, b"{}", {}, resolve=resolving_to())
+
+
+@pytest.mark.parametrize("name", ["hooks.example.org", "other.example.org"])
+def test_tls_checks_the_name_of_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("hooks.example.org").configure_cert(context)
+    named: list[str | None] = []
+    context.sni_callback = lambda _, asked, __: named.append(asked)
+    with listening_webhook(context) as secure:
+        url = secure.url.replace("127.0.0.1", name)
+        if name == "hooks.example.org":
+            post(url, b"{}", {}, resolve=resolving_to("127.0.0.1"))
+            assert secure.taken == [{}]
+        else:
+            with pytest.raises(WebhookError, match="certificate verify failed"):
+                post(url, b"{}", {}, resolve=resolving_to("127.0.0.1"))
+            assert secure.asked == []
+    assert named == [name]

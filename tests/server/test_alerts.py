@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import socket
+from ipaddress import ip_address
+
 import httpx
 import pytest
 
@@ -83,6 +87,52 @@ def test_statements_from_outside_name_only_hosts_that_the_operator_allows(
     with pytest.raises(Denied, match=f"--allow-webhook {needed}$".replace("[", r"\[")):
         operator.execute(text)
     assert service.mill.catalog.alerts == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "allowed", "needed"),
+    [
+        ("hooks.example.org", "93.184.216.34", ["hooks.example.org"], None),
+        ("hooks.example.org", "127.0.0.1", ["hooks.example.org"], "127.0.0.1"),
+        ("hooks.example.org", "::1", ["hooks.example.org"], "[::1]"),
+        ("hooks.example.org", "10.0.0.7", ["hooks.example.org"], "10.0.0.7"),
+        ("hooks.example.org:8443", "fd00::7", ["hooks.example.org:8443"], "[fd00::7]:8443"),
+        ("hooks.example.org", "10.0.0.7", ["hooks.example.org", "10.0.0.7"], None),
+        ("hooks.example.org:8443", "10.0.0.7", ["hooks.example.org:8443", "10.0.0.7"], "10.0.0.7:8443"),
+        ("localhost", "127.0.0.1", ["localhost"], None),
+        ("localhost", "10.0.0.7", ["localhost"], "10.0.0.7"),
+        ("127.0.0.1", "127.0.0.1", ["127.0.0.1"], None),
+        ("[0:0::1]", "::1", ["[0:0::1]"], None),
+        ("alerts.corp", "10.0.0.7", [], None),  # an alert of the operator's script
+    ],
+)
+def test_an_allowed_name_leads_only_to_addresses_that_the_operator_allows(
+    host: str, address: str, allowed: list[str], needed: str | None
+) -> None:
+    checking = Allowed(webhooks=frozenset(allowed))
+    if needed is None:
+        checking.check_address(f"https://{host}/x", ip_address(address))
+        return
+    with pytest.raises(Denied, match=f"--allow-webhook {re.escape(needed)} as well$"):
+        checking.check_address(f"https://{host}/x", ip_address(address))
+
+
+def test_a_message_does_not_reach_the_server_by_a_public_name(
+    service: MillService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name resolves to the loopback address when the alert is delivered."""
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, port, **kinds: real("127.0.0.1", port, **kinds))
+    with listening_webhook() as hook:
+        name = hook.url.removeprefix("http://").replace("127.0.0.1", "hooks.example.org").split("/")[0]
+        service.allowed = Allowed(webhooks=frozenset([name]))
+        operator = UserSession(service, Principal("ann", UserRole.OPERATOR))
+        operator.execute(f"CREATE ALERT a ON dear WEBHOOK 'http://{name}/x'")
+        bid(service, (1, 50, 1))
+        service.mill.alerts.deliver_new()
+        (problem,) = service.problems()
+        assert "hooks.example.org is 127.0.0.1, which is no public address" in problem
+        assert hook.asked == []
 
 
 def test_readers_make_no_alerts_and_names_are_kept_apart(service: MillService, user: UserSession) -> None:

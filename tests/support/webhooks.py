@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,8 @@ class Webhook:
 
 
 @contextmanager
-def listening_webhook() -> Iterator[Webhook]:
+def listening_webhook(tls: ssl.SSLContext | None = None) -> Iterator[Webhook]:
+    """A webhook that listens on a free port; with a context, it speaks TLS."""
     hook = Webhook()
 
     class Handler(BaseHTTPRequestHandler):
@@ -55,9 +57,11 @@ def listening_webhook() -> Iterator[Webhook]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    hook.url = f"http://127.0.0.1:{server.server_address[1]}/hook?key=1"
+    hook.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}/hook?key=1"
     try:
         yield hook
     finally:

@@ -1,9 +1,10 @@
 """Webhooks: one HTTP POST to an address.
 
 Only the given address is contacted: redirects are not followed and no proxy is used. A host name is resolved
-once per POST, and the connection uses a checked address, so a later change of the name has no effect. Some
-addresses are rejected: link-local ones, where clouds serve secrets of the machine, multicast and unspecified
-ones.
+once per POST. Each of its addresses is checked before the first connection, like an address in the URL, and
+the connection uses a checked address, so a later change of the name has no effect. Some addresses are
+rejected: link-local ones, where clouds serve secrets of the machine, multicast and unspecified ones. A server
+also rejects private addresses that its operator has not allowed (`server.permissions`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,28 @@ import http.client
 import ipaddress
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from slicemill.errors import SlicemillError
 
 TIMEOUT_S = 10.0
 _SHOWN = 200
-# Clouds serve secrets of the machine at these addresses, too.
-_SECRETS = (ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200"))
+# Clouds serve secrets of the machine at these addresses, too: Amazon, Alibaba, Azure, Google, Oracle.
+_SECRETS = tuple(
+    map(
+        ipaddress.ip_address,
+        ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "fd20:ce::254", "192.0.0.192"),
+    )
+)
+# IPv6 addresses whose last four bytes are an IPv4 address: IPv4-compatible and NAT64 ones.
+_WITH_IPV4 = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b::/96"))
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+# Family, kind and protocol of a socket, canonical name, and address, as `socket.getaddrinfo` returns them.
+Resolved: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+Resolver: TypeAlias = Callable[[str, int], Sequence[Resolved]]
 
 
 class WebhookError(SlicemillError):
@@ -51,14 +65,34 @@ def host_and_port(url: str) -> tuple[str, int]:
     return (parts.hostname or "").lower(), parts.port or (443 if parts.scheme.lower() == "https" else 80)
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-    """POST JSON to a webhook; raise WebhookError unless the status is 2xx."""
+def resolved(host: str, port: int) -> Sequence[Resolved]:
+    """Return the addresses of a host."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeout_s: float = TIMEOUT_S,
+    *,
+    check: Callable[[Address], None] = lambda _: None,
+    resolve: Resolver = resolved,
+) -> None:
+    """POST JSON to a webhook; raise WebhookError unless the status is 2xx.
+
+    `check` raises an error for an address that must not be contacted.
+    """
     parts = urlsplit(url)
     host, port = host_and_port(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
-        connection.sock = _connected(host, port, timeout_s, tls=parts.scheme.lower() == "https")
+        found = resolve(host, port)
+        for address in (meant for one in found for meant in _meant(str(one[4][0]))):
+            _check_address(address, host)
+            check(address)
+        connection.sock = _connected(found, timeout_s, host if parts.scheme.lower() == "https" else None)
         named = {"Host": parts.netloc, "Content-Type": "application/json", "Connection": "close", **headers}
         connection.request("POST", path, body, named)
         answer = connection.getresponse()
@@ -75,25 +109,46 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float = T
         raise WebhookError(f"{place_of(url)} answers {answer.status} {answer.reason}{said}", _after(answer))
 
 
-def _connected(host: str, port: int, timeout_s: float, *, tls: bool) -> socket.socket:
-    problem: OSError | None = None
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        _check_address(str(address[0]), host)
+def _connected(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | None) -> socket.socket:
+    """Connect to the first address that answers; with TLS, if a server name is given."""
+    problem = OSError("its name has no address")
+    for family, kind, protocol, _, address in addresses:
         found = socket.socket(family, kind, protocol)
         try:
             found.settimeout(timeout_s)
             found.connect(address)
-            return ssl.create_default_context().wrap_socket(found, server_hostname=host) if tls else found
+            if tls_name is None:
+                return found
+            return ssl.create_default_context().wrap_socket(found, server_hostname=tls_name)
         except OSError as error:
             found.close()
             problem = error
-    raise problem or OSError(f"{host} has no address")
+    raise problem
 
 
-def _check_address(text: str, host: str) -> None:
+def _meant(text: str) -> Iterator[Address]:
+    """Yield an address, or the IPv4 addresses to which an IPv6 address leads.
+
+    >>> [str(one) for one in _meant("::ffff:10.0.0.1")], [str(one) for one in _meant("2002:a00:1::")]
+    (['10.0.0.1'], ['2002:a00:1::', '10.0.0.1'])
+    """
     address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
+    if not isinstance(address, ipaddress.IPv6Address):
+        yield address
+        return
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+        return
+    yield address
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield address.teredo[1]
+    if int(address) > 1 and any(address in network for network in _WITH_IPV4):
+        yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def _check_address(address: Address, host: str) -> None:
     if address.is_link_local or address.is_multicast or address.is_unspecified or address in _SECRETS:
         raise WebhookError(f"{host} is {address}, an address that webhooks never reach")
 

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -23,7 +24,7 @@ from slicemill.connectors.generators.generator import GENERATORS
 from slicemill.connectors.origin import GUESSED, LINES_IN_FILES, TYPED_FILES, SourceOrigin, place_of
 from slicemill.connectors.places import climbs, scheme_of
 from slicemill.connectors.sinks.registry import POSTGRES_SINKS, SinkTarget, sink_target
-from slicemill.connectors.webhook import host_and_port
+from slicemill.connectors.webhook import Address, host_and_port
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.catalog import (
@@ -112,6 +113,14 @@ _OPTION_REFUSED = (
 )
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """Permissions set by the operator: folders, schemes, Python code, and hosts of webhooks."""
@@ -142,12 +151,37 @@ class Allowed:
 
     def _check_webhook(self, alert: Alert) -> None:
         """Check the host of an alert. An allowed host without a port means the default port of the scheme."""
-        host, port = host_and_port(alert.url)
-        shown = f"[{host}]" if ":" in host else host
-        usual = port == (443 if alert.url.lower().startswith("https:") else 80)
-        if f"{shown}:{port}" not in self.webhooks and not (usual and shown in self.webhooks):
-            needed = shown if usual else f"{shown}:{port}"
+        host, _ = host_and_port(alert.url)
+        needed = self._webhook_needed(alert.url, host)
+        if needed is not None:
             raise Denied(f"{alert.name} tells {needed}; start the server with --allow-webhook {needed}")
+
+    def check_address(self, url: str, address: Address) -> None:
+        """Raise Denied if the host of an alert resolves to an address that is not allowed.
+
+        An allowed name leads to public addresses, and localhost to loopback addresses. Other addresses must
+        be allowed like addresses in a URL. A host that is not allowed was named in a script of the operator,
+        which is not checked.
+        """
+        host, _ = host_and_port(url)
+        local = host == "localhost" or host.endswith(".localhost")
+        if address.is_global or (local and address.is_loopback) or _is_address(host):
+            return
+        needed = self._webhook_needed(url, str(address))
+        if needed is not None and self._webhook_needed(url, host) is None:
+            raise Denied(
+                f"{host} is {address}, which is no public address; start the server with "
+                f"--allow-webhook {needed} as well"
+            )
+
+    def _webhook_needed(self, url: str, host: str) -> str | None:
+        """Return what to allow so that alerts may tell a host at the port of a URL; None if it is allowed."""
+        _, port = host_and_port(url)
+        shown = f"[{host}]" if ":" in host else host
+        usual = port == (443 if url.lower().startswith("https:") else 80)
+        if f"{shown}:{port}" in self.webhooks or (usual and shown in self.webhooks):
+            return None
+        return shown if usual else f"{shown}:{port}"
 
     def _check_source(self, origin: SourceOrigin, name: str, home: Path | None) -> None:
         """Check the format, then the location, then every option."""

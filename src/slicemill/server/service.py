@@ -6,11 +6,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from slicemill.columns.rows import plain_table
+from slicemill.connectors.webhook import post
 from slicemill.engine.changing.statements import Entry, in_force, shown
 from slicemill.engine.changing.versions import shown_after, version_at
 from slicemill.engine.live import problems
@@ -83,11 +85,20 @@ class MillService:
         # Statements may take long. They run in their own threads so that other requests are not delayed.
         self.threads = ThreadPoolExecutor(_STATEMENTS, "statement")
         self.allowed = allowed
+        mill.alerts.send = self._send_alert
         self.audit = audit or AuditLog()
         # In addition to the problems of the mill: for instance, statements that wait to be declared.
         self.other_problems: list[Callable[[], list[str]]] = []
         self._changing = threading.Lock()
         self._changelogs = mill.changelogs
+
+    def _send_alert(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+        """Send an alert to the addresses that are allowed now."""
+        allowed = self.allowed
+        if allowed is None:
+            post(url, body, headers)
+        else:
+            post(url, body, headers, check=partial(allowed.check_address, url))
 
     def declare(self, source: SourceText, by: str | None) -> list[Statement]:
         """Run declarations, all or none. Calls are serialized."""
