@@ -1,0 +1,38 @@
+"""Operators that keep Python objects by key continue from checkpoints of this version and of earlier ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.time import END
+from storage.golden_states import (
+    BY_ROWS,
+    FIRST_ROWS,
+    GOLDEN,
+    LATER_ROWS,
+    by_rows_programs,
+    read_golden,
+    run_programs,
+)
+
+
+@pytest.mark.parametrize("query", BY_ROWS)
+@pytest.mark.parametrize("stored", ["by-rows", "objects-by-key", "now", "handed over"])
+def test_an_operator_continues_from_what_was_stored(query: str, stored: str, tmp_path: Path) -> None:
+    programs = by_rows_programs(query)
+    run_programs(programs, {"s": FIRST_ROWS}, {"s": 3_000_000})
+    states = programs[-1].states
+    if stored == "now":
+        states = read_checkpoint(tmp_path, write_checkpoint(tmp_path, states))
+    elif stored != "handed over":
+        states = read_golden(GOLDEN / f"{stored}-{query}")
+    expected = by_rows_programs(query)
+    run_programs(expected, {"s": FIRST_ROWS}, {"s": 3_000_000})
+    restored = [*programs[:-1], by_rows_programs(query, states)[-1]]
+    for rows, until in ((LATER_ROWS, 9_000_000), (LATER_ROWS.slice(0, 0), END)):
+        given = run_programs(expected, {"s": rows}, {"s": until})
+        assert repr(run_programs(restored, {"s": rows}, {"s": until})) == repr(given)
+        assert given or until == END
