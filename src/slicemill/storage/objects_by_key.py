@@ -7,14 +7,14 @@ encodes them, while the worker runs:
 
     run        change a, b       change b           remove a
     snapshot            freeze {a, b}       freeze {b}       freeze {a removed}
-    pieces              [a b]               [a b][b]         [a b][b][a removed]     later rows supersede
+    pieces              [a b]               [a b][b]         [a b][b][a removed]    later rows supersede
 
 A frozen object that the worker is about to change is encoded first, by the worker. A snapshot is a list of
 immutable pieces, which are slices (`storage.slice`). A piece is encoded and written once, so the cost of a
 checkpoint depends on the number of objects that have changed. Short pieces are merged, as in a log-structured
 merge tree. The merge too is computed by the thread that writes the checkpoint.
 
-Objects are divided into parts, such as windows. Dropping a part takes no longer for many objects than for few.
+Objects are divided into parts, such as windows. To drop a part takes no longer for many objects than for few.
 """
 
 from __future__ import annotations
