@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
+from slicemill.metrics.collecting import process_collecting_seconds, watch_collections
 from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
@@ -44,7 +45,8 @@ class KeyedFigures:
     of writing the first checkpoint, which has all keys, in another thread. `later_write_cpu_s` is the CPU
     time of writing the last checkpoint, after few runs.
     `beside_ms` and `beside_p50_ms` are the wall times of the slowest run and of the median run of 1,000 rows
-    while the first checkpoint is written. `alone_ms` and `alone_p50_ms` are those of runs without a write.
+    while the first checkpoint is written; `beside_collecting_ms` is the time of garbage collections in the
+    slowest run. `alone_ms` and `alone_p50_ms` are those of runs without a write.
     `bytes` is the size of all files, `states` has the names of the classes in them.
     """
 
@@ -60,6 +62,7 @@ class KeyedFigures:
     alone_p50_ms: float
     beside_ms: float
     beside_p50_ms: float
+    beside_collecting_ms: float
     bytes: int
     states: frozenset[str]
 
@@ -67,6 +70,7 @@ class KeyedFigures:
 def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
     """Fill a query with its keys, then measure runs of 1,000 rows and checkpoints."""
     rng = np.random.default_rng(5)
+    watch_collections()
     units = RunningUnits(query.script)
     began = time.process_time()
     rows = 0
@@ -76,6 +80,7 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
         rows += count
     fill_s = time.process_time() - began
     run_ms: list[float] = []
+    collecting_ms: list[float] = []
     alone_ms: list[float] = []
     snapshot_ms, snapshot_wall_ms = [], []
     writes: list[_Writer] = []
@@ -85,8 +90,10 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
         nonlocal rows
         table = rows_of(rng.integers(0, keys, RUN_ROWS), rows)
         rows += RUN_ROWS
+        collecting_s = process_collecting_seconds()
         clock, began = time.perf_counter(), time.process_time()
         units.run(table)
+        collecting_ms.append(1e3 * (process_collecting_seconds() - collecting_s))
         run_ms.append(1e3 * (time.process_time() - began))
         return 1e3 * (time.perf_counter() - clock)
 
@@ -123,6 +130,7 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
         median(alone_ms),
         max(beside_ms),
         median(beside_ms),
+        max(zip(beside_ms, collecting_ms[runs:], strict=False))[1],
         size,
         states,
     )
