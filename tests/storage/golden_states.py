@@ -117,8 +117,9 @@ BY_ROWS = {
     "FULL JOIN (SELECT k, min(v) AS m FROM s WHERE i > 2 GROUP BY k) AS b ON a.k = b.k",
     "ranks": "SELECT k, i, r FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY v DESC) AS r FROM s) AS t "
     "WHERE r <= 2",
-    "ranks-of-a-changelog": "SELECT k, n, r FROM "
-    "(SELECT k, n, rank() OVER (PARTITION BY n % 2 ORDER BY n DESC) AS r FROM (SELECT k, max(i) AS n FROM s GROUP BY k) AS x) AS y WHERE r <= 2",
+    "ranks-of-a-changelog": "SELECT k, n, r FROM (SELECT k, n, rank() OVER "
+    "(PARTITION BY n % 2 ORDER BY n DESC) AS r FROM (SELECT k, max(i) AS n FROM s GROUP BY k) AS x) AS y "
+    "WHERE r <= 2",
     "groups-of-a-changelog": "SELECT n % 2 AS odd, collect_list(k) AS l, max(n) AS m FROM "
     "(SELECT k, sum(i) AS n FROM s GROUP BY k) AS x GROUP BY n % 2",
     "closed-windows": "SELECT a.k, a.i, b.i AS j FROM s [RANGE 2 SECONDS CLOSE WHEN i = 9] AS a "
