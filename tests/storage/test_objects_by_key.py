@@ -204,6 +204,31 @@ def test_a_thread_writes_snapshots_while_the_objects_change(tmp_path: Path) -> N
     assert found == expected
 
 
+def test_a_piece_has_the_object_that_the_worker_is_still_encoding() -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def plain(numbers: Numbers) -> list[int]:
+        if threading.current_thread() is worker:
+            begun.set()
+            assert goes_on.wait(30)
+        return list(numbers.values)
+
+    kept: ObjectsByKey[int, Numbers] = ObjectsByKey(plain, Numbers)
+    kept.put(1, Numbers([1]))
+    snapshot = encode_states({"objects": kept})
+    worker = threading.Thread(target=kept.change, args=(1,))
+    worker.start()
+    assert begun.wait(30)
+    rows: list[int] = []
+    writer = threading.Thread(target=lambda: rows.append(snapshot.slices[0].table.num_rows))
+    writer.start()
+    writer.join(0.1)  # it has to wait for the worker
+    goes_on.set()
+    writer.join(30)
+    worker.join(30)
+    assert rows == [1]
+
+
 def test_a_snapshot_encodes_only_what_has_changed(tmp_path: Path) -> None:
     encoded = []
 

@@ -111,46 +111,54 @@ class _Frozen:
         self._encoded: deque[_StoredRow] = deque()
         self._batches: list[pa.RecordBatch] = []
         self._busy: int | None = None  # number of the object that the writing thread is encoding
+        self._worker_busy = False
         self._failure: Exception | None = None
         self._lock = threading.Lock()
         self.done = False
 
     def encode_now(self, number: int) -> None:
         """Encode an object that is about to change."""
-        while True:
-            entry = self._left.pop(number, None)
-            if entry is not None:
-                try:
-                    self._encode(entry)
-                except Exception as problem:  # the checkpoint fails, and not the run
-                    self._failure = problem
-                return
-            if self._busy != number:
-                return
-            time.sleep(_MOMENT_S)
+        self._worker_busy = True  # precedes the pop, see `table`
+        try:
+            while (entry := self._left.pop(number, None)) is None:
+                if self._busy != number:
+                    return
+                time.sleep(_MOMENT_S)
+            self._encode(entry)
+        except Exception as problem:  # the checkpoint fails, and not the run
+            self._failure = problem
+        finally:
+            self._worker_busy = False
 
     def table(self) -> pa.Table:
         """Encode all objects that are left and return the rows of the piece."""
         with self._lock:
             for number in list(self._left):
                 self._busy = number  # precedes the pop, see `encode_now`
-                entry = self._left.pop(number, None)
-                if entry is not None:
-                    try:
-                        self._encode(entry)
-                    except Exception:
-                        self._left[number] = entry
-                        self._busy = None
-                        raise
+                try:
+                    self._encode_left(number)
+                finally:
+                    self._busy = None
                 if len(self._encoded) >= _BATCH:
                     self._add_batch()
                 keep_pace()
-            self._busy = None
+            while self._worker_busy:  # with the last object, perhaps
+                time.sleep(_MOMENT_S)
             if self._failure is not None:
                 raise self._failure
             self._add_batch()
             self.done = True
             return pa.Table.from_batches(self._batches, _COLUMNS).combine_chunks()
+
+    def _encode_left(self, number: int) -> None:
+        """Encode an object unless the worker has; the object is left if that fails."""
+        entry = self._left.pop(number, None)
+        if entry is not None:
+            try:
+                self._encode(entry)
+            except Exception:
+                self._left[number] = entry
+                raise
 
     def _encode(self, entry: _Entry[Any]) -> None:
         if entry.part not in self._parts:  # dropped before the snapshot
