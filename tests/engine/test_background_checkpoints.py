@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,6 +202,46 @@ def test_whoever_pauses_the_engine_waits_for_checkpoints(mill: Mill, pool: HeldP
     mill.execute("DROP QUERY total")
     mill.close()
     assert not pool.held
+
+
+class StuckPool(HeldPool):
+    """Workers that write no checkpoint while they are stuck, though the dispatcher waits."""
+
+    stuck = True
+
+    def wait(self, timeout_s: float | None) -> list[object]:  # type: ignore[override]
+        return InlinePool.wait(self, timeout_s) if self.stuck else super().wait(timeout_s)  # type: ignore[return-value]
+
+
+def test_units_continue_while_a_statement_waits_for_a_checkpoint(tmp_path: Path) -> None:
+    pool, entered = StuckPool(), threading.Event()
+    mill = opened(tmp_path, pool)
+    feed(mill, 0)
+    run(mill)
+    unit = begin_checkpoint(mill)
+    mill.dispatcher.start()
+
+    def statement() -> None:
+        with mill.dispatcher.paused():
+            assert not unit.writing
+            entered.set()
+
+    waiting = threading.Thread(target=statement)
+    waiting.start()
+    while mill.dispatcher._begins_checkpoints:
+        waiting.join(0.001)
+    rows = rows_as_table(mill, "bid", [(item, 1.0, 20 + item) for item in range(ITEMS)])
+    mill.feed("bid", rows)
+    mill.dispatcher._pool.wake()
+    with mill.dispatcher.changed:
+        assert mill.dispatcher.changed.wait_for(lambda: sums(mill) == expected(2), 30)
+    assert not entered.is_set() and unit.writing
+    pool.stuck = False
+    mill.dispatcher._pool.wake()
+    waiting.join(30)
+    assert entered.is_set()
+    mill.dispatcher.stop()
+    mill.close()
 
 
 def test_cells_change_while_a_checkpoint_is_written(tmp_path: Path, pool: HeldPool) -> None:

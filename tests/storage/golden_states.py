@@ -103,6 +103,82 @@ CASES = (
     "windows/whole_history",
 )
 
+# Queries whose operators keep Python objects by key.
+BY_ROWS_STREAM = """
+CREATE STREAM s (k varchar, i bigint, v double, ts timestamp) ORDER BY ts;
+CREATE AGGREGATE width(x double) : double LANGUAGE PYTHON AS 'storage.golden_states:Width';
+"""
+BY_ROWS = {
+    "windows": "SELECT k, avg(v) AS x, max(i) AS m, collect_list(i) AS l "
+    "FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k EMIT EARLY EVERY 10 SECONDS",
+    "sessions": "SELECT k, sum(i) AS x, min(v) AS m FROM s [SESSION 2 SECONDS] GROUP BY k "
+    "EMIT EARLY EVERY 1 SECOND",
+    "join": "SELECT a.k, a.n, b.m FROM (SELECT k, max(i) AS n FROM s GROUP BY k) AS a "
+    "FULL JOIN (SELECT k, min(v) AS m FROM s WHERE i > 2 GROUP BY k) AS b ON a.k = b.k",
+    "ranks": "SELECT k, i, r FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY v DESC) AS r FROM s) AS t "
+    "WHERE r <= 2",
+    "ranks-of-a-changelog": "SELECT k, n, r FROM (SELECT k, n, rank() OVER "
+    "(PARTITION BY n % 2 ORDER BY n DESC) AS r FROM (SELECT k, max(i) AS n FROM s GROUP BY k) AS x) AS y "
+    "WHERE r <= 2",
+    "groups-of-a-changelog": "SELECT n % 2 AS odd, collect_list(k) AS l, max(n) AS m FROM "
+    "(SELECT k, sum(i) AS n FROM s GROUP BY k) AS x GROUP BY n % 2",
+    "closed-windows": "SELECT a.k, a.i, b.i AS j FROM s [RANGE 2 SECONDS CLOSE WHEN i = 9] AS a "
+    "FULL JOIN s [RANGE 1 SECOND] AS b ON a.k = b.k AND a.i < b.i",
+    "objects": "SELECT k, width(v) AS x FROM s GROUP BY k",
+    "objects-in-windows": "SELECT k, width(v) OVER (PARTITION BY k ROWS UNBOUNDED PRECEDING) AS x FROM s",
+}
+
+
+class Width:
+    """Aggregate of a user: compiled, until an argument is NULL."""
+
+    low: float
+    high: float
+
+    def initialize(self, x):  # type: ignore[no-untyped-def]
+        self.low = self.high = 0.0 if x is None else x
+        return 0.0
+
+    def iterate(self, x):  # type: ignore[no-untyped-def]
+        if x is not None:
+            self.low, self.high = min(self.low, x), max(self.high, x)
+        return self.high - self.low
+
+
+def _rows(rows: list[tuple[int, str | None, int, float | None]], first: int) -> pa.Table:
+    timed = [Timed(ts, (k, i, v, ts)) for ts, k, i, v in rows]
+    columns = (
+        t.Column("k", t.VARCHAR),
+        t.Column("i", t.BIGINT),
+        t.Column("v", t.DOUBLE),
+        t.Column("ts", t.TIMESTAMP),
+    )
+    return to_table(timed, t.Schema(columns), [ts for ts, *_ in rows], range(first, first + len(rows)))
+
+
+FIRST_ROWS = _rows(
+    [
+        (1_000_000, "a", 1, 1.5),
+        (1_100_000, "b", 2, None),
+        (1_200_000, "a", 3, float("nan")),
+        (2_500_000, None, 4, -2.0),
+        (2_600_000, "c", 5, 4.0),
+        (2_700_000, "b", 6, 0.1),
+    ],
+    0,
+)
+LATER_ROWS = _rows(
+    [
+        (3_100_000, "c", 7, 9.0),
+        (3_200_000, "d", 8, 0.2),
+        (3_300_000, "a", 9, -1.0),
+        (5_500_000, "b", 0, 3.0),
+        (5_600_000, None, 1, None),
+        (9_000_000, "a", 2, 2.0),
+    ],
+    6,
+)
+
 
 def _table(rows: list[tuple[Timed, int, int]], schema: t.Schema) -> pa.Table:
     timed, seqs, arrivals = ([row[place] for row in rows] for place in range(3))
@@ -153,6 +229,10 @@ def main() -> None:
     # States of the interpreter have been stored as objects alone before.
     _keep("encoded-states", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
+    # Operators by rows have stored all their objects in the head file before.
+    for query in BY_ROWS:
+        _keep(f"by-rows-{query}", _by_rows(query))
+        _keep(f"objects-by-key-{query}", _by_rows(query))
 
 
 def golden_checkpoints() -> dict[str, dict[str, object]]:
@@ -188,6 +268,33 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
         program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
         found[number] = program.states
     return found
+
+
+def _by_rows(query: str) -> dict[str, object]:
+    """The states of the last unit of a query of `BY_ROWS` after the first rows."""
+    programs, tables, complete = by_rows_programs(query), {"s": FIRST_ROWS}, {"s": 3_000_000}
+    run_programs(programs, tables, complete)
+    return programs[-1].states
+
+
+def by_rows_programs(query: str, states: dict[str, object] | None = None) -> list[UnitProgram]:
+    """The programs of a query of `BY_ROWS`; the last one begins with these states."""
+    catalog = bind(f"{BY_ROWS_STREAM} CREATE QUERY q AS {BY_ROWS[query]};").catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
+    plans = [UnitPlan(unit, graph, catalog, {}) for unit in cut(graph)]
+    return [*map(UnitProgram, plans[:-1]), UnitProgram(plans[-1], states)]
+
+
+def run_programs(
+    programs: list[UnitProgram], tables: dict[str, pa.Table], complete: dict[str, int]
+) -> list[tuple[Any, ...]]:
+    """The rows that the last of these programs gives; each reads what those before have written."""
+    for program in programs:
+        inputs = {log: tables.get(log, program.empty_input(log)) for log in program.plan.unit.inputs}
+        outcome = program.run(inputs, {log: complete[log] for log in inputs})
+        assert not outcome.errors, outcome.errors
+        tables, complete = tables | dict(outcome.tables), complete | dict(outcome.watermarks)
+    return [tuple(row.values()) for table in outcome.tables.values() for row in table.to_pylist()]
 
 
 def _of_aggregate(of_table: str, form: str) -> object:

@@ -135,6 +135,7 @@ class Dispatcher:
         self._control = threading.Condition()
         self._pausing = threading.RLock()
         self._pauses = 0
+        self._begins_checkpoints = True  # False while another thread waits for the end of checkpoints
         self._parked = True
         self._stop = False
         self._thread: threading.Thread | None = None
@@ -267,10 +268,12 @@ class Dispatcher:
     def paused(self) -> Iterator[None]:
         """Hold the loop between two rounds, with no message in progress.
 
-        No checkpoint is in progress either, so the plan may be changed inside the context. StorageFull is
-        raised if the loop waits for disk space.
+        No checkpoint is in progress either, so the plan may be changed inside the context. The loop continues
+        to run units until the checkpoints in progress are written. StorageFull is raised if the loop waits
+        for disk space.
         """
         with self._pausing:
+            self._await_checkpoints()
             with self._control:
                 self._pauses += 1
                 self._pool.wake()
@@ -286,6 +289,20 @@ class Dispatcher:
                 with self._control:
                     self._pauses -= 1
                     self._control.notify_all()
+
+    def _await_checkpoints(self) -> None:
+        """Wait until the checkpoints in progress are written; the loop begins no others."""
+        self._begins_checkpoints = False
+        try:
+            with self._control:
+                while self._assignments.writing_since() and not self._parked and self.full is None:
+                    if threading.current_thread() is self._thread or time.monotonic() >= (
+                        math.inf if self._ends_s is None else self._ends_s
+                    ):
+                        return
+                    self._control.wait(POLL_S)
+        finally:
+            self._begins_checkpoints = True
 
     @contextmanager
     def dropping(self, names: Iterable[str]) -> Iterator[None]:
@@ -752,7 +769,9 @@ class Dispatcher:
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
             moves = unit.dirty and self.balancing.is_urgent(unit)
-            if moves and (unit.writing or self._snapshots(unit, workers, queues)):
+            if moves and (
+                unit.writing or (self._begins_checkpoints and self._snapshots(unit, workers, queues))
+            ):
                 continue  # the cells move before the next run, so that nothing has to be replayed
             alone = bool(unit.strikes) or unit.catching_up
             if alone and any(queues[worker] for worker in workers):
@@ -765,7 +784,7 @@ class Dispatcher:
             self.running.began(unit)
             # The log does not record which rows were shed; a replay would process them. So checkpoint.
             written = checkpoint or not self._assignments.resident or unit.run.shares < 1
-            if not written and unit.checkpoint_overdue(time.monotonic()):
+            if not written and self._begins_checkpoints and unit.checkpoint_overdue(time.monotonic()):
                 self._snapshots(unit, workers, queues)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
@@ -779,7 +798,7 @@ class Dispatcher:
     def _give_due_checkpoints(self) -> None:
         """Start one due checkpoint, if its workers are idle."""
         now_s, assignments = time.monotonic(), self._assignments
-        for unit in self.running.units:
+        for unit in self.running.units if self._begins_checkpoints else ():
             if unit.checkpoint_due(now_s) and unit.run is None and not unit.stopped:
                 holders = [assignments.holder_of(unit, cell) for cell in range(unit.cells)]
                 known = [worker for worker in holders if worker is not None]

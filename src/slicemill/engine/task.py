@@ -75,6 +75,7 @@ from slicemill.storage.checkpoints import (
 )
 from slicemill.storage.epochs import read_epochs, stored_tables
 from slicemill.storage.files import StorageFull, is_full
+from slicemill.storage.pace import paced
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.ties import ties_of
 from slicemill.time import wall_clock_us
@@ -422,7 +423,8 @@ def make(context: WorkerContext) -> Worker:
 def _written(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
     """Write a snapshot to files and return the notice for the driver."""
     try:
-        files, failed = write(item.state_folder, snapshot, durable=durable), None
+        with paced():
+            files, failed = write(item.state_folder, snapshot, durable=durable), None
     except Exception as problem:
         files, failed = [], _failed(item, problem)
     return CheckpointDone(item.mill, item.unit, item.cell, item.run, tuple(files), failed)

@@ -180,7 +180,7 @@ def _stored(folder: Path, slice_: Slice, files: FileSystem, durable: bool) -> Sl
     files.write(folder / made.path, data)
     if durable:
         files.sync(folder / made.path)
-    slice_.stored = made
+    slice_.set_stored(made, lambda: _mapped(folder, made, files, verify=False))
     return made
 
 

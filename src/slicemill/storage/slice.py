@@ -14,11 +14,15 @@ import pyarrow as pa
 class Slice:
     """Immutable table of state rows.
 
-    `stored` is the storage's reference to its file, None for a new slice.
+    `stored` is the storage's reference to its file, None for a new slice. A slice that `spills` is read from
+    its file once it is stored, and no longer kept in memory.
     """
 
-    def __init__(self, table: pa.Table | Callable[[], pa.Table], stored: object = None) -> None:
+    def __init__(
+        self, table: pa.Table | Callable[[], pa.Table], stored: object = None, *, spills: bool = False
+    ) -> None:
         self._table = table
+        self._spills = spills
         self.stored = stored
 
     @property
@@ -26,3 +30,10 @@ class Slice:
         if not isinstance(self._table, pa.Table):
             self._table = self._table()
         return self._table
+
+    def set_stored(self, stored: object, read: Callable[[], pa.Table]) -> None:
+        """Record the file of a slice; `read` maps it."""
+        self.stored = stored
+        if self._spills:
+            # Mapped at once: the mapping stays valid if the file is deleted.
+            self._table = read()

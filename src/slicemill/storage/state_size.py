@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from slicemill.storage.checkpoints import SliceFile
 from slicemill.storage.codec.registry import codec_of
+from slicemill.storage.objects_by_key import ObjectsByKey
 from slicemill.storage.slice import Slice
 
 _SAMPLE = 64
 _ARRAY = 112  # header of an array
+_OBJECT = 200  # entry of an object by key
 
 
 def state_bytes(states: Mapping[str, object]) -> int:
@@ -24,7 +26,7 @@ def state_bytes(states: Mapping[str, object]) -> int:
     State that is not stored, because it can be recomputed, does not count.
     """
     total = 0.0
-    seen: set[int] = set()
+    seen: dict[int, object] = {}  # by id; keeps the values, so that no id is reused
     # Values to visit, with the number of values that each one represents.
     left: list[tuple[Any, float]] = [(state, 1.0) for state in states.values()]
     while left:
@@ -34,7 +36,7 @@ def state_bytes(states: Mapping[str, object]) -> int:
         if type(value) in (int, float):
             total += share * getsizeof(value)
         elif id(value) not in seen:
-            seen.add(id(value))
+            seen[id(value)] = value
             total += share * _own_bytes(value)
             left += [(part, share * more) for part, more in _parts(value)]
     return round(total)
@@ -49,6 +51,8 @@ def _own_bytes(value: Any) -> int:
         return _ARRAY if isinstance(value.base, np.ndarray) else int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
+    if isinstance(value, ObjectsByKey):
+        return _OBJECT * len(value)
     # Definitions of queries are small and are not traversed.
     own = getsizeof(value)
     return own + getsizeof(value.__dict__) if hasattr(value, "__dict__") else own
@@ -63,6 +67,10 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
             yield value.base, 1.0
         elif value.dtype == np.object_:
             yield from _sampled(value.ravel().tolist())
+    elif isinstance(value, ObjectsByKey):
+        # Not its pieces: they are in files, or are still to be encoded by the thread that writes them.
+        more = max(1.0, len(value) / _SAMPLE)
+        yield from ((part, more) for part in value.sample(_SAMPLE))
     elif isinstance(value, Mapping):
         yield from _sampled(value.keys())
         yield from _sampled(value.values())

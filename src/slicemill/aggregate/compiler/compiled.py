@@ -17,7 +17,16 @@ from slicemill.aggregate.compiler import support as ops
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON, dtype_of
 from slicemill.aggregate.compiler.models.looking import ModelValue, values_of_models
 from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
-from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start
+from slicemill.aggregate.compiler.state import (
+    CompiledState,
+    after_change,
+    allow_nulls,
+    before_change,
+    has_objects,
+    make_room,
+    move,
+    start,
+)
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.columns.intervals import FOREVER
 from slicemill.esl.types.schema import Kind, Type
@@ -110,7 +119,13 @@ class CompiledCall:
         first = state.arrivals
         # A tuple may return rows on arrival and again at its expiry.
         events = rows + state.waiting + (rows if self._active else 0)
+        keeps_objects = any(map(has_objects, state.arrays.values()))
+        places = self._places(state, tuples, given["complete"]) if keeps_objects else None
+        if keeps_objects:
+            before_change(state, places)
         count, out = self._execute(module, module.run, state, given, events, tuples.arguments)
+        if keeps_objects:
+            after_change(state, places)
         state.arrivals += rows
         one_each = module.run.one_each
         numbers = _counting(first, rows) if one_each else out["out_number"][:count]
@@ -127,6 +142,18 @@ class CompiledCall:
         state.texts.forget(_text_fields(module, state))
         answered = self._answered(state)
         return CallAnswers(numbers, ts, columns, expired, answered, self._needed(state, answered))
+
+    def _places(self, state: CompiledState, tuples: Tuples, complete: int) -> Any:
+        """Return the partitions whose records a run may change."""
+        found = [np.asarray(tuples.partitions, np.int64)]
+        first, end = state.arrays["slot"].tolist() if self._timed else (0, 0)
+        if self._active:
+            until = max([complete, *tuples.ts[-1:].tolist()])
+            end = first + int(np.searchsorted(state.arrays["negative_ts"][first:end], until, side="right"))
+            found.append(state.arrays["negative_p"][first:end])
+        elif "opened" in state.arrays:
+            found.append(state.arrays["opened"][: state.waiting])
+        return np.unique(np.concatenate(found))
 
     def finish(self, state: CompiledState) -> Results:
         module = self._variants[state.nullable]

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.rec
+from numpy.lib.recfunctions import repack_fields
 
 from slicemill.aggregate.compiler.external import objects_of
-from slicemill.aggregate.compiler.layout import MACHINE
+from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregate.compiler.models.code import ModelCode
 from slicemill.aggregate.compiler.module import Module
 from slicemill.aggregate.compiler.texts import Texts
 from slicemill.aggregate.interpreter.external import import_class, object_state, restore_object
 from slicemill.storage.codec import register, stored_as
+from slicemill.storage.objects_by_key import ObjectsByKey
 
 _FEW = 16
+
+
+def no_objects() -> ObjectsByKey[int, Any]:
+    """Return storage for objects of users."""
+    return ObjectsByKey(_stored_object, _loaded_object)
 
 
 @dataclass(slots=True)
 class CompiledState:
     """State of a compiled call.
 
-    The keys of `arrays` are the names in the generated code.
+    The keys of `arrays` are the names in the generated code. `objects` has the user's objects in the records
+    of these arrays, in parts by array, with the place of the record as key.
     """
 
     arrays: dict[str, Any]
     texts: Texts
     arrivals: int = 0
     nullable: bool = False  # has any argument been NULL so far?
+    objects: ObjectsByKey[int, Any] = field(default_factory=no_objects)
 
     @property
     def waiting(self) -> int:
@@ -49,13 +58,44 @@ class UserObject:
 
 
 def _plain(kept: CompiledState) -> dict[str, Any]:
-    arrays = {name: _with_objects(array, _stored_object) for name, array in kept.arrays.items()}
-    return {"arrays": arrays, "texts": kept.texts, "arrivals": kept.arrivals, "nullable": kept.nullable}
+    return {
+        "arrays": {name: _without_objects(array) for name, array in kept.arrays.items()},
+        "layouts": {name: _layout(array) for name, array in kept.arrays.items() if has_objects(array)},
+        "objects": kept.objects,
+        "texts": kept.texts,
+        "arrivals": kept.arrivals,
+        "nullable": kept.nullable,
+    }
 
 
 def _restored(plain: dict[str, Any]) -> CompiledState:
-    arrays = {name: _with_objects(array, _loaded_object) for name, array in plain["arrays"].items()}
-    return CompiledState(arrays, plain["texts"], plain["arrivals"], plain["nullable"])
+    objects = plain["objects"].opened(_stored_object, _loaded_object)
+    arrays: dict[str, Any] = dict(plain["arrays"])
+    for name, (layout, length) in plain["layouts"].items():
+        arrays[name] = made = rows(layout.dtype, length, PYTHON)
+        for column in plain["arrays"][name].dtype.names or ():
+            made[column] = plain["arrays"][name][column]
+        for place, thing in objects.items(name):
+            made["object"][place] = thing
+    return CompiledState(arrays, plain["texts"], plain["arrivals"], plain["nullable"], objects)
+
+
+def has_objects(array: Any) -> bool:
+    """Return True if the records of an array have objects of users."""
+    return "object" in (array.dtype.names or ())
+
+
+def _layout(array: Any) -> tuple[Any, int]:
+    """Return no records of the same type, and the number of records."""
+    return array[:0].copy(), len(array)
+
+
+def _without_objects(array: Any) -> Any:
+    """Return the records without the field of the user's objects."""
+    if not has_objects(array):
+        return array
+    others = [name for name in array.dtype.names if name != "object"]
+    return repack_fields(np.asarray(array)[others]) if others else np.zeros(0, np.int8)
 
 
 def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
@@ -64,31 +104,54 @@ def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
     return old | {"arrays": arrays}
 
 
-register("uda.compiled", 2, CompiledState, _plain, _restored, upgrade={1: _with_failures})
+def _with_objects(old: dict[str, Any]) -> dict[str, Any]:
+    """Take the user's objects from the records, where the second version has stored them."""
+    objects, layouts, arrays = no_objects(), {}, dict(old["arrays"])
+    for name, array in old["arrays"].items():
+        if has_objects(array):
+            for place, thing in enumerate(array["object"].tolist()):
+                if isinstance(thing, UserObject):
+                    objects.put(place, _loaded_object(thing), name)
+            arrays[name], layouts[name] = _without_objects(array), _layout(array)
+    return old | {"arrays": arrays, "layouts": layouts, "objects": objects}
 
 
-def _with_objects(array: Any, change: Callable[[Any], Any]) -> Any:
-    """Convert the user's objects in the records."""
-    if "object" not in (array.dtype.names or ()):
-        return array
-    changed = array.copy()
-    for place, thing in enumerate(array["object"].tolist()):
-        changed["object"][place] = change(thing)
-    return changed
+register("uda.compiled", 3, CompiledState, _plain, _restored, upgrade={1: _with_failures, 2: _with_objects})
 
 
-def _stored_object(thing: Any) -> Any:
-    if isinstance(thing, int):  # a record that is not in use yet
-        return thing
+def _stored_object(thing: Any) -> UserObject:
     return UserObject(f"{type(thing).__module__}:{type(thing).__qualname__}", object_state(thing))
 
 
-def _loaded_object(thing: Any) -> Any:
-    if not isinstance(thing, UserObject):
-        return thing
-    made = import_class(thing.where)()
-    restore_object(made, thing.kept)
+def _loaded_object(kept: UserObject) -> Any:
+    made = import_class(kept.where)()
+    restore_object(made, kept.kept)
     return made
+
+
+def before_change(state: CompiledState, places: Any) -> None:
+    """Prepare the user's objects in these records for a run that may change them."""
+    for name, array in state.arrays.items():
+        if has_objects(array):
+            for place in _within(array, places):
+                state.objects.change(place, name)
+
+
+def after_change(state: CompiledState, places: Any) -> None:
+    """Store the user's objects that a run has created in these records."""
+    for name, array in state.arrays.items():
+        if has_objects(array):
+            objects = array["object"]
+            for place in _within(array, places):
+                thing = objects[place]
+                if not isinstance(thing, int) and thing is not state.objects.get(place, name):
+                    state.objects.put(place, thing, name)
+
+
+def _within(array: Any, places: Any) -> list[int]:
+    """Return the places in an array, or its only place."""
+    found: list[int] = places[places < len(array)].tolist() if len(array) > 1 else [0]
+    return found
 
 
 def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -> CompiledState:
@@ -142,6 +205,8 @@ def move(state: CompiledState, before: Module, after: Module, models: Sequence[i
                 new[field_name] = old[known]
         if "object" in (dtype.names or ()):
             new["object"] = objects_of(after.codes[name.lower()].version.definition, old)
+            for place, thing in enumerate(new["object"].tolist()):
+                state.objects.put(place, thing, name)
         state.arrays[name] = new
         if name in after.pools:
             state.arrays[f"{name}_top"] = old_arrays[f"{origin}_top"].copy()

@@ -19,6 +19,7 @@ from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.row_operator import row_of_expressions, row_of_items
 from slicemill.rows import Row, Timed
+from slicemill.storage.objects_by_key import ObjectsByKey
 from slicemill.time import EARLIEST
 
 _KEPT_UP = frozenset(("count", "median", "percentile", "quantile", *STATISTICS))
@@ -131,12 +132,15 @@ class ChangingGroups:
     retracts: bool
     inputs: int = 1
     waits_for_time: bool = False
-    _groups: dict[Row, ChangingGroup] = field(default_factory=dict)
+    _groups: ObjectsByKey[Row, ChangingGroup] = field(init=False)
     _before: Row | None = None  # update_before row that waits for its update_after
+
+    def __post_init__(self) -> None:
+        self._groups = ObjectsByKey(_plain, self._made)
 
     def begin(self) -> Sequence[Timed]:
         """Return the row of a global aggregate over no rows."""
-        if self.group is not None or () in self._groups:
+        if self.group is not None or self._groups.get(()) is not None:
             return ()
         key, group = self._group_of(())
         return [Timed(EARLIEST, row) for row in self._told(key, group)]
@@ -166,9 +170,11 @@ class ChangingGroups:
     def _group_of(self, row: Row) -> tuple[Row, ChangingGroup]:
         values = self.group(row) if self.group else ()
         key = comparable(values)
-        if key not in self._groups:
-            self._groups[key] = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
-        return key, self._groups[key]
+        group = self._groups.change(key)
+        if group is None:
+            group = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
+            self._groups.put(key, group)
+        return key, group
 
     def _change(self, group: ChangingGroup, row: Row, change: int) -> None:
         group.rows += change
@@ -183,24 +189,31 @@ class ChangingGroups:
             rows = align([definition for definition, _, _ in self.calls], given) if self.calls else [()]
             now = group.values + rows[0] if rows else None
         if not group.rows and self.group is not None:
-            del self._groups[key]
+            self._groups.remove(key)
         before, group.told = group.told, now
         return list(told(before, now))
 
     def state(self) -> Any:
-        groups = {
-            key: (group.values, [kept.state() for kept in group.calls], group.rows, group.told)
-            for key, group in self._groups.items()
-        }
-        return {"groups": groups, "before": self._before}
+        return {"by_key": self._groups, "before": self._before}
 
     def restore(self, state: Any) -> None:
         self._before = state["before"]
-        for key, (values, calls, rows, last) in state["groups"].items():
-            group = ChangingGroup(values, [make() for _, make, _ in self.calls], rows, last)
-            for kept, each in zip(group.calls, calls, strict=True):
-                kept.restore(each)
-            self._groups[key] = group
+        if "by_key" in state:
+            self._groups = state["by_key"].opened(_plain, self._made)
+        else:  # stored by versions without snapshots by key
+            for key, group in state["groups"].items():
+                self._groups.put(key, self._made(group))
+
+    def _made(self, plain: Any) -> ChangingGroup:
+        values, calls, rows, last = plain
+        group = ChangingGroup(values, [make() for _, make, _ in self.calls], rows, last)
+        for kept, each in zip(group.calls, calls, strict=True):
+            kept.restore(each)
+        return group
+
+
+def _plain(group: ChangingGroup) -> Any:
+    return group.values, [kept.state() for kept in group.calls], group.rows, group.told
 
 
 def told(before: Row | None, now: Row | None) -> Sequence[Row]:

@@ -17,6 +17,7 @@ from slicemill.operators.join_changes.spec import JoinChanges
 from slicemill.operators.row_operator import predicate, row_of_expressions
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.rows import Row, Timed
+from slicemill.storage.objects_by_key import ObjectsByKey
 
 # Rows by the number of their arrival; an update keeps the number of the old row.
 Rows: TypeAlias = dict[int, Row]
@@ -38,7 +39,8 @@ class JoinedRows:
     widths: tuple[int, int]
     inputs: int = 2
     waits_for_time: bool = True
-    _sides: tuple[dict[Row, Rows], dict[Row, Rows]] = field(default_factory=lambda: ({}, {}))
+    # Rows of both inputs by key, in parts by input.
+    _sides: ObjectsByKey[Row, Rows] = field(default_factory=lambda: ObjectsByKey(_same, _same))
     _before: list[Row | None] = field(default_factory=lambda: [None, None])
     _arrived: int = 0
 
@@ -71,13 +73,14 @@ class JoinedRows:
 
     def _leaves(self, port: int, row: Row, gone: Results, new: Results) -> int:
         key = comparable(self.keys[port](row))
-        own, kept = self._own(port, row), self._sides[port][key]
+        own, kept = self._own(port, row), self._sides.change(key, port)
+        assert kept is not None, "a row that leaves has arrived"
         wanted = comparable(own)
         # Of equal rows, delete the one that arrived first.
         number = min(number for number, other in kept.items() if comparable(other) == wanted)
         del kept[number]
         if not kept:
-            del self._sides[port][key]
+            self._sides.remove(key, port)
         partners = list(self._partners(port, key, own))
         for other, row_there in partners:
             gone[_pair(port, number, other)] = self._joined(port, own, row_there)
@@ -98,11 +101,15 @@ class JoinedRows:
             new[_pair(port, number, other)] = self._joined(port, own, row_there)
         if not partners and self._keeps(port):
             new[_pair(port, number, 0)] = self._joined(port, own, None)
-        self._sides[port].setdefault(key, {})[number] = own
+        kept = self._sides.change(key, port)
+        if kept is None:
+            self._sides.put(key, {number: own}, port)
+        else:
+            kept[number] = own
 
     def _partners(self, port: int, key: Row, own: Row) -> Iterator[tuple[int, Row]]:
         """Yield the rows of the other side that a row matches."""
-        for number, other in self._sides[1 - port].get(key, {}).items():
+        for number, other in (self._sides.get(key, 1 - port) or {}).items():
             if self.matches(self._joined(port, own, other)):
                 yield number, other
 
@@ -119,13 +126,16 @@ class JoinedRows:
         return own + other if port == 0 else other + own
 
     def state(self) -> Any:
-        sides = [list(side.items()) for side in self._sides]
-        return {"sides": sides, "before": self._before, "arrived": self._arrived}
+        return {"rows": self._sides, "before": self._before, "arrived": self._arrived}
 
     def restore(self, state: Any) -> None:
         self._before, self._arrived = list(state["before"]), state["arrived"]
-        for side, stored in zip(self._sides, state["sides"], strict=True):
-            side.update(stored)
+        if "rows" in state:
+            self._sides = state["rows"].opened(_same, _same)
+        else:  # stored by versions without snapshots by key
+            for port, side in enumerate(state["sides"]):
+                for key, rows in side:
+                    self._sides.put(key, rows, port)
 
 
 def changes_between(gone: Results, new: Results) -> Iterator[Row]:
@@ -139,6 +149,10 @@ def changes_between(gone: Results, new: Results) -> Iterator[Row]:
         yield from told(gone[pair], new[pair])
     for pair in sorted(new.keys() - gone.keys()):
         yield from told(None, new[pair])
+
+
+def _same(rows: Rows) -> Rows:
+    return rows
 
 
 def _pair(port: int, own: int, other: int) -> tuple[int, int]:

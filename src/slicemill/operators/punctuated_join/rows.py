@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from slicemill.aggregate.definition import comparable
@@ -15,6 +16,7 @@ from slicemill.operators.punctuated_join.spec import PunctuatedJoin
 from slicemill.operators.row_operator import predicate, row_of_expressions
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.rows import Row, Timed
+from slicemill.storage.objects_by_key import ObjectsByKey
 from slicemill.time import END
 
 
@@ -45,7 +47,7 @@ class PunctuatedRows:
     widths: tuple[int, int]
     inputs: int = 2
     waits_for_time: bool = True
-    _windows: dict[Row, _Window] = field(default_factory=dict)
+    _windows: ObjectsByKey[Row, _Window] = field(default_factory=lambda: ObjectsByKey(_plain, _made))
     # Time, key and number of arrived rows, for inputs with a maximum age.
     _ages: tuple[deque[tuple[int, Row, int]], ...] = field(default_factory=lambda: (deque(), deque()))
     _arrived: int = 0
@@ -53,7 +55,10 @@ class PunctuatedRows:
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
         out = list(self.advance(tuple_.ts))
         key = comparable(self.keys[port](tuple_.row))
-        window = self._windows.setdefault(key, ({}, {}))
+        window = self._windows.change(key)
+        if window is None:
+            window = ({}, {})
+            self._windows.put(key, window)
         new = _WindowRow(tuple_)
         for old in window[1 - port].values():
             left, right = (new, old) if port == 0 else (old, new)
@@ -69,7 +74,7 @@ class PunctuatedRows:
         if self.operator.lengths[port] is not None:
             self._ages[port].append((tuple_.ts, key, self._arrived))
         if self.closes[port](tuple_.row):
-            del self._windows[key]
+            self._windows.remove(key)
             out += self._unmatched(window, tuple_.ts)
         return out
 
@@ -103,10 +108,10 @@ class PunctuatedRows:
 
     def _leaves(self, port: int, key: Row, number: int) -> _WindowRow | None:
         """Expire a row; return None if its window was closed before."""
-        window = self._windows.get(key)
+        window = self._windows.change(key)
         member = None if window is None else window[port].pop(number, None)
         if window is not None and not any(window):
-            del self._windows[key]
+            self._windows.remove(key)
         return member
 
     def _unmatched(self, window: _Window, ts: int) -> Iterator[Timed]:
@@ -120,21 +125,34 @@ class PunctuatedRows:
         return (*row, *nothing) if port == 0 else (*nothing, *row)
 
     def state(self) -> Any:
-        windows = [
-            (key, [[(number, one.timed, one.matched) for number, one in side.items()] for side in window])
-            for key, window in self._windows.items()
-        ]
-        return {"windows": windows, "ages": [list(ages) for ages in self._ages], "arrived": self._arrived}
+        return {"by_key": self._windows, "arrived": self._arrived}
 
     def restore(self, state: Any) -> None:
         self._arrived = state["arrived"]
-        for ages, stored in zip(self._ages, state["ages"], strict=True):
-            ages.extend(stored)
-        for key, sides in state["windows"]:
-            left, right = (
-                {number: _WindowRow(timed, matched) for number, timed, matched in side} for side in sides
-            )
-            self._windows[key] = (left, right)
+        if "by_key" in state:
+            self._windows = state["by_key"].opened(_plain, _made)
+        else:  # stored by versions without snapshots by key
+            for key, sides in state["windows"]:
+                self._windows.put(key, _made(sides))
+        for port, length in enumerate(self.operator.lengths):
+            if length is not None:
+                rows = [
+                    (number, one.timed.ts, key)
+                    for key, window in self._windows.items()
+                    for number, one in window[port].items()
+                ]
+                self._ages[port].extend(
+                    (ts, key, number) for number, ts, key in sorted(rows, key=itemgetter(0))
+                )
+
+
+def _plain(window: _Window) -> Any:
+    return [[(number, one.timed, one.matched) for number, one in side.items()] for side in window]
+
+
+def _made(plain: Any) -> _Window:
+    left, right = ({number: _WindowRow(timed, matched) for number, timed, matched in side} for side in plain)
+    return left, right
 
 
 def punctuated_join(operator: PunctuatedJoin, context: StepContext) -> RowStep:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from slicemill.aggregate.definition import RowAggregate, align, comparable, shown
@@ -15,6 +16,7 @@ from slicemill.operators.row_operator import predicate, row_of_expressions, row_
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.operators.session_changes.spec import SessionChanges
 from slicemill.rows import Row, Timed
+from slicemill.storage.objects_by_key import ObjectsByKey
 from slicemill.time import END
 
 
@@ -47,33 +49,44 @@ class ChangingSessions:
     inputs: int = 1
     waits_for_time: bool = True
     # Sessions by number; the number of each group's last session; and the time of the first unemitted change.
-    _sessions: dict[int, _ChangingSession] = field(default_factory=dict)
+    _sessions: ObjectsByKey[int, _ChangingSession] = field(init=False)
     _latest: dict[Row, int] = field(default_factory=dict)
     _begun: int = 0
     _since: int | None = None
+    _changed: set[int] = field(default_factory=set)  # numbers of sessions with unemitted changes
+    # Heap of ends and numbers of sessions. The entry of a session that has been extended has an earlier end.
+    _ends: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._sessions = ObjectsByKey(_plain, self._made)
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         values = self.group(tuple_.row)
-        session = self._session(comparable(values), values, tuple_.ts)
+        number, session = self._session(comparable(values), values, tuple_.ts)
         for kept, (_, _, arguments) in zip(session.group.calls, self.calls, strict=True):
             kept.add(arguments(tuple_.row))
         end = self.end_of(tuple_)
         session.end = None if end is None or session.end is None else max(session.end, end)
         if self.closes(tuple_.row):
             session.closed, session.end = True, tuple_.ts
+            heappush(self._ends, (tuple_.ts, number))
         session.changed = True
+        self._changed.add(number)
         self._since = tuple_.ts if self._since is None else self._since
         return ()
 
-    def _session(self, key: Row, values: Row, ts: int) -> _ChangingSession:
-        """Return the open session of a row's group, or a new one."""
-        session = self._sessions.get(self._latest.get(key, -1))
+    def _session(self, key: Row, values: Row, ts: int) -> tuple[int, _ChangingSession]:
+        """Return the open session of a row's group, or a new one, with its number."""
+        number = self._latest.get(key, -1)
+        session = self._sessions.change(number)
         if session is None or session.closed or (session.end is not None and ts > session.end):
             group = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
-            session = _ChangingSession(group, ts, ts)
-            self._latest[key], self._sessions[self._begun] = self._begun, session
+            session, number = _ChangingSession(group, ts, ts), self._begun
+            self._sessions.put(number, session)
+            self._latest[key] = number
+            heappush(self._ends, (ts, number))
             self._begun += 1
-        return session
+        return number, session
 
     def advance(self, ts: int) -> Sequence[Timed]:
         """Emit early results and ended sessions up to a time.
@@ -84,13 +97,14 @@ class ChangingSessions:
         while True:
             early, end = self._early(), self._end()
             if early is not None and early <= ts and (end is None or early <= end):
-                out += [one for number in self._sessions for one in self._told(early, number)]
+                out += [one for number in sorted(self._changed) for one in self._told(early, number)]
                 self._since = None
             elif end is not None and (end < ts or ts == END):
-                for number in [n for n, session in self._sessions.items() if session.end == end]:
+                for number in self._pop_ended(end):
                     out += self._told(end, number)
-                    del self._sessions[number]
-                self._latest = {key: n for key, n in self._latest.items() if n in self._sessions}
+                    key = comparable(self._sessions.remove(number).group.values)
+                    if self._latest[key] == number:
+                        del self._latest[key]
             else:
                 return out
 
@@ -113,12 +127,29 @@ class ChangingSessions:
 
     def _end(self) -> int | None:
         """Return the end of the next session."""
-        return min((s.end for s in self._sessions.values() if s.end is not None), default=None)
+        while self._ends:
+            end, number = self._ends[0]
+            session = self._sessions.get(number)
+            if session is not None and session.end == end:
+                return end
+            heappop(self._ends)
+            if session is not None and session.end is not None and session.end > end:
+                heappush(self._ends, (session.end, number))
+        return None
+
+    def _pop_ended(self, end: int) -> list[int]:
+        """Return the numbers of the sessions that end at `end`, in order."""
+        found = set()
+        while self._end() == end:
+            found.add(heappop(self._ends)[1])
+        return sorted(found)
 
     def _told(self, moment: int, number: int) -> list[Timed]:
-        session = self._sessions[number]
-        if not session.changed:
+        if number not in self._changed:
             return []
+        session = self._sessions.change(number)
+        assert session is not None, "it is removed after it has ended"
+        self._changed.remove(number)
         session.changed = False
         group = session.group
         given = [[] if value is NOTHING else [value] for value in (kept.value() for kept in group.calls)]
@@ -128,24 +159,35 @@ class ChangingSessions:
         return [Timed(moment, row) for row in told(before, now)]
 
     def state(self) -> Any:
-        sessions = [
-            (
-                number,
-                (one.group.values, [kept.state() for kept in one.group.calls], one.group.told),
-                (one.start, one.end, one.closed, one.changed),
-            )
-            for number, one in self._sessions.items()
-        ]
-        latest = list(self._latest.items())
-        return {"sessions": sessions, "latest": latest, "begun": self._begun, "since": self._since}
+        return {"sessions": self._sessions, "begun": self._begun, "since": self._since}
 
     def restore(self, state: Any) -> None:
-        self._latest, self._begun, self._since = dict(state["latest"]), state["begun"], state["since"]
-        for number, (values, calls, last), rest in state["sessions"]:
-            group = ChangingGroup(values, [make() for _, make, _ in self.calls], 0, last)
-            for kept, each in zip(group.calls, calls, strict=True):
-                kept.restore(each)
-            self._sessions[number] = _ChangingSession(group, *rest)
+        self._begun, self._since = state["begun"], state["since"]
+        if "latest" in state:  # stored by versions without snapshots by key
+            for number, group, rest in state["sessions"]:
+                self._sessions.put(number, self._made((group, rest)))
+        else:
+            self._sessions = state["sessions"].opened(_plain, self._made)
+        for number, session in self._sessions.items():
+            self._latest[comparable(session.group.values)] = number
+            if session.changed:
+                self._changed.add(number)
+            if session.end is not None:
+                self._ends.append((session.end, number))
+        heapify(self._ends)
+
+    def _made(self, plain: Any) -> _ChangingSession:
+        (values, calls, last), rest = plain
+        group = ChangingGroup(values, [make() for _, make, _ in self.calls], 0, last)
+        for kept, each in zip(group.calls, calls, strict=True):
+            kept.restore(each)
+        return _ChangingSession(group, *rest)
+
+
+def _plain(session: _ChangingSession) -> Any:
+    group = session.group
+    kept = group.values, [kept.state() for kept in group.calls], group.told
+    return kept, (session.start, session.end, session.closed, session.changed)
 
 
 def session_changes(operator: SessionChanges, context: StepContext) -> RowStep:

@@ -18,6 +18,7 @@ from slicemill.operators.group_changes.rows import told
 from slicemill.operators.row_operator import row_of_expressions
 from slicemill.operators.topn.spec import TopN
 from slicemill.rows import Row, Timed
+from slicemill.storage.objects_by_key import ObjectsByKey
 
 
 class RankedRow(NamedTuple):
@@ -41,9 +42,12 @@ class TopRows:
     order: Callable[[Row], Row]
     inputs: int = 1
     waits_for_time: bool = False
-    _partitions: dict[Row, list[RankedRow]] = field(default_factory=dict)
+    _partitions: ObjectsByKey[Row, list[RankedRow]] = field(init=False)
     _arrived: int = 0
     _before: Row | None = None  # update_before row that waits for its update_after
+
+    def __post_init__(self) -> None:
+        self._partitions = ObjectsByKey(_plain, self._made)
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         op = tuple_.row[0] if self.operator.retracts else "insert"
@@ -77,7 +81,7 @@ class TopRows:
     def kept(self, rows: Sequence[Timed]) -> list[Row]:
         """Return the stored rows of some rows' partitions, in arrival order."""
         keys = dict.fromkeys(comparable(self.partition(timed.row)) for timed in rows)
-        entries = [entry for key in keys for entry in self._partitions.get(key, ())]
+        entries = [entry for key in keys for entry in self._partitions.get(key) or ()]
         return [entry.row for entry in sorted(entries, key=lambda entry: abs(entry.arrival))]
 
     def _ranked(self, row: Row, arrival: int) -> RankedRow:
@@ -90,19 +94,23 @@ class TopRows:
     def _insert(self, row: Row) -> None:
         key = comparable(self.partition(row))
         self._arrived += 1
-        kept = self._partitions.setdefault(key, [])
+        kept = self._partitions.change(key)
+        if kept is None:
+            kept = []
+            self._partitions.put(key, kept)
         insort(kept, self._ranked(row, self._arrived), key=lambda entry: entry[:2])
         if not self.operator.retracts:
             del kept[len(self._ranks(kept)) :]
 
     def _remove(self, row: Row) -> RankedRow:
         key, wanted = comparable(self.partition(row)), comparable(row[1:])
-        kept = self._partitions[key]
+        kept = self._partitions.change(key)
+        assert kept is not None, "a row that leaves has arrived"
         found = [place for place, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
         # Of equal rows, delete the one that arrived first.
         left = kept.pop(min(found, key=lambda place: abs(kept[place].arrival)))
         if not kept:
-            del self._partitions[key]
+            self._partitions.remove(key)
         return left
 
     def _ranks(self, kept: Sequence[RankedRow]) -> list[int]:
@@ -122,7 +130,7 @@ class TopRows:
 
     def _visible(self, key: Row) -> list[tuple[RankedRow, Row]]:
         """Return the rows of a partition within the limit, as emitted."""
-        kept = self._partitions.get(key, [])
+        kept = self._partitions.get(key) or []
         first = 1 if self.operator.retracts else 0
         return [
             (entry, (*entry.row[first:], rank) if self.operator.shown is not None else entry.row[first:])
@@ -147,15 +155,22 @@ class TopRows:
         return [*gone, *moved, *new]
 
     def state(self) -> Any:
-        partitions = {
-            key: [(abs(entry.arrival), entry.row) for entry in kept] for key, kept in self._partitions.items()
-        }
-        return {"partitions": partitions, "arrived": self._arrived, "before": self._before}
+        return {"ranked": self._partitions, "arrived": self._arrived, "before": self._before}
 
     def restore(self, state: Any) -> None:
         self._arrived, self._before = state["arrived"], state["before"]
-        for key, kept in state["partitions"].items():
-            self._partitions[key] = [self._ranked(row, arrival) for arrival, row in kept]
+        if "ranked" in state:
+            self._partitions = state["ranked"].opened(_plain, self._made)
+        else:  # stored by versions without snapshots by key
+            for key, kept in state["partitions"].items():
+                self._partitions.put(key, self._made(kept))
+
+    def _made(self, plain: Any) -> list[RankedRow]:
+        return [self._ranked(row, arrival) for arrival, row in plain]
+
+
+def _plain(kept: list[RankedRow]) -> Any:
+    return [(abs(entry.arrival), entry.row) for entry in kept]
 
 
 def top_rows(operator: TopN, context: StepContext) -> TopRows:

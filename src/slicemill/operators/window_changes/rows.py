@@ -8,19 +8,26 @@ from typing import Any
 
 from slicemill.aggregate.definition import RowAggregate, align, comparable, shown
 from slicemill.operators.context import StepContext
-from slicemill.operators.group_changes.rows import (
-    NOTHING,
-    ChangingGroup,
-    Retractable,
-    retractable,
-    told,
-)
+from slicemill.operators.group_changes.rows import NOTHING, Retractable, retractable, told
 from slicemill.operators.row_operator import row_of_expressions, row_of_items
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.operators.window_changes.spec import WindowChanges
 from slicemill.rows import Row, Timed
+from slicemill.storage.objects_by_key import ObjectsByKey
 
-Groups = dict[Row, ChangingGroup]
+
+@dataclass(slots=True)
+class _WindowGroup:
+    """Group of a window: output key values, accumulators and the last emitted row.
+
+    `changed` numbers the first change since that row was emitted, in the order of all changes; None if there
+    is no change.
+    """
+
+    values: Row
+    calls: list[Retractable]
+    told: Row | None = None
+    changed: int | None = None
 
 
 @dataclass(slots=True)
@@ -36,10 +43,15 @@ class ChangingWindows:
     calls: Sequence[tuple[RowAggregate, Callable[[], Retractable], Callable[[Row], Row]]]
     inputs: int = 1
     waits_for_time: bool = True
-    _windows: dict[int, Groups] = field(default_factory=dict)
+    # Groups by key, in parts by the ends of windows.
+    _groups: ObjectsByKey[Row, _WindowGroup] = field(init=False)
     # By open window, the groups that changed since they were emitted; and the time of the first such change.
     _changed: dict[int, dict[Row, None]] = field(default_factory=dict)
     _since: int | None = None
+    _changes: int = 0
+
+    def __post_init__(self) -> None:
+        self._groups = ObjectsByKey(_plain, self._made)
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         operator, now, row = self.operator, tuple_.ts, tuple_.row
@@ -50,14 +62,17 @@ class ChangingWindows:
         for end in operator.ends(ts):
             if end + self._late_us <= now:
                 continue
-            groups = self._windows.setdefault(end, {})
-            if key not in groups:
-                groups[key] = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
-            for kept, (_, _, arguments) in zip(groups[key].calls, self.calls, strict=True):
+            group = self._groups.change(key, end)
+            if group is None:
+                group = _WindowGroup(shown(values), [make() for _, make, _ in self.calls])
+                self._groups.put(key, group, end)
+            for kept, (_, _, arguments) in zip(group.calls, self.calls, strict=True):
                 kept.add(arguments(row))
             if end <= now:
-                out += self._told(now, end, key)
-            else:
+                out += self._told(now, end, group)
+            elif group.changed is None:
+                group.changed = self._changes
+                self._changes += 1
                 self._changed.setdefault(end, {})[key] = None
                 self._since = now if self._since is None else self._since
         return out
@@ -66,8 +81,9 @@ class ChangingWindows:
         out: list[Timed] = []
         while (moment := self.due()) is not None and moment <= ts:
             out += self._at(moment)
-        for end in [end for end in self._windows if end <= ts and end + self._late_us <= ts]:
-            del self._windows[end]
+        for end in self._groups.parts:
+            if end + self._late_us <= ts:
+                self._groups.drop(end)
         return out
 
     def finish(self) -> Sequence[Timed]:
@@ -95,7 +111,10 @@ class ChangingWindows:
         out: list[Timed] = []
         for end in sorted(end for end in self._changed if early or end == moment):
             for key in self._changed.pop(end):
-                out += self._told(moment, end, key)
+                group = self._groups.change(key, end)
+                assert group is not None, "its window is open"
+                group.changed = None
+                out += self._told(moment, end, group)
         if not self._changed:
             self._since = None
         return out
@@ -104,8 +123,7 @@ class ChangingWindows:
     def _late_us(self) -> int:
         return 0 if self.operator.late is None else self.operator.late.within_us
 
-    def _told(self, moment: int, end: int, key: Row) -> list[Timed]:
-        group = self._windows[end][key]
+    def _told(self, moment: int, end: int, group: _WindowGroup) -> list[Timed]:
         values = [kept.value() for kept in group.calls]
         given = [[] if value is NOTHING else [value] for value in values]
         rows = align([definition for definition, _, _ in self.calls], given)
@@ -115,26 +133,45 @@ class ChangingWindows:
         return [Timed(moment, row) for row in told(before, now)]
 
     def state(self) -> Any:
-        windows = {
-            end: {
-                key: (group.values, [kept.state() for kept in group.calls], group.told)
-                for key, group in groups.items()
-            }
-            for end, groups in self._windows.items()
-        }
-        changed = {end: list(keys) for end, keys in self._changed.items()}
-        return {"windows": windows, "changed": changed, "since": self._since}
+        return {"groups": self._groups, "since": self._since, "changes": self._changes}
 
     def restore(self, state: Any) -> None:
-        self._changed = {end: dict.fromkeys(keys) for end, keys in state["changed"].items()}
         self._since = state["since"]
-        for end, groups in state["windows"].items():
-            self._windows[end] = {}
+        if "windows" in state:  # stored by versions without snapshots by key
+            self._restore_windows(state["windows"], state["changed"])
+            return
+        self._groups, self._changes = state["groups"].opened(_plain, self._made), state["changes"]
+        changed = [
+            (group.changed, end, key)
+            for end in self._groups.parts
+            for key, group in self._groups.items(end)
+            if group.changed is not None
+        ]
+        for _, end, key in sorted(changed, key=lambda each: each[0]):
+            self._changed.setdefault(end, {})[key] = None
+
+    def _restore_windows(self, windows: Any, changed: Any) -> None:
+        for end, groups in windows.items():
             for key, (values, calls, last) in groups.items():
-                group = ChangingGroup(values, [make() for _, make, _ in self.calls], 0, last)
-                for kept, each in zip(group.calls, calls, strict=True):
-                    kept.restore(each)
-                self._windows[end][key] = group
+                self._groups.put(key, self._made((values, calls, last, None)), end)
+        for end, keys in changed.items():
+            self._changed[end] = dict.fromkeys(keys)
+            for key in keys:
+                group = self._groups.change(key, end)
+                assert group is not None, "it has changed"
+                group.changed = self._changes
+                self._changes += 1
+
+    def _made(self, plain: Any) -> _WindowGroup:
+        values, calls, last, changed = plain
+        group = _WindowGroup(values, [make() for _, make, _ in self.calls], last, changed)
+        for kept, each in zip(group.calls, calls, strict=True):
+            kept.restore(each)
+        return group
+
+
+def _plain(group: _WindowGroup) -> Any:
+    return group.values, [kept.state() for kept in group.calls], group.told, group.changed
 
 
 def window_changes(operator: WindowChanges, context: StepContext) -> RowStep:

@@ -95,8 +95,8 @@ def _over(name: str, call: str, window: str, aggregates: str = "") -> KeyedQuery
     return KeyedQuery(f"OVER {window.lower()}: {name}", select, aggregates)
 
 
-def _by_rows(name: str, select: str) -> KeyedQuery:
-    return KeyedQuery(name, select, share=0.004, by_rows=True)
+def _by_rows(name: str, select: str, share: float = 1.0) -> KeyedQuery:
+    return KeyedQuery(name, select, share=share, by_rows=True)
 
 
 _BY_KEY = "SELECT k, {} AS x FROM s GROUP BY k"
@@ -144,9 +144,7 @@ QUERIES = (
         "AS r FROM s) AS t WHERE r <= 3",
     ),
     _query("GROUP BY: compiled Python class", _BY_KEY.format("width(v)"), _NUMBERS),
-    _query(
-        "GROUP BY: compiled Python class, with NULL", _BY_KEY.format("width(nullif(v, 0.0))"), _NUMBERS, 0.01
-    ),
+    _query("GROUP BY: compiled Python class, with NULL", _BY_KEY.format("width(nullif(v, 0.0))"), _NUMBERS),
     _query("GROUP BY: compiled aggregate, with NULL", _BY_KEY.format("decayed(nullif(v, 0.0))"), _COMPILED),
     _by_rows(
         "windows that change",
@@ -160,6 +158,20 @@ QUERIES = (
     _by_rows(
         "join of three streams over rows",
         "SELECT a.k FROM s [ROWS 9] AS a, s [ROWS 9] AS b, s [ROWS 9] AS c WHERE a.k = b.k AND b.k = c.k",
+        share=0.004,
+    ),
+    _by_rows(
+        "ranks",
+        "SELECT k, v, r FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY v DESC) AS r FROM s) AS t "
+        "WHERE r <= 3",
+    ),
+    _by_rows(
+        "GROUP BY of a changelog: collect_list",
+        f"SELECT k, collect_list(n) AS x FROM {_CHANGES} GROUP BY k",
+    ),
+    _by_rows(
+        "windows that rows close",
+        "SELECT a.k, b.i FROM s [CLOSE WHEN i = 999] AS a JOIN s [CLOSE WHEN i = 998] AS b ON a.k = b.k",
     ),
     _query("DISTINCT", "SELECT DISTINCT k FROM s"),
     _query("self-join", "SELECT a.k, b.v FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.k = b.k"),

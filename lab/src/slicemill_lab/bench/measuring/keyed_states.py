@@ -12,17 +12,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
 
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
+from slicemill.metrics.collecting import process_collecting_seconds, watch_collections
 from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.storage.checkpoints import CheckpointFiles, EncodedStates, describe, encode_states, write
+from slicemill.storage.pace import paced
 from slicemill_lab.bench.inputs.keyed_states import KeyedQuery, rows_of
 
 _FILL_ROWS = 100_000
@@ -38,10 +41,12 @@ class KeyedFigures:
     1,000 rows.
     `snapshot_ms` is the greatest CPU time of the worker's thread in a snapshot, over all checkpoints and
     units;
-    `snapshot_wall_ms` is the same in wall time. `write_ms` is the wall time of writing the files in another
-    thread.
-    `beside_ms` is the wall time of the slowest run of 1,000 rows during a write, `alone_ms` of the slowest
-    run without.
+    `snapshot_wall_ms` is the same in wall time. `write_ms` and `write_cpu_s` are the wall time and CPU time
+    of writing the first checkpoint, which has all keys, in another thread. `later_write_cpu_s` is the CPU
+    time of writing the last checkpoint, after few runs.
+    `beside_ms` and `beside_p50_ms` are the wall times of the slowest run and of the median run of 1,000 rows
+    while the first checkpoint is written; `beside_collecting_ms` is the time of garbage collections in the
+    slowest run. `alone_ms` and `alone_p50_ms` are those of runs without a write.
     `bytes` is the size of all files, `states` has the names of the classes in them.
     """
 
@@ -51,8 +56,13 @@ class KeyedFigures:
     snapshot_ms: float
     snapshot_wall_ms: float
     write_ms: float
+    write_cpu_s: float
+    later_write_cpu_s: float
     alone_ms: float
+    alone_p50_ms: float
     beside_ms: float
+    beside_p50_ms: float
+    beside_collecting_ms: float
     bytes: int
     states: frozenset[str]
 
@@ -60,6 +70,7 @@ class KeyedFigures:
 def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
     """Fill a query with its keys, then measure runs of 1,000 rows and checkpoints."""
     rng = np.random.default_rng(5)
+    watch_collections()
     units = RunningUnits(query.script)
     began = time.process_time()
     rows = 0
@@ -68,19 +79,26 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
         units.run(rows_of(np.arange(first, first + count), rows))
         rows += count
     fill_s = time.process_time() - began
-    run_ms, alone_ms, beside_ms = [], [], []
-    snapshot_ms, snapshot_wall_ms, write_ms = [], [], []
+    run_ms: list[float] = []
+    collecting_ms: list[float] = []
+    alone_ms: list[float] = []
+    snapshot_ms, snapshot_wall_ms = [], []
+    writes: list[_Writer] = []
 
     def run() -> float:
         """Run 1,000 rows with random keys. Return the wall time in milliseconds."""
         nonlocal rows
         table = rows_of(rng.integers(0, keys, RUN_ROWS), rows)
         rows += RUN_ROWS
+        collecting_s = process_collecting_seconds()
         clock, began = time.perf_counter(), time.process_time()
         units.run(table)
+        collecting_ms.append(1e3 * (process_collecting_seconds() - collecting_s))
         run_ms.append(1e3 * (time.process_time() - began))
         return 1e3 * (time.perf_counter() - clock)
 
+    for _ in range(runs):
+        alone_ms.append(run())
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
         for checkpoint in range(CHECKPOINTS):
             taken = []
@@ -90,24 +108,29 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
                 snapshot_ms.append(1e3 * (time.thread_time() - began))
                 snapshot_wall_ms.append(1e3 * (time.perf_counter() - clock))
             writer = _Writer(Path(folder), taken)
-            if checkpoint + 1 < CHECKPOINTS:
-                write_ms.append(writer.write())
+            if not checkpoint:
+                beside_ms = writer.beside(run)
+            else:
+                writer.write()
                 alone_ms += [run() for _ in range(runs)]
-                runs_alone = len(run_ms)
-            else:  # the last checkpoint is written in the background, as in workers
-                beside_ms += writer.beside(run)
+            writes.append(writer)
         described = [describe(Path(folder), files)["states"]["classes"] for files in writer.files if files]
     states = frozenset(name for classes in described for name in classes)
     size = sum(each[-1] for files in writer.files for each in files)
     return KeyedFigures(
         keys,
         fill_s,
-        min(run_ms[:runs_alone]),
+        min(run_ms),
         max(snapshot_ms),
         max(snapshot_wall_ms),
-        max(write_ms),
+        writes[0].wall_ms,
+        writes[0].cpu_s,
+        writes[-1].cpu_s,
         max(alone_ms),
+        median(alone_ms),
         max(beside_ms),
+        median(beside_ms),
+        max(zip(beside_ms, collecting_ms[runs:], strict=False))[1],
         size,
         states,
     )
@@ -120,12 +143,14 @@ class _Writer:
         self._folder = folder
         self._snapshots = snapshots
         self.files: list[CheckpointFiles] = []
+        self.wall_ms = self.cpu_s = 0.0
 
-    def write(self) -> float:
-        """Write the snapshots in this thread. Return the wall time in milliseconds."""
-        began = time.perf_counter()
-        self.files = [write(self._folder, snapshot) for snapshot in self._snapshots]
-        return 1e3 * (time.perf_counter() - began)
+    def write(self) -> None:
+        """Write the snapshots in this thread, as a worker does in the background."""
+        clock, began = time.perf_counter(), time.thread_time()
+        with paced():
+            self.files = [write(self._folder, snapshot) for snapshot in self._snapshots]
+        self.wall_ms, self.cpu_s = 1e3 * (time.perf_counter() - clock), time.thread_time() - began
 
     def beside(self, run: Callable[[], float]) -> list[float]:
         """Write the snapshots in another thread, and run until the end. Return the time of each run."""
