@@ -103,7 +103,7 @@ class RunUnit:
     heavy: tuple[HeavyKey, ...] = ()  # heavy keys, whose rows go to all cells, also in a replay
     restore: Restore | None = None
     checkpoint: bool = False  # include a checkpoint in the answer
-    failed: frozenset[str] = frozenset()  # failed outputs; steps that only they need are skipped
+    failed: frozenset[str] = frozenset()  # outputs to leave out, with the steps and state of their queries
     limit_s: float = math.inf  # processor seconds of a step after which its queries fail
 
 
@@ -195,6 +195,7 @@ class RunDone:
     key_samples: KeySamples = field(default_factory=dict)
     collecting_s: float = 0.0  # part of cpu_s, in garbage collection
     overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
+    shared: frozenset[str] = frozenset()  # outputs with an error of a step that they share
 
     @property
     def pairs(self) -> int:
