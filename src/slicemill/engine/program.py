@@ -28,7 +28,7 @@ from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.operator import SharedOperator
 from slicemill.operators.part.spec import Part
-from slicemill.operators.registry import kind_of
+from slicemill.operators.registry import imported, kind_of
 from slicemill.operators.step import (
     Comparing,
     FirstRow,
@@ -71,6 +71,8 @@ class UnitPlan:
     newcomers: Covers = field(default_factory=dict)  # names of state that starts empty in the next run
     # New name of state -> previous name, for the next run.
     successors: Mapping[str, str] = field(default_factory=dict)
+    # By node: the calls or columns of its former node that provide its state, for the next run.
+    parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def cells(self) -> int:
@@ -149,9 +151,7 @@ class UnitProgram:
         known = states or {}
         # A query dropped and declared again between two runs starts empty: its nodes have the same ids.
         self._steps = {
-            node_id: self._step(
-                plan.graph[node_id], None if node_id in plan.newcomers else known.get(node_id)
-            )
+            node_id: self._step(plan.graph[node_id], self._state(plan.graph[node_id], known))
             for node_id in plan.unit.nodes
         }
         self._fed = {node_id: fed_by(plan.graph[node_id], plan.graph) for node_id in plan.unit.nodes}
@@ -334,6 +334,17 @@ class UnitProgram:
             node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
             self._empty[log] = with_system_columns(to_arrow(node.schema)).empty_table()
         return self._empty[log]
+
+    def _state(self, node: Node, known: Mapping[str, object]) -> object | None:
+        """Return the state of a node, which may be that of its former node."""
+        if node.id in self.plan.newcomers:
+            return None
+        parts = self.plan.parts_taken.get(node.id)
+        if parts is None:
+            return known.get(node.id)
+        state, name = known.get(self.plan.successors[node.id]), kind_of(node.operator).taken_over
+        assert name is not None, "its kind has said what the state provides"
+        return None if state is None else imported(name)(node.operator, state, parts)
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan

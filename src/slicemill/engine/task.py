@@ -260,7 +260,12 @@ class Worker:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = unpacked(self._plans[item.plan])
         states = self._restored(item, item.restore, plan.without(item.failed))
-        renewed = replace(plan, newcomers=item.restore.newcomers, successors=item.restore.successors)
+        renewed = replace(
+            plan,
+            newcomers=item.restore.newcomers,
+            successors=item.restore.successors,
+            parts_taken=item.restore.parts_taken,
+        )
         program = UnitProgram(renewed, states, item.cell, item.failed)
         if item.restore.replay:
             spans = item.restore.replay

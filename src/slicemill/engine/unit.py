@@ -9,7 +9,7 @@ The journal holds the persistent state of a unit as one dictionary of fields:
     begun        true              a committed run has emitted the results that exist before the first row
     checkpoint   {cursors, input_watermarks, files}   a snapshot of the state, with files by cell; `begun`;
                                    and its `placement` if the unit has got another placement since
-    checkpoint_before   the previous checkpoint, with its `newcomers` and `successors`; it is restored if a
+    checkpoint_before   the previous checkpoint, with the changes since then; it is restored if a
                                     file of the last checkpoint is damaged
     latest       {node: µs}        the greatest row timestamp of all cells, for operators that emit at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
@@ -21,6 +21,7 @@ The journal holds the persistent state of a unit as one dictionary of fields:
     newcomers    {name: …}         state that began after the checkpoint
     successors   {name: name}      state that a replaced definition handed to its successor; the checkpoint
                                    has it under the old name
+    parts_taken  {node: [index]}   of successors: the former calls or columns that provide their state
     outputs, since, statistics, load
 
 Between two checkpoints the state is only in the memory of workers. The state is a function of the checkpoint
@@ -556,14 +557,17 @@ class RunningUnit:
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
-        successors = self._field("successors")
+        successors, parts = self._field("successors"), self._field("parts_taken")
         replayed = replay if input_watermarks else {}
         begun = bool(self.fields.get("begun", False))
         if files and "placement" in checkpoint:
             before = restored(self.plan.unit, self.plan.graph, checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
-            return Restore(tuple(files), replayed, newcomers, successors, before.exchanges, heavy, begun)
-        return Restore(tuple(files[cell]) if files else (), replayed, newcomers, successors, first_rows=begun)
+            return Restore(
+                tuple(files), replayed, newcomers, successors, parts, before.exchanges, heavy, begun
+            )
+        kept = tuple(files[cell]) if files else ()
+        return Restore(kept, replayed, newcomers, successors, parts, first_rows=begun)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]

@@ -7,7 +7,7 @@ are never stored; persistent state is in the journal (`storage.changes`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,15 +53,17 @@ class Restore:
     """Checkpoint of a cell's state, and the epochs to replay after it.
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
-    since the checkpoint; `successors` are queries that took over the state of replaced ones, by name. If the
-    placement has changed, `before` and `heavy` are the exchanges and keys at the checkpoint, and `files`
-    are those of all cells. `first_rows` is True if the results before the first row are already committed.
+    since the checkpoint; `successors` are queries that took over the state of replaced ones, by name, and
+    `parts_taken` are the calls or columns that provide it. If the placement has changed, `before` and `heavy`
+    are the exchanges and keys at the checkpoint, and `files` are those of all cells. `first_rows` is True if
+    the results before the first row are already committed.
     """
 
     files: tuple[Any, ...]
     replay: Mapping[str, LogSpan]
     newcomers: Covers
     successors: Mapping[str, str] = field(default_factory=dict)
+    parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
     before: Mapping[str, Exchange] | None = None
     heavy: tuple[HeavyKey, ...] = ()
     first_rows: bool = False

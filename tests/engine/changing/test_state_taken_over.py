@@ -144,6 +144,62 @@ def test_aggregates_with_over_take_over_the_rows_that_are_kept(tmp_path: Path, o
     assert_takes_over(tmp_path, before, after, 14)
 
 
+ALL_TIME = {
+    "over": "OVER (PARTITION BY k RANGE UNBOUNDED PRECEDING)",
+    "over all": "OVER (RANGE UNBOUNDED PRECEDING)",
+    "over rows": "OVER (PARTITION BY k ROWS UNBOUNDED PRECEDING)",
+}
+# Calls before and after; each call after has an accumulator among those before.
+CALLS_OF_ALL_TIME = {
+    "integers": (["sum(v)", "count(*)"], ["count(*)", "avg(v)", "sum(v)"]),
+    "doubles": (["count(d)", "sum(d)", "min(v)"], ["avg(d)", "count(d)"]),
+    "decimals": (["avg(c)"], ["sum(c)", "avg(c)"]),
+    "rows kept by partition": (["sum(v)", "median(d)"], ["median(d)", "avg(v)", "sum(v)"]),
+}
+
+
+@pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
+@pytest.mark.parametrize("over", ALL_TIME.values(), ids=ALL_TIME.keys())
+@pytest.mark.parametrize(("before", "after"), CALLS_OF_ALL_TIME.values(), ids=CALLS_OF_ALL_TIME.keys())
+def test_windows_without_a_beginning_take_over_accumulators(
+    tmp_path: Path, over: str, before: list[str], after: list[str], reopened: str
+) -> None:
+    was, now = (
+        f"SELECT k, {', '.join(f'{call} {over} AS f{place}' for place, call in enumerate(calls))} FROM s"
+        for calls in (before, after)
+    )
+    assert_takes_over(tmp_path, was, now, 14, reopened)
+
+
+BY_ROWS = {
+    "by row": "FROM s [ROWS 9] WHERE v > 2 OR v IS NULL GROUP BY k",
+    "by rows": "FROM s [ROWS 9 SLIDE 3] GROUP BY k",
+    "without groups": "FROM s [ROWS 9]",
+}
+
+
+@pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
+@pytest.mark.parametrize("window", BY_ROWS.values(), ids=BY_ROWS.keys())
+def test_windows_of_rows_take_over_the_rows_that_are_kept(tmp_path: Path, window: str, reopened: str) -> None:
+    key = "k, " if "GROUP" in window else ""
+    before = f"SELECT {key}min(c) AS l, sum(v) AS a, count(*) AS n {window}"
+    after = f"SELECT {key}sum(v) AS a, avg(v) AS m, count(*) AS n {window}"
+    assert_takes_over(tmp_path, before, after, 14, reopened)
+
+
+@pytest.mark.parametrize("window", [*BY_ROWS.values(), ALL_TIME["over"]])
+def test_windows_that_lack_an_argument_begin_anew(tmp_path: Path, window: str) -> None:
+    before, after = (
+        f"SELECT {call} {window} AS f FROM s" if "OVER" in window else f"SELECT {call} AS f {window}"
+        for call in ("sum(v)", "avg(d)")
+    )
+    mill = opened(tmp_path, before)
+    feed(mill, 0, 14)
+    effects = mill.explain_replace(f"CREATE OR REPLACE QUERY q AS {after}")
+    assert "begins anew" in {one.effect for one in effects}
+    mill.close()
+
+
 def test_a_start_with_another_definition_takes_over_state(tmp_path: Path) -> None:
     window = WINDOWS["sliding"]
     before, after = (f"SELECT k, {figures} {window}" for figures in FIGURES["avg joins sum and count"])
