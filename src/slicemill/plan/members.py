@@ -139,6 +139,14 @@ def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
     return kept_state(before, after, log) == state_of(after, log)[1]
 
 
+def table_is_kept(before: Plan, after: Plan, log: str) -> bool:
+    """Return True if a query's table can be emitted again from state that the new plan keeps."""
+    was, now = state_of(before, log), state_of(after, log)
+    tables = {name for name in now[1] if after.graph[name].schema.changelog}
+    taken = successors(before.graph, after.graph, was[1], now[1])
+    return bool(tables) and tables <= taken.keys() and state_is_kept(before, after, log)
+
+
 def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
     """Return the names of a query's state kept in plan `after`."""
     was, now = state_of(before, log), state_of(after, log)

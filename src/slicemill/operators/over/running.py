@@ -36,7 +36,9 @@ _LOW_BITS = 32
 
 
 class RunningFigure(Protocol):
-    """Accumulators of all groups for one call."""
+    """Accumulators of all groups for one call; `counts` has the values of each group so far."""
+
+    counts: Figures
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
         """Process rows, and return the aggregate of each row's group after the row."""
