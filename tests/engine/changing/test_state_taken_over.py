@@ -187,6 +187,14 @@ def test_windows_of_rows_take_over_the_rows_that_are_kept(tmp_path: Path, window
     assert_takes_over(tmp_path, before, after, 14, reopened)
 
 
+@pytest.mark.parametrize("slide", ["", " SLIDE 2 SECONDS"])
+def test_windows_over_joins_take_over_the_rows_that_are_kept(tmp_path: Path, slide: str) -> None:
+    joined = f"FROM s [RANGE 6 SECONDS{slide}] AS a, s [RANGE 4 SECONDS] AS b WHERE a.k = b.k GROUP BY a.k"
+    before = f"SELECT a.k, min(b.c) AS l, sum(a.v) AS a, count(*) AS n {joined}"
+    after = f"SELECT a.k, sum(a.v) AS a, avg(a.v) AS m, count(*) AS n, max(b.c) AS h {joined}"
+    assert_takes_over(tmp_path, before, after, 14)
+
+
 @pytest.mark.parametrize("window", [*BY_ROWS.values(), ALL_TIME["over"]])
 def test_windows_that_lack_an_argument_begin_anew(tmp_path: Path, window: str) -> None:
     before, after = (
