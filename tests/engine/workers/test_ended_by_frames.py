@@ -46,6 +46,16 @@ def test_a_frame_ends_a_worker_that_keeps_the_interpreter_lock() -> None:
     assert os.WTERMSIG(_ended(stuck)) == signal.SIGPROF
 
 
+def test_a_frame_that_has_arrived_before_ends_the_worker() -> None:
+    def late(driver: Connection[bytes, bytes], begun: Connection[bytes, bytes]) -> None:
+        begun.send_bytes(b"1")
+        driver.poll(None)
+        with ended_by_frames(driver):
+            pass
+
+    assert os.WTERMSIG(_ended(late)) == signal.SIGPROF
+
+
 def test_an_idle_worker_reads_the_frame() -> None:
     def idle(driver: Connection[bytes, bytes], begun: Connection[bytes, bytes]) -> None:
         with ended_by_frames(driver):

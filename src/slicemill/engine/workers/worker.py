@@ -152,6 +152,8 @@ def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
     fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGPROF)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if connection.poll():  # the frame has arrived before
+        os.kill(os.getpid(), signal.SIGPROF)
     try:
         yield
     finally:
