@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.aggregate import lists
 from slicemill.columns.keys import comparable
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.connectors.sinks import json_lines
@@ -25,6 +28,7 @@ from slicemill.rows import Timed
 from slicemill.server.encoding import csv_text, json_rows
 from slicemill.server.postgres.values import describe_columns, encoded_columns
 from slicemill.time import END
+from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SECOND = 1_000_000
 SCRIPT = """CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts;
@@ -102,3 +106,36 @@ def test_lists_are_the_same_where_their_elements_are() -> None:
     values = same.to_pylist()
     assert values[0] == values[1] and values[3] is None and len(set(values)) == 4
     assert comparable(lists.slice(1, 2))[0].to_pylist() == values[1:3]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, collect_list(v) AS l FROM s GROUP BY k",
+        "SELECT k, collect_set(v) AS l FROM s GROUP BY k",
+        "SELECT k, array_agg(v) OVER (PARTITION BY k RANGE UNBOUNDED PRECEDING) AS l FROM s",
+        "SELECT n, collect_list(k) AS l FROM (SELECT k, count(*) * 0 AS n FROM s GROUP BY k) AS c GROUP BY n",
+    ],
+)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_list_over_all_history_that_is_too_long_stops_its_query_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, at_once: bool
+) -> None:
+    monkeypatch.setattr(lists, "LONGEST", 5)
+    declared = SCRIPT.partition("CREATE QUERY")[0]
+    others = "CREATE QUERY short AS SELECT k, collect_list(v) AS l FROM s [RANGE 60 SECONDS] GROUP BY k;"
+    with fed_mill(tmp_path, Clock(), inline_pool()) as mill:
+        mill.execute(f"{declared}CREATE QUERY q AS {query}; {others}")
+        mill.open()
+        by_group = "count" in query
+        rows = [(place if by_group else 1, place, place * SECOND) for place in range(1, 8)]
+        for part in [rows] if at_once else [[row] for row in rows]:
+            feed_rows(mill, "s", part)
+            mill.dispatcher.run_all()
+            if part[-1] == rows[4]:
+                assert mill.queries["q"].error is None
+        assert "a list of one group has more than 5 values; collect them over a window" in (
+            mill.queries["q"].error or ""
+        )
+        assert mill.queries["short"].error is None
+        assert len(mill.queries["short"].rows()) == len(rows)

@@ -1,7 +1,8 @@
 """collect_list, array_agg and collect_set: the values of a window in arrival order.
 
 NULLs are omitted, as in Spark, so that a window without a value has an empty list. A set has the first of
-equal values; NaN equals NaN.
+equal values; NaN equals NaN. Over all history a list has at most `LONGEST` values, because each new row emits
+the whole list of its group.
 """
 
 from __future__ import annotations
@@ -24,6 +25,20 @@ from slicemill.aggregate.columns import (
 )
 from slicemill.aggregate.definition import comparable
 from slicemill.aggregate.inwindow import Args
+from slicemill.errors import SlicemillError
+
+# Names of the aggregates, and the maximum length of a list over all history.
+LISTS = ("collect_list", "array_agg", "collect_set")
+LONGEST = 10_000
+
+
+def check_length(values: int) -> None:
+    """Raise if a list over all history has too many values."""
+    if values > LONGEST:
+        raise SlicemillError(
+            f"a list of one group has more than {LONGEST:,} values; collect them over a window, as in "
+            "FROM s [RANGE 1 HOUR], or select fewer rows with WHERE, FILTER or more groups"
+        )
 
 
 class CollectedValues:
@@ -93,6 +108,9 @@ class ColumnList:
         before: Places = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
         firsts = before[windows.starts]
         counts = before[windows.ends] - firsts
+        # Only rows of windows without a beginning have weights. The others expire.
+        if rows.weights is not None and not self.distinct:
+            check_length(int(counts.max(initial=0)))
         owners = np.repeat(np.arange(len(windows)), counts)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
         places = np.flatnonzero(valid)[np.repeat(firsts, counts) + within]
@@ -101,6 +119,8 @@ class ColumnList:
             _, first = np.unique(owners * (int(codes.max()) + 1) + codes[places], return_index=True)
             first.sort()
             places, counts = places[first], np.bincount(owners[first], minlength=len(windows))
+            if rows.weights is not None:
+                check_length(int(counts.max(initial=0)))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
         return pa.ListArray.from_arrays(offsets, values.take(pa.array(places)))
 

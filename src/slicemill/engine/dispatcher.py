@@ -643,9 +643,11 @@ class Dispatcher:
         if unit is None or unit.run is None or unit.run.number != done.run:
             return
         unit.run.done.append(done)
-        if unit.run.all_done and (reasons := unit.reasons_to_repeat()):
-            self._give_up(unit, reasons, change)
+        if unit.run.all_done and unit.is_repeated():
+            self._give_up(unit, unit.run.errors, change)
         elif unit.run.all_done:
+            if unit.run.errors:  # the next run leaves the failed queries out
+                self._assignments.unload(unit.id)
             finished.append((unit, unit.finish(now, change)))
             for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
                 self.running.arrived(log, samples)
@@ -773,7 +775,7 @@ class Dispatcher:
                 unit.writing or (self._begins_checkpoints and self._snapshots(unit, workers, queues))
             ):
                 continue  # the cells move before the next run, so that nothing has to be replayed
-            alone = bool(unit.strikes) or unit.catching_up
+            alone = bool(unit.strikes) or unit.searching or unit.catching_up
             if alone and any(queues[worker] for worker in workers):
                 continue  # suspects run alone in a message, and so do backfills, which would delay live units
             backlog = backlog or self.running.backlog(len(self._assignments))

@@ -7,8 +7,9 @@ fails stops only the queries that depend on the step.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.operator import SharedOperator
 from slicemill.operators.part.spec import Part
-from slicemill.operators.registry import kind_of
+from slicemill.operators.registry import imported, kind_of
 from slicemill.operators.step import (
     Comparing,
     FirstRow,
@@ -42,6 +43,7 @@ from slicemill.operators.step import (
     WithBytes,
 )
 from slicemill.plan.logs import log_of
+from slicemill.plan.members import without_outputs
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.units import Unit
 from slicemill.rows import Row
@@ -69,6 +71,8 @@ class UnitPlan:
     newcomers: Covers = field(default_factory=dict)  # names of state that starts empty in the next run
     # New name of state -> previous name, for the next run.
     successors: Mapping[str, str] = field(default_factory=dict)
+    # By node: the calls or columns of its former node that provide its state, for the next run.
+    parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def cells(self) -> int:
@@ -78,6 +82,13 @@ class UnitPlan:
         exchanges = self.exchanges.values()
         by_time = bool(exchanges) and all(exchange.parts == 1 for exchange in exchanges)
         return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
+
+    def without(self, logs: Collection[str]) -> UnitPlan:
+        """Return the plan without the outputs to some logs."""
+        if not logs:
+            return self
+        unit, graph = without_outputs(self.unit, self.graph, logs)
+        return replace(self, unit=unit, graph=graph)
 
     def does_the_same(self, other: UnitPlan) -> bool:
         """Return True if another plan computes the same from the same tables."""
@@ -109,6 +120,7 @@ class RunOutcome:
     rows: Mapping[str, int]
     due: Dues
     overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
+    shared: frozenset[str] = frozenset()  # outputs with an error of a step that they share
 
 
 class _Overrun(SlicemillError):
@@ -116,10 +128,22 @@ class _Overrun(SlicemillError):
 
 
 class UnitProgram:
-    """Steps of a unit for one cell; `states` are by node."""
+    """Steps of a unit for one cell; `states` are by node.
 
-    def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None, cell: int = 0) -> None:
-        self.plan = plan
+    The program leaves out the queries of `failed` outputs, and drops their state.
+    """
+
+    def __init__(
+        self,
+        plan: UnitPlan,
+        states: Mapping[str, object] | None = None,
+        cell: int = 0,
+        failed: frozenset[str] = frozenset(),
+    ) -> None:
+        # The driver knows a step by its index in the whole unit.
+        self._places = {node_id: place for place, node_id in enumerate(plan.unit.nodes)}
+        self.plan = plan = plan.without(failed)
+        self.failed = failed
         self._cell = plan.cell(cell)
         # Cells by time all read the same rows. Only cell 0 reports counts of the nodes before a join.
         self._repeats = self._cell.by_time and cell > 0
@@ -127,9 +151,7 @@ class UnitProgram:
         known = states or {}
         # A query dropped and declared again between two runs starts empty: its nodes have the same ids.
         self._steps = {
-            node_id: self._step(
-                plan.graph[node_id], None if node_id in plan.newcomers else known.get(node_id)
-            )
+            node_id: self._step(plan.graph[node_id], self._state(plan.graph[node_id], known))
             for node_id in plan.unit.nodes
         }
         self._fed = {node_id: fed_by(plan.graph[node_id], plan.graph) for node_id in plan.unit.nodes}
@@ -208,7 +230,6 @@ class UnitProgram:
         dropping: Mapping[str, Dropping] = _ALL_STAY,
         latest: Mapping[str, int] = _UNKNOWN,
         heavy: tuple[HeavyKey, ...] = (),
-        failed: frozenset[str] = frozenset(),
         limit: StepLimit | None = None,
         first_rows: bool = True,
     ) -> RunOutcome:
@@ -216,10 +237,9 @@ class UnitProgram:
 
         `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
         timestamp of all cells so far; with several cells, inputs do not end in a run with rows, but in the
-        next run. `heavy` are the keys whose rows go to all cells. Steps that only `failed` outputs need are
-        skipped. Without `first_rows`, global aggregates emit no row before their first input row.
+        next run. `heavy` are the keys whose rows go to all cells. Without `first_rows`, global aggregates
+        emit no row before their first input row.
         """
-        unit, wanted = self.plan.unit, self._wanted(failed)
         for node_id, controlled in self._controlled.items():
             controlled.set_load(node_id, dropping)
         for keyed in self._keyed:
@@ -229,34 +249,27 @@ class UnitProgram:
         for with_first_row in self._with_first_row.values():
             with_first_row.emits_first_row = first_rows
         with keys_found_once():
-            found = self._run_steps(inputs, watermarks, wanted, limit or _UNLIMITED)
-        results = {log: found[node_id] for node_id, log in unit.outputs if log not in failed}
+            found = self._run_steps(inputs, watermarks, limit or _UNLIMITED)
+        results = {log: found[node_id] for node_id, log in self.plan.unit.outputs}
+        bad = {log: problem for log, problem in results.items() if isinstance(problem, SlicemillError)}
+        causes = Counter(map(id, bad.values()))
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
         return RunOutcome(
             {log: table for log, (table, _) in good.items()},
             {log: watermark for log, (_, watermark) in good.items()},
-            {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
+            {log: str(problem) for log, problem in bad.items()},
             {node_id: _rows(found.get(node_id)) for node_id in self._own},
-            earliest(self._dues(wanted)),
-            frozenset(log for log, problem in results.items() if isinstance(problem, _Overrun)),
+            earliest(self._dues()),
+            frozenset(log for log, problem in bad.items() if isinstance(problem, _Overrun)),
+            frozenset(log for log, problem in bad.items() if causes[id(problem)] > 1),
         )
-
-    def _wanted(self, failed: frozenset[str]) -> Container[str]:
-        """Return the nodes that outputs need which have not failed."""
-        if not failed:
-            return self._fed
-        graph = self.plan.graph
-        going_on = [node_id for node_id, log in self.plan.unit.outputs if log not in failed]
-        return {one for node_id in going_on for one in (node_id, *graph.ancestors(node_id))}
 
     def _behind(self, source: str) -> frozenset[str]:
         """Return the inputs that a node's rows are derived from."""
         return self._logs.get(source, frozenset())
 
-    def _dues(self, wanted: Container[str]) -> Iterator[Mapping[str, int]]:
+    def _dues(self) -> Iterator[Mapping[str, int]]:
         for node_id, step in self._stateful.items():
-            if node_id not in wanted:
-                continue
             due, sources = step.due(), self._fed[node_id]
             if due is None:
                 continue
@@ -273,28 +286,24 @@ class UnitProgram:
         self,
         inputs: Mapping[str, pa.Table],
         watermarks: Mapping[str, int],
-        wanted: Container[str],
         limit: StepLimit,
     ) -> dict[str, StepResult]:
-        """Run the wanted steps and return their results."""
+        """Run the steps and return their results."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
             node: (tables[log], watermarks[log]) for node, log in self._read.items()
         }
         parts: dict[str, dict[str, StepResult]] = {}  # by shared node and query
-        for place, (node_id, sources) in enumerate(self._fed.items()):
-            if node_id not in wanted:
-                continue
+        for node_id, sources in self._fed.items():
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
             if isinstance(operator, Part):
                 shared = sources[0]
                 # Without parts the shared step has failed for all its queries.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
-                made = _run(
-                    step, [self._given(found[source], source, node_id) for source in sources], limit, place
-                )
+                given = [self._given(found[source], source, node_id) for source in sources]
+                made = _run(step, given, limit, self._places[node_id])
                 if isinstance(made, list):
                     assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
@@ -325,6 +334,17 @@ class UnitProgram:
             node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
             self._empty[log] = with_system_columns(to_arrow(node.schema)).empty_table()
         return self._empty[log]
+
+    def _state(self, node: Node, known: Mapping[str, object]) -> object | None:
+        """Return the state of a node, which may be that of its former node."""
+        if node.id in self.plan.newcomers:
+            return None
+        parts = self.plan.parts_taken.get(node.id)
+        if parts is None:
+            return known.get(node.id)
+        state, name = known.get(self.plan.successors[node.id]), kind_of(node.operator).taken_over
+        assert name is not None, "its kind has said what the state provides"
+        return None if state is None else imported(name)(node.operator, state, parts)
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan

@@ -107,6 +107,10 @@ class LoadedCell:
     counting_cpu_s: float = 0.0  # processor time of the last count, and of runs since then
     ran_cpu_s: float = 0.0
 
+    def goes_on_with(self, item: RunUnit) -> bool:
+        """Return True if the program has the state and the queries that a run needs."""
+        return (self.plan, self.run, self.program.failed) == (item.plan, item.after, item.failed)
+
     def count_bytes(self, now_s: float, *, at_once: bool) -> None:
         """Count the bytes of the state if a count is due."""
         since_s = now_s - self.counted_s
@@ -197,9 +201,7 @@ class Worker:
         as_python, collecting = python_seconds(), collecting_seconds()
         limit = StepLimit(item.limit_s, self._record, place, self._message)
         with limit.watching():
-            outcome = program.run(
-                tables, watermarks, item.dropping, item.latest, item.heavy, item.failed, limit
-            )
+            outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy, limit)
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
         for log, made in outcome.tables.items():
@@ -238,6 +240,7 @@ class Worker:
             sampled,
             collecting_seconds() - collecting,
             outcome.overran,
+            outcome.shared,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
@@ -251,15 +254,20 @@ class Worker:
 
     def _program(self, item: RunUnit) -> UnitProgram:
         known = self._taken = self.cells.pop((item.mill, item.unit, item.cell), None)
-        if known is not None and (known.plan, known.run) == (item.plan, item.after):
+        if known is not None and known.goes_on_with(item):
             return known.program
         self._taken = None
         if item.restore is None:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = unpacked(self._plans[item.plan])
-        states = self._restored(item, item.restore, plan)
-        renewed = replace(plan, newcomers=item.restore.newcomers, successors=item.restore.successors)
-        program = UnitProgram(renewed, states, item.cell)
+        states = self._restored(item, item.restore, plan.without(item.failed))
+        renewed = replace(
+            plan,
+            newcomers=item.restore.newcomers,
+            successors=item.restore.successors,
+            parts_taken=item.restore.parts_taken,
+        )
+        program = UnitProgram(renewed, states, item.cell, item.failed)
         if item.restore.replay:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
@@ -269,7 +277,6 @@ class Worker:
                 watermarks,
                 latest=item.latest,
                 heavy=item.heavy,
-                failed=item.failed,
                 first_rows=item.restore.first_rows,
             )
         return program

@@ -9,7 +9,7 @@ The journal holds the persistent state of a unit as one dictionary of fields:
     begun        true              a committed run has emitted the results that exist before the first row
     checkpoint   {cursors, input_watermarks, files}   a snapshot of the state, with files by cell; `begun`;
                                    and its `placement` if the unit has got another placement since
-    checkpoint_before   the previous checkpoint, with its `newcomers` and `successors`; it is restored if a
+    checkpoint_before   the previous checkpoint, with the changes since then; it is restored if a
                                     file of the last checkpoint is damaged
     latest       {node: µs}        the greatest row timestamp of all cells, for operators that emit at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
@@ -21,6 +21,7 @@ The journal holds the persistent state of a unit as one dictionary of fields:
     newcomers    {name: …}         state that began after the checkpoint
     successors   {name: name}      state that a replaced definition handed to its successor; the checkpoint
                                    has it under the old name
+    parts_taken  {node: [index]}   of successors: the former calls or columns that provide their state
     outputs, since, statistics, load
 
 Between two checkpoints the state is only in the memory of workers. The state is a function of the checkpoint
@@ -37,13 +38,14 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from slicemill.engine.adapting.skew import HeavyKeys, SkewedSide
 from slicemill.engine.changing.retaining import WHOLE
+from slicemill.engine.culprits import CulpritSearch
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.step_limit import FAR_LONGER
@@ -125,7 +127,7 @@ class UnitRun:
     epochs: Mapping[str, list[Epoch]]
     input_watermarks: Mapping[str, int]
     shares: float
-    done: list[RunDone]
+    done: list[RunDone] = field(default_factory=list)
     lost: int = 0  # cells that could not be run
     failed: str | None = None
     disk_full: bool = False
@@ -133,6 +135,11 @@ class UnitRun:
     suspects: Sequence[str] = ()  # outputs of the step in which the worker ended
     stuck: str | None = None  # why the worker was killed in that step
     blameless: bool = False  # the worker was killed because of a stuck step
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Errors by output, of all cells so far."""
+        return {log: why for done in self.done for log, why in done.errors.items()}
 
     @property
     def rows(self) -> int:
@@ -185,6 +192,9 @@ class RunningUnit:
         self.strikes = 0
         self.warm_us: int | None = None  # time of its first run in this mill
         self.run: UnitRun | None = None
+        self._search: CulpritSearch | None = None
+        self._failed_run: UnitRun | None = None  # the run that the search repeats
+        self._cleared = False  # the last search has found no culprit, and no run has succeeded since
         self.kept_share = 1.0  # share of rows of the last run that were not shed
         self._mill = mill
         self._runs = 0
@@ -230,6 +240,18 @@ class RunningUnit:
         """Failed outputs that can resume from the committed state without a gap."""
         found: list[str] = self.fields.get("resumable", [])
         return found
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Outputs that the next run leaves out: failed ones, or all but those of a trial."""
+        if self._search is None:
+            return frozenset(self.failed)
+        return frozenset(log for _, log in self.plan.unit.outputs if log not in self._search.trial)
+
+    @property
+    def searching(self) -> bool:
+        """Return True while trials look for the queries that make a run fail."""
+        return self._search is not None
 
     @property
     def stopped(self) -> bool:
@@ -385,8 +407,13 @@ class RunningUnit:
     ) -> UnitRun:
         """Start a run over the oldest `share` of the pending rows.
 
-        `moments` belong to the streams that the results are derived from.
+        `moments` belong to the streams that the results are derived from. A trial (`CulpritSearch`) reads the
+        rows of the failed run.
         """
+        self._runs += 1
+        if (failed := self._failed_run) is not None:
+            self.run = UnitRun(self, self._runs, failed.epochs, failed.input_watermarks, failed.shares)
+            return self.run
         epochs: dict[str, list[Epoch]] = {}
         marks = dict(watermarks)
         for log in self.plan.unit.inputs:
@@ -407,13 +434,12 @@ class RunningUnit:
         dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
         self.kept_share = shares
-        self._runs += 1
         self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
         self._dropping, self._moments, self._begun_us = dropping, moments, now
         if self._heavy is not None:
             self._heavy.foresee(max(self.input_watermarks().values(), default=BEGINNING) + 1)
             self._spread_keys = self._heavy.keys
-        self.run = UnitRun(self, self._runs, epochs, marks, shares, [])
+        self.run = UnitRun(self, self._runs, epochs, marks, shares)
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
@@ -424,6 +450,7 @@ class RunningUnit:
             )
             for _, log in self.plan.unit.outputs
             if log in self._home.logs  # a query that is still joining a shared plan has no log
+            and not self.searching
         }
         return RunUnit(
             self._mill,
@@ -441,8 +468,8 @@ class RunningUnit:
             self._dropping,
             self._spread_keys,
             self._restore(cell) if restore else None,
-            checkpoint and self.plan.unit.stateful,
-            frozenset(self.failed),
+            checkpoint and self.plan.unit.stateful and not self.searching,
+            self.left_out,
             self.limit_s,
         )
 
@@ -489,13 +516,9 @@ class RunningUnit:
 
     def logs_behind(self, step: int) -> list[str]:
         """Return the outputs that need a step and have not failed."""
-        unit, graph = self.plan.unit, self.plan.graph
+        unit, graph, left_out = self.plan.unit, self.plan.graph, self.left_out
         node_id = unit.nodes[step]
-        return [
-            log
-            for root, log in unit.outputs
-            if log not in self.failed and (root == node_id or node_id in graph.ancestors(root))
-        ]
+        return [log for root, log in unit.outputs if log not in left_out and node_id in graph.ancestors(root)]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
         """Record the step in which the worker of a run ended."""
@@ -533,14 +556,15 @@ class RunningUnit:
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
-        successors = self._field("successors")
+        successors, parts = self._field("successors"), self._field("parts_taken")
         replayed = replay if input_watermarks else {}
         begun = bool(self.fields.get("begun", False))
         if files and "placement" in checkpoint:
             before = former_cells(checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
-            return Restore(tuple(files), replayed, newcomers, successors, before, heavy, begun)
-        return Restore(tuple(files[cell]) if files else (), replayed, newcomers, successors, first_rows=begun)
+            return Restore(tuple(files), replayed, newcomers, successors, parts, before, heavy, begun)
+        kept = tuple(files[cell]) if files else ()
+        return Restore(kept, replayed, newcomers, successors, parts, first_rows=begun)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
@@ -552,30 +576,29 @@ class RunningUnit:
             needed = frozenset()  # the column was added later
         return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, needed, from_ts)
 
-    def reasons_to_repeat(self) -> dict[str, str]:
-        """Return errors, by log, for which a finished run is repeated.
+    def is_repeated(self) -> bool:
+        """Return True if a finished run is repeated; otherwise the run is committed.
 
-        There are none if the run is committed. If all remaining outputs fail, nothing is committed, so that
-        they can resume from the committed state after the cause is fixed. If only some fail, the run is
-        repeated once; then the others continue alone.
+        If all remaining outputs fail, nothing is committed, so that they can resume from the committed state
+        after the cause is fixed. If only some fail, the run is repeated once; then the others continue alone.
+        If a step failed that several queries share, trials look for the culprits.
         """
         assert self.run is not None
-        errors = {log: why for done in self.run.done for log, why in done.errors.items()}
-        fresh = {log: why for log, why in errors.items() if log not in self.failed}
-        overran = {log for done in self.run.done for log in done.overran}
+        errors = self.run.errors
+        if self.searching or not errors:
+            return self.searching
+        overran = any(done.overran for done in self.run.done)
         left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
         # A step that overran its limit would do so again.
-        return fresh if fresh and (not left or not (self.strikes or overran)) else {}
+        return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Add a finished run to a change; return its cells' answers."""
         run = self.run
         assert run is not None
-        self.run, self.strikes, self._committed_run = None, 0, run.number
+        self.run, self.strikes, self._committed_run, self._cleared = None, 0, run.number, False
         self.warm_us = now if self.warm_us is None else self.warm_us
-        failed = dict(self.failed)
-        for done in run.done:
-            failed |= done.errors
+        failed = {**self.failed, **run.errors}
         for node_id in {node_id for done in run.done for node_id in done.sheds}:
             self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
@@ -661,15 +684,17 @@ class RunningUnit:
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
         """Abandon a failed run, which is then retried.
 
-        After _STRIKES failures the queries of the unit are stopped. A full disk is no strike: the run waits
-        for space. If the worker ended in a step, only the queries that need this step are stopped,
-        immediately if the step was stuck. `why` may be given by log.
+        After _STRIKES failures the queries of the unit are stopped, or those of the step that failed. A step
+        that was stuck, took too long, or has failed before and is shared, counts as _STRIKES failures. If
+        several queries may be the cause, trials find the culprits first. A full disk is no strike: the run
+        waits for space. `why` may be given by log.
         """
         run = self.run
-        blameless = run is not None and (run.disk_full or (run.blameless and not run.stuck))
-        overran = run is not None and bool(run.stuck or any(done.overran for done in run.done))
-        why = why if run is None else run.stuck or why
-        if run is not None and run.checkpoint_damaged and self._go_back(change):
+        assert run is not None
+        blameless = run.disk_full or (run.blameless and not run.stuck)
+        overran = bool(run.stuck or any(done.overran for done in run.done))
+        why = run.stuck or why
+        if run.checkpoint_damaged and self._go_back(change):
             _LOGGER.warning(
                 "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
                 self.id,
@@ -677,18 +702,51 @@ class RunningUnit:
             )
             blameless = True
         self.run = None
-        self.strikes += 0 if blameless else _STRIKES if overran else 1
+        shared = self._shared_errors(run)
+        decided = overran or (run.all_done and self.searching) or (shared and self.strikes)
+        self.strikes += 0 if blameless else _STRIKES if decided else 1
         if self.strikes < _STRIKES:
             return
         self.strikes = 0
+        if self._search is not None:
+            self._judge(self._search, run, why, change)
+            return
         left = [log for _, log in self.plan.unit.outputs if log not in self.failed]
-        suspects = [] if run is None else [log for log in left if log in run.suspects]
+        suspects = shared or [log for log in left if log in run.suspects] or left
+        by_query = not isinstance(why, str) and not shared
+        if len(suspects) > 1 and not by_query and not self._cleared:
+            self._search, self._failed_run = CulpritSearch(suspects), run
+            return
         words = why if isinstance(why, str) else next(iter(why.values()))
-        stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in suspects or left}
+        self._stop({log: words if isinstance(why, str) else why.get(log, words) for log in suspects}, change)
+
+    def _shared_errors(self, run: UnitRun) -> list[str]:
+        """Return the outputs of a run with an error of a step that they share."""
+        return [log for _, log in self.plan.unit.outputs if any(log in done.shared for done in run.done)]
+
+    def _judge(
+        self, search: CulpritSearch, run: UnitRun, why: str | Mapping[str, str], change: Change
+    ) -> None:
+        """Continue a search with the result of a trial; at its end, stop the culprits.
+
+        If there are none, the failed run is tried again.
+        """
+        if run.all_done and not run.errors:
+            search.passed()
+        else:
+            search.failed(why)
+        if not search.over:
+            return
+        self._search, self._failed_run, self._cleared = None, None, not search.guilty
+        if search.guilty:
+            self._stop(search.guilty, change)
+
+    def _stop(self, reasons: Mapping[str, str], change: Change) -> None:
+        """Stop queries, given the reason of each."""
         fields = change.units.setdefault(self.id, {})
-        fields["failed"] = {**self.failed, **stopped}
-        if len(stopped) == len(left):  # otherwise the remaining outputs continue
-            fields["resumable"] = sorted(stopped)
+        fields["failed"] = {**self.failed, **reasons}
+        if all(log in fields["failed"] for _, log in self.plan.unit.outputs):
+            fields["resumable"] = sorted(reasons)  # otherwise the remaining outputs continue
 
     def _go_back(self, change: Change) -> bool:
         """Fall back to the previous checkpoint; return False without one."""

@@ -7,7 +7,7 @@ are never stored; persistent state is in the journal (`storage.changes`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,15 +53,17 @@ class Restore:
     """Checkpoint of a cell's state, and the epochs to replay after it.
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
-    since the checkpoint; `successors` are queries that took over the state of replaced ones, by name. If the
-    placement has changed, `before` and `heavy` are the cells and heavy keys at the checkpoint, and `files`
-    are those of all cells. `first_rows` is True if the results before the first row are already committed.
+    since the checkpoint; `successors` are queries that took over the state of replaced ones, by name, and
+    `parts_taken` are the calls or columns that provide it. If the placement has changed, `before` and `heavy`
+    are the cells and heavy keys at the checkpoint, and `files` are those of all cells. `first_rows` is True
+    if the results before the first row are already committed.
     """
 
     files: tuple[Any, ...]
     replay: Mapping[str, LogSpan]
     newcomers: Covers
     successors: Mapping[str, str] = field(default_factory=dict)
+    parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
     before: FormerCells | None = None
     heavy: tuple[HeavyKey, ...] = ()
     first_rows: bool = False
@@ -103,7 +105,7 @@ class RunUnit:
     heavy: tuple[HeavyKey, ...] = ()  # heavy keys, whose rows go to all cells, also in a replay
     restore: Restore | None = None
     checkpoint: bool = False  # include a checkpoint in the answer
-    failed: frozenset[str] = frozenset()  # failed outputs; steps that only they need are skipped
+    failed: frozenset[str] = frozenset()  # outputs to leave out, with the steps and state of their queries
     limit_s: float = math.inf  # processor seconds of a step after which its queries fail
 
 
@@ -195,6 +197,7 @@ class RunDone:
     key_samples: KeySamples = field(default_factory=dict)
     collecting_s: float = 0.0  # part of cpu_s, in garbage collection
     overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
+    shared: frozenset[str] = frozenset()  # outputs with an error of a step that they share
 
     @property
     def pairs(self) -> int:

@@ -119,6 +119,8 @@ class OperatorKind(Generic[S]):
     | `history_us` | how far back results depend on input rows; None if no time span limits it |
     | `seq_bits`, `numbered_by` | bits of its row numbers, and the nodes that number them (`columns.order`) |
     | `ties` | True if it adds or passes on ties to rows that several cells find together (`storage.ties`) |
+    | `takes` | which calls or columns of a former operator provide its state; None if they do not suffice |
+    | `taken_over` | function that builds the state from that of a former operator, as `module:name` |
     | `redistribute` | function that builds the state of a new cell from all old cells |
     | `last_words` | True if it emits rows at the end of input, at the time of the last row |
     | `member` | properties of one of its members, if it is shared |
@@ -154,6 +156,8 @@ class OperatorKind(Generic[S]):
     seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits
     numbered_by: Callable[[S, Node, QueryGraph], Iterable[str]] | None = None
     ties: bool = False
+    takes: Callable[[S, S], Sequence[int] | None] = lambda *_: None
+    taken_over: str | None = None
     redistribute: str | None = None
     last_words: bool = False
     member: MemberKind | None = None

@@ -8,7 +8,7 @@ must then mark it as new, so that it does not adopt the old state (`names_of_sta
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -97,18 +97,36 @@ def successors(
 
     q: aggregate #1f…    sum(v), count(*)                 before
     q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
+
+    A table that is the same is taken over too, because its rows are deleted and emitted again.
     """
     left, found = [name for name in was if name not in now], {}
     for name in now:
-        kept = next((one for one in left if name not in was and _holds(before, after, one, name)), None)
+        others = left if name not in was else [name] * after[name].schema.changelog
+        kept = next((one for one in others if _holds(before, after, one, name)), None)
         if kept is not None:
             found[name] = kept
-            left.remove(kept)
+            left = [one for one in left if one != kept]
     return found
+
+
+def parts_taken(before: QueryGraph, after: QueryGraph, taken: Mapping[str, str]) -> dict[str, list[int]]:
+    """Return by node which calls or columns of its former node provide its state."""
+    found = {name: _parts_taken(before, after, kept, name) for name, kept in taken.items()}
+    return {name: list(parts) for name, parts in found.items() if parts is not None}
+
+
+def _parts_taken(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> Sequence[int] | None:
+    was, now = before[kept].operator, after[name].operator
+    if type(was) is not type(now) or before[kept].inputs != after[name].inputs:
+        return None
+    return kind_of(now).takes(was, now)
 
 
 def _holds(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
     """Return True if a member's old state suffices for the new member."""
+    if _parts_taken(before, after, kept, name) is not None:
+        return True
     was, now = _member(before, kept), _member(after, name)
     if was is None or type(was) is not type(now) or before[kept].inputs != after[name].inputs:
         return False
@@ -119,6 +137,14 @@ def _holds(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
 def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
     """Return True if a new plan keeps all state of a query."""
     return kept_state(before, after, log) == state_of(after, log)[1]
+
+
+def table_is_kept(before: Plan, after: Plan, log: str) -> bool:
+    """Return True if a query's table can be emitted again from state that the new plan keeps."""
+    was, now = state_of(before, log), state_of(after, log)
+    tables = {name for name in now[1] if after.graph[name].schema.changelog}
+    taken = successors(before.graph, after.graph, was[1], now[1])
+    return bool(tables) and tables <= taken.keys() and state_is_kept(before, after, log)
 
 
 def kept_state(before: Plan, after: Plan, log: str) -> list[str]:

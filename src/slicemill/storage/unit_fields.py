@@ -7,7 +7,7 @@ from typing import Any
 
 CHECKPOINT, BEFORE = "checkpoint", "checkpoint_before"
 # Changes of a unit's state since the checkpoint (`engine.unit`).
-SINCE_CHECKPOINT = ("newcomers", "successors")
+SINCE_CHECKPOINT = ("newcomers", "successors", "parts_taken")
 
 
 def gone_back_to(before: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,8 +41,8 @@ FIGURES = {
 }
 
 
-def opened(folder: Path, query: str) -> Mill:
-    mill = fed_mill(folder, Clock(), inline_pool())
+def opened(folder: Path, query: str, cells: int = 1) -> Mill:
+    mill = fed_mill(folder, Clock(), inline_pool(), cells)
     mill.execute(f"{STREAM}{OTHER}CREATE QUERY q AS {query};")
     mill.open()
     return mill
@@ -142,6 +142,70 @@ def test_aggregates_with_over_take_over_the_rows_that_are_kept(tmp_path: Path, o
     before = f"SELECT k, sum(d) OVER {over} AS a FROM s"
     after = f"SELECT k, sum(d) OVER {over} AS a, avg(d) OVER {over} AS m, count(d) OVER {over} AS n FROM s"
     assert_takes_over(tmp_path, before, after, 14)
+
+
+ALL_TIME = {
+    "over": "OVER (PARTITION BY k RANGE UNBOUNDED PRECEDING)",
+    "over all": "OVER (RANGE UNBOUNDED PRECEDING)",
+    "over rows": "OVER (PARTITION BY k ROWS UNBOUNDED PRECEDING)",
+}
+# Calls before and after; each call after has an accumulator among those before.
+CALLS_OF_ALL_TIME = {
+    "integers": (["sum(v)", "count(*)"], ["count(*)", "avg(v)", "sum(v)"]),
+    "doubles": (["count(d)", "sum(d)", "min(v)"], ["avg(d)", "count(d)"]),
+    "decimals": (["avg(c)"], ["sum(c)", "avg(c)"]),
+    "rows kept by partition": (["sum(v)", "median(d)"], ["median(d)", "avg(v)", "sum(v)"]),
+}
+
+
+@pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
+@pytest.mark.parametrize("over", ALL_TIME.values(), ids=ALL_TIME.keys())
+@pytest.mark.parametrize(("before", "after"), CALLS_OF_ALL_TIME.values(), ids=CALLS_OF_ALL_TIME.keys())
+def test_windows_without_a_beginning_take_over_accumulators(
+    tmp_path: Path, over: str, before: list[str], after: list[str], reopened: str
+) -> None:
+    was, now = (
+        f"SELECT k, {', '.join(f'{call} {over} AS f{place}' for place, call in enumerate(calls))} FROM s"
+        for calls in (before, after)
+    )
+    assert_takes_over(tmp_path, was, now, 14, reopened)
+
+
+BY_ROWS = {
+    "by row": "FROM s [ROWS 9] WHERE v > 2 OR v IS NULL GROUP BY k",
+    "by rows": "FROM s [ROWS 9 SLIDE 3] GROUP BY k",
+    "without groups": "FROM s [ROWS 9]",
+}
+
+
+@pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
+@pytest.mark.parametrize("window", BY_ROWS.values(), ids=BY_ROWS.keys())
+def test_windows_of_rows_take_over_the_rows_that_are_kept(tmp_path: Path, window: str, reopened: str) -> None:
+    key = "k, " if "GROUP" in window else ""
+    before = f"SELECT {key}min(c) AS l, sum(v) AS a, count(*) AS n {window}"
+    after = f"SELECT {key}sum(v) AS a, avg(v) AS m, count(*) AS n {window}"
+    assert_takes_over(tmp_path, before, after, 14, reopened)
+
+
+@pytest.mark.parametrize("slide", ["", " SLIDE 2 SECONDS"])
+def test_windows_over_joins_take_over_the_rows_that_are_kept(tmp_path: Path, slide: str) -> None:
+    joined = f"FROM s [RANGE 6 SECONDS{slide}] AS a, s [RANGE 4 SECONDS] AS b WHERE a.k = b.k GROUP BY a.k"
+    before = f"SELECT a.k, min(b.c) AS l, sum(a.v) AS a, count(*) AS n {joined}"
+    after = f"SELECT a.k, sum(a.v) AS a, avg(a.v) AS m, count(*) AS n, max(b.c) AS h {joined}"
+    assert_takes_over(tmp_path, before, after, 14)
+
+
+@pytest.mark.parametrize("window", [*BY_ROWS.values(), ALL_TIME["over"]])
+def test_windows_that_lack_an_argument_begin_anew(tmp_path: Path, window: str) -> None:
+    before, after = (
+        f"SELECT {call} {window} AS f FROM s" if "OVER" in window else f"SELECT {call} AS f {window}"
+        for call in ("sum(v)", "avg(d)")
+    )
+    mill = opened(tmp_path, before)
+    feed(mill, 0, 14)
+    effects = mill.explain_replace(f"CREATE OR REPLACE QUERY q AS {after}")
+    assert "begins anew" in {one.effect for one in effects}
+    mill.close()
 
 
 def test_a_start_with_another_definition_takes_over_state(tmp_path: Path) -> None:
@@ -282,3 +346,98 @@ def test_complete_results_after_any_replacement_equal_those_of_a_query_that_was_
         assert found == expected
     mill.close()
     always.close()
+
+
+GROUPS = {
+    "groups": ("k, ", " GROUP BY k"),
+    "selected groups": ("k, ", " GROUP BY k HAVING count(*) > 3"),
+    "no groups": ("", " EMIT CHANGES"),
+}
+CALLS_OF_GROUPS = {
+    "integers": ("sum(v), count(*)", "count(*), avg(v), sum(v)"),
+    "doubles": ("count(d), sum(d), min(v)", "avg(d), count(d)"),
+    "decimals": ("avg(c)", "sum(c), avg(c), mean(c)"),
+    "distinct values": ("sum(v), count(DISTINCT v)", "count(DISTINCT v), avg(v)"),
+}
+
+
+def _selected(calls: str, groups: str) -> str:
+    key, rest = GROUPS[groups]
+    named = ", ".join(f"{call} AS f{place}" for place, call in enumerate(calls.split(", ")))
+    return f"SELECT {key}{named} FROM s{rest}"
+
+
+def _table(mill: Mill) -> list[tuple[object, ...]]:
+    return sorted((tuple(row.values())[1:] for row in mill.queries["q"].table().to_pylist()), key=str)
+
+
+@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("reopened", ["", "checkpoint", "crash", "crash after"])
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize(("before", "after"), CALLS_OF_GROUPS.values(), ids=CALLS_OF_GROUPS.keys())
+def test_tables_of_all_history_take_over_accumulators(
+    tmp_path: Path, before: str, after: str, groups: str, reopened: str, cells: int
+) -> None:
+    was, now = _selected(before, groups), _selected(after, groups)
+    mill = opened(tmp_path / "home", was, cells)
+    always = opened(tmp_path / "always", now)
+    feed(mill, 0, 14)
+    feed(always, 0, 14)
+    since = mill.queries["q"].complete_from()
+    statement = f"CREATE OR REPLACE QUERY q AS {now}"
+    effects = {one.effect: one.what for one in mill.explain_replace(statement)}
+    assert {"keeps", "deletes"} <= effects.keys() and not effects.keys() & {"begins anew", "ends"}
+    mill.execute(statement)
+    assert mill.queries["q"].complete_from() == since
+    if reopened in ("checkpoint", "crash"):
+        mill.close(checkpoint=reopened == "checkpoint")
+        mill = restored(tmp_path / "home")
+    mill.dispatcher.run_all()
+    assert _table(mill) == _table(always) != []
+    if reopened == "crash after":
+        mill.close(checkpoint=False)
+        mill = restored(tmp_path / "home")
+    for begin, end in ((14, 20), (20, len(ROWS))):
+        feed(mill, begin, end)
+        feed(always, begin, end)
+        assert _table(mill) == _table(always)
+    finish(mill)
+    mill.close()
+    always.close()
+
+
+def test_another_condition_on_groups_emits_the_whole_table_again(tmp_path: Path) -> None:
+    query = "SELECT k, count(*) AS n, sum(v) AS a FROM s GROUP BY k HAVING count(*) > {least}"
+    mill, always = opened(tmp_path / "home", query.format(least=10)), opened(tmp_path, query.format(least=2))
+    feed(mill, 0, 14)
+    feed(always, 0, 14)
+    assert _table(mill) == []
+    mill.execute(f"CREATE OR REPLACE QUERY q AS {query.format(least=2)}")
+    mill.dispatcher.run_all()
+    assert _table(mill) == _table(always) != []
+    mill.close()
+    always.close()
+
+
+def test_the_changes_of_a_table_that_was_taken_over_give_that_table(tmp_path: Path) -> None:
+    before, after = (_selected(calls, "groups") for calls in CALLS_OF_GROUPS["integers"])
+    mill = opened(tmp_path, before)
+    feed(mill, 0, 14)
+    mill.execute(f"CREATE OR REPLACE QUERY q AS {after}")
+    mill.dispatcher.run_all()
+    changes = rows(mill, "q")
+    assert [op for _, op, *_ in changes] == ["insert"] * 3
+    assert {ts for ts, *_ in changes} == {14 * SECOND}
+    mill.close()
+
+
+@pytest.mark.parametrize("call", ["median(v)", "max(d)", "sum(d)"])
+def test_a_table_that_lacks_an_accumulator_begins_anew(tmp_path: Path, call: str) -> None:
+    mill = opened(tmp_path, _selected("sum(v), count(*)", "groups"))
+    feed(mill, 0, 14)
+    statement = f"CREATE OR REPLACE QUERY q AS {_selected(f'sum(v), {call}', 'groups')}"
+    assert "begins anew" in {one.effect for one in mill.explain_replace(statement)}
+    mill.execute(statement)
+    mill.dispatcher.run_all()
+    assert _table(mill) == []
+    mill.close()

@@ -44,6 +44,16 @@ def hang(driver: Driver) -> dict[str, object]:
     }
 
 
+def end_a_stuck_worker(driver: Driver) -> dict[str, object]:
+    """End a worker that hangs, long before its time-out."""
+    before, lefts = driver.there(1), len(driver.lefts(1))
+    driver.pool.send(1, ("hang",))
+    driver.pool.end_stuck(1)
+    driver.until(lambda: len(driver.lefts(1)) > lefts)
+    driver.until(lambda: driver.joined.get(1, before).incarnation > before.incarnation)
+    return {"left": driver.lefts(1)[-1].reason, "answers again": driver.ask(1, "echo", 1) == 1}
+
+
 def main(master: str) -> None:
     spark = session(master)
     pool = WorkerPool(spark.sparkContext, 2, "engine.workers.worker_handlers:obedient", limit_s=5)
@@ -56,6 +66,7 @@ def main(master: str) -> None:
             "large": driver.ask(0, "echo", large) == large,
             "killed": kill_an_executor(driver),
             "hung": hang(driver),
+            "ended": end_a_stuck_worker(driver),
         }
     processes = [
         psutil.Process(joined.pid) for joined in driver.joined.values() if psutil.pid_exists(joined.pid)

@@ -37,5 +37,6 @@ def test_workers_survive_the_death_of_their_executor_and_end_themselves_when_the
             "the other is the same": True,
         },
         "hung": {"left": "no answer within 5 s", "has ended itself": True, "answers again": True},
+        "ended": {"left": "its process ended", "answers again": True},
         "left": 0,
     }

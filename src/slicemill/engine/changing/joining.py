@@ -18,7 +18,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
-from slicemill.plan.members import names_of_state, serves, successors, without_outputs
+from slicemill.plan.members import names_of_state, parts_taken, serves, successors, without_outputs
 from slicemill.plan.overlapping import HeldStates, PlacedQueries, joined_on, logs_read
 from slicemill.plan.placement import Placement, PlacementKind, judges_rows, restored
 from slicemill.storage.arrow_schema import to_arrow, without_defaults
@@ -104,9 +104,12 @@ def joined(
     }
     roots = {log: root for root, log in plan.unit.outputs}
     taken: dict[str, str] = {}
+    parts: dict[str, list[int]] = {}
     for log in roots.keys() & {log for _, log in before.plan.unit.outputs} & set(replaced) - set(anew):
         was, now = _names_held(before.plan, [log]), names_of_state(graph, plan.unit, roots[log])
-        taken |= successors(before.plan.graph, graph, was, now)
+        heirs = successors(before.plan.graph, graph, was, now)
+        taken |= heirs
+        parts |= parts_taken(before.plan.graph, graph, heirs)
     held |= taken.keys()
 
     def fresh(log: str) -> list[str]:
@@ -157,6 +160,7 @@ def joined(
         "since": since,
         "newcomers": {**alone, **served} or None,
         "successors": taken or None,
+        "parts_taken": parts or None,
         "failed": failed or None,
         "resumable": [log for log in fields.get("resumable") or () if log in failed] or None,
         "output_watermarks": {

@@ -13,7 +13,7 @@ same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,8 @@ from slicemill.time import END
 class Replacement:
     """Effects of a replacement on queries and streams.
 
-    `logs` are the queries and streams with a new meaning. Queries in `anew` keep no state. `emptied` are
+    `logs` are the queries and streams with a new meaning. Queries in `anew` keep no state. For those in
+    `tables`, the only reason is that the rows of their tables are deleted. `emptied` are
     changelogs whose rows are all deleted. Queries in `past` read the retained rows first (FROM BEGINNING).
     `because` maps definitions with unchanged text to the replaced definition that they use. `entries` are the
     statements for the journal. `widened` has the new log columns of the `altered` streams. Streams in `moved`
@@ -61,6 +62,7 @@ class Replacement:
 
     logs: frozenset[str] = frozenset()
     anew: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
     emptied: Mapping[str, Schema] = field(default_factory=dict)
     past: frozenset[str] = frozenset()
     because: Mapping[Key, str] = field(default_factory=dict)
@@ -83,6 +85,7 @@ def with_users(
     own = {key_of(one.after) for one in replaced}
     logs = {one.after.name for one in replaced if _computes(one.after)}
     anew: set[str] = set()
+    tables: set[str] = set()
     emptied: dict[str, Schema] = {}
     because: dict[Key, str] = {}
     problems: list[Diagnostic] = []
@@ -91,7 +94,7 @@ def with_users(
         if isinstance(before, (QueryDefinition, DerivedStream)) and before.schema.changelog:
             emptied[before.name] = before.schema
         if gives_changes(before) or gives_changes(after):
-            anew.add(before.name)
+            tables.add(before.name)
 
     moved = frozenset(one.after.name for one in replaced if one.only_moves)
     for one in replaced:
@@ -130,9 +133,10 @@ def with_users(
         for one in replaced
         if isinstance(one.after, QueryDefinition) and one.after.begins_us not in (None, END)
     }
-    changed = (frozenset(with_writers_of(names, catalog)) for names in (logs, anew, past))
-    logs_now, anew_now, past_now = changed
-    return catalog, Replacement(logs_now, anew_now, emptied, past_now, because, moved=moved)
+    changed = (frozenset(with_writers_of(names, catalog)) for names in (logs, anew, tables - anew, past))
+    logs_now, anew_now, tables_now, past_now = changed
+    effects = Replacement(logs_now, anew_now | tables_now, tables_now, emptied, past_now, because)
+    return catalog, replace(effects, moved=moved)
 
 
 def with_writers_of(names: Collection[str], catalog: Catalog) -> set[str]:

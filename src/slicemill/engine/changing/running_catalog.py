@@ -51,7 +51,7 @@ from slicemill.esl.types.relation import RelationQuery
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.content import quoted
-from slicemill.plan.members import state_is_kept
+from slicemill.plan.members import state_is_kept, table_is_kept
 from slicemill.plan.needs import needed_together
 from slicemill.plan.partitions import needed_by_log
 from slicemill.plan.planner import Plan, Planner
@@ -261,10 +261,15 @@ class RunningCatalog:
         return name + ERRORS in self.home.logs
 
     def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
-        """Return a replacement whose restarted queries begin where their streams' BEGIN says."""
+        """Return a replacement whose restarted queries begin where their streams' BEGIN says.
+
+        A table whose rows can be emitted again from its state does not restart.
+        """
         if not replacing.logs:
             return replacing
         plan = self.planned(catalog, replacing)
+        kept = [name for name in replacing.tables - replacing.past if table_is_kept(self.plan, plan, name)]
+        replacing = replace(replacing, anew=replacing.anew.difference(kept))
         fresh = [
             name
             for name in replacing.logs - replacing.past

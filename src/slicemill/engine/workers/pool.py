@@ -216,13 +216,16 @@ class WorkerPool:
     def end_stuck(self, worker: int) -> None:
         """Kill a stuck worker with SIGPROF.
 
-        The signal's handler first adds the stack to the worker's step record. A worker on another machine
-        kills itself, a little later.
+        The signal's handler first adds the stack to the worker's step record. On another machine, the kernel
+        sends the signal when a frame arrives (`worker.ended_by_frames`).
         """
         connection = self._slots[worker].connection
         if connection is not None and connection.process is not None:
             with contextlib.suppress(psutil.Error):
                 connection.process.send_signal(signal.SIGPROF)
+        elif connection is not None:
+            with contextlib.suppress(OSError):
+                connection.channel.send(END)
 
     def wait(self, timeout_s: float | None) -> list[Event]:
         """Return new events; wait until the time-out or `wake`."""

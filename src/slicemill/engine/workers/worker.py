@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import fcntl
 import functools
 import os
 import pickle
+import signal
 import socket
 import threading
 import traceback
@@ -113,9 +115,11 @@ class _Worker:
                 if limit_s is not None:
                     # faulthandler also ends a process in which hanging code holds the interpreter lock.
                     faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
-                answer, lives = answered(handler, memoryview(frame)[1:])
-                if limit_s is not None:
+                    with ended_by_frames(self._connection):
+                        answer, lives = answered(handler, memoryview(frame)[1:])
                     faulthandler.cancel_dump_traceback_later()
+                else:
+                    answer, lives = answered(handler, memoryview(frame)[1:])
                 self._send(answer)
                 if not lives:
                     self._send(encode(LEAVING, SHORT_OF_MEMORY))
@@ -134,6 +138,26 @@ class _Worker:
     def _send(self, frame: memoryview) -> None:
         with self._sending:
             self._connection.send_bytes(frame)
+
+
+@contextlib.contextmanager
+def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
+    """End this process by SIGPROF if a frame arrives inside the context.
+
+    The driver sends nothing but END to a busy worker. The kernel delivers the signal, also to machine code
+    that keeps the interpreter lock.
+    """
+    descriptor = connection.fileno()
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGPROF)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if connection.poll():  # the frame has arrived before
+        os.kill(os.getpid(), signal.SIGPROF)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
 
 
 def answered(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:

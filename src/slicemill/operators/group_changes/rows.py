@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slicemill.aggregate.definition import RowAggregate, align, base_of, comparable, evaluate, shown
+from slicemill.aggregate.lists import LISTS, check_length
 from slicemill.aggregate.moments import STATISTICS
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.relation import AggregateCall
@@ -91,6 +92,10 @@ class GroupRows:
                 f"aggregate {self._name} gives {len(returned)} rows for a group of a table that changes; "
                 "let its TERMINATE give one"
             )
+        if returned and self._name.lower() in LISTS:
+            values = returned[0]
+            assert isinstance(values, tuple), "a list"
+            check_length(len(values))
         return returned[0] if returned else NOTHING
 
     def state(self) -> list[Row]:

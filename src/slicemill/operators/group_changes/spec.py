@@ -12,6 +12,7 @@ from slicemill.esl.types.schema import OP, Kind
 from slicemill.operators.description import Description, grouped
 from slicemill.operators.kind import ColumnsRead, Keys, KeysBelow, OperatorKind, Role, UnitOf
 from slicemill.operators.operator import Operator
+from slicemill.operators.over.accumulators import accumulator_of, sources_of_calls
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
@@ -68,6 +69,18 @@ def _keys_below(group: GroupChanges, node: Node, _: QueryGraph, keys: Keys) -> K
     return ((node.inputs[0], below),)
 
 
+def _takes(kept: GroupChanges, group: GroupChanges) -> list[int] | None:
+    """Return by call the former call with the same accumulator.
+
+    Only accumulators can emit the whole table again.
+    """
+    if kept.one_cell or group.one_cell or kept.group_by != group.group_by:
+        return None
+    if not all(map(accumulator_of, group.calls)):
+        return None
+    return sources_of_calls(kept.calls, group.calls)
+
+
 KINDS = (
     OperatorKind(
         spec=GroupChanges,
@@ -81,6 +94,8 @@ KINDS = (
         history_us=lambda *_: None,
         # Both halves of an update have the number of the row that causes it.
         seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_cell else bits,
+        takes=_takes,
+        taken_over="slicemill.operators.group_changes.step:taken_over",
         step="slicemill.operators.group_changes.step:group_changes",
     ),
 )

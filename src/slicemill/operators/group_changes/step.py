@@ -8,6 +8,7 @@ run, or the row that is stored as emitted last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,10 +28,13 @@ from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.over.calls import WindowCalls, WindowState
 from slicemill.operators.over.grouped_rows import Figures, GroupedRows
 from slicemill.operators.over.running import RunningDistinct, RunningFigure, running_figure, values_counted
+from slicemill.operators.over.taken_over import not_taken_over
 from slicemill.operators.partitioned import Columns
 from slicemill.operators.row_step import RowStep, row_step
+from slicemill.scalar.vectors import arrow_type
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
+from slicemill.time import EARLIEST, END
 
 _SYSTEM = (TS, SEQ, ARRIVAL)
 
@@ -93,6 +97,10 @@ class GroupChangesStep:
         self._schema = with_system_columns(to_arrow(context.node.schema))
         self._first_row = FirstRowOfAll.of(operator, context)
         self.emits_first_row = False
+        begun = any(len(figure.counts) for _, figure in self._figures)
+        self._groups_kept = len(state.keys) if operator.group_by else int(begun)
+        # State that was taken over has groups that are not in the table of the new definition yet.
+        self._emits_all = state.told.used < self._groups_kept
 
     def _share_values(self) -> None:
         """Let calls that count the same values share one numbering of the values.
@@ -108,12 +116,43 @@ class GroupChangesStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         first = self._schema.empty_table()
-        if self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
+        if self.emits_first_row and self._emits_all:
+            self._emits_all = False
+            first = self._inserts(tables[0], complete[0])
+        elif self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
             first = self._first_row.inserted(self._schema)
         if not tables[0].num_rows:
             return first, complete[0]
         made, until = self._run(tables[0], complete)
         return pa.concat_tables([first, made]) if first.num_rows else made, until
+
+    def _inserts(self, table: pa.Table, complete: int) -> pa.Table:
+        """Return inserts of all groups that are not in the table.
+
+        The inserts precede the rows of the run. An accumulator returns its value for a row without values
+        that counts zero times.
+        """
+        keys, told = self.state.keys, self.state.told
+        assert keys is not None, "set when the step was made"
+        told.reach(self._groups_kept)
+        groups = np.flatnonzero(told.places[: self._groups_kept] < 0)
+        count = len(groups)
+        rows = GroupedRows.of(groups.astype(np.int32), self._groups_kept, np.zeros(count, np.int64))
+        found = {}
+        for (call, figure), counted in zip(self._figures, self._counted_values, strict=True):
+            nothing = [_nulls(argument, count) for argument in call.arguments]
+            if isinstance(figure, RunningDistinct):
+                numbered = figure.number(rows, [_nulls(value, count) for value in counted])
+                found[call.columns[0].name] = figure.run_over(rows, nothing, numbered)
+            else:
+                found[call.columns[0].name] = figure.run(rows, nothing, call)
+        values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
+        told.replace(groups, values)
+        ts = table.column(TS)[0].as_py() if table.num_rows else complete
+        system = np.full(count, ts if ts < END else EARLIEST), np.zeros(count, np.int64)
+        columns = [*system, system[1], *keys.values(rows.numbered), *values.columns]
+        made = pa.table(columns, names=[*_SYSTEM, *self._group_names, *self._value_names])
+        return with_ops(made, np.full(count, INSERT, np.int8)).cast(self._schema)
 
     def _run(self, table: pa.Table, complete: Sequence[int]) -> tuple[pa.Table, int]:
         keys = self.state.keys
@@ -182,6 +221,19 @@ class GroupChangesStep:
 
 def _fresh(operator: GroupChanges) -> GroupChangesState:
     return GroupChangesState(Keys(), [running_figure(call) for call in operator.calls])
+
+
+def _nulls(expr: Expr, count: int) -> pa.Array:
+    return pa.nulls(count, arrow_type(expr.type))
+
+
+def taken_over(_: GroupChanges, state: object, calls: Sequence[int]) -> GroupChangesState:
+    """Return the state of a new definition, whose table is empty, given the former call of each call."""
+    figures = state.figures if isinstance(state, GroupChangesState) else None
+    if figures is None or any(figures[call] is None for call in calls):
+        raise not_taken_over()
+    assert isinstance(state, GroupChangesState)
+    return GroupChangesState(state.keys, [deepcopy(figures[call]) for call in calls])
 
 
 def group_changes(

@@ -11,39 +11,34 @@ Other aggregates keep rows, or compacted rows (`over.past`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from slicemill.aggregate.columns import Rows, bigints, doubles, weights_of, whole_numbers
 from slicemill.aggregate.definition import declared
-from slicemill.aggregate.moments import DEGREES, LIMB_DEGREE, MEANS
 from slicemill.columns.keys import Keys, distinct_keys, first_rows
 from slicemill.columns.numbered import grown
 from slicemill.esl.types.expression import Case, ColumnRef, Expr, Literal
-from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import NULL, Kind
+from slicemill.esl.types.schema import NULL
 from slicemill.machine_code.kernel import kernel
+from slicemill.operators.over.accumulators import Accumulator, Call, accumulator_of
 from slicemill.operators.over.grouped_rows import Figures, GroupedRows, Mask, Numbers, all_known, no_figures
 from slicemill.operators.over.running_moments import RunningMoments
 from slicemill.scalar.vectors import arrow_type, fixed_width
 from slicemill.storage.codec import stored_as
 
-Call: TypeAlias = AggregateCall | WindowCall
-
-_NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
-_INTEGERS = (Kind.INT, Kind.BIGINT)
-_ORDERED = (*_INTEGERS, Kind.TIMESTAMP, Kind.DATE)
 _EXACT = 2**53  # doubles represent all integers up to here
 _LOW_BITS = 32
 
 
 class RunningFigure(Protocol):
-    """Accumulators of all groups for one call."""
+    """Accumulators of all groups for one call; `counts` has the values of each group so far."""
+
+    counts: Figures
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
         """Process rows, and return the aggregate of each row's group after the row."""
@@ -255,16 +250,17 @@ def values_counted(call: Call) -> tuple[Expr, ...]:
 
 def running_figure(call: Call) -> RunningFigure | None:
     """Return the running aggregate for a call, or None if there is none."""
-    name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
-    if name == "count":
-        return RunningDistinct() if call.distinct else RunningCount()
-    if name in ("sum", *MEANS) and kinds[0] in _INTEGERS:
-        return RunningSum()
-    if name in DEGREES and DEGREES[name] <= LIMB_DEGREE and kinds[0] in _NUMBERS:
-        return RunningMoments()
-    if name in ("min", "max") and kinds[0] in _ORDERED:
-        return RunningExtreme()
-    return None
+    kind = accumulator_of(call)
+    return None if kind is None else _FIGURES[kind]()
+
+
+_FIGURES: Mapping[Accumulator, type[RunningFigure]] = {
+    Accumulator.COUNT: RunningCount,
+    Accumulator.DISTINCT: RunningDistinct,
+    Accumulator.SUM: RunningSum,
+    Accumulator.MOMENTS: RunningMoments,
+    Accumulator.EXTREME: RunningExtreme,
+}
 
 
 def retractable_figure(call: Call) -> RetractableFigure | None:

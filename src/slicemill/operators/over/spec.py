@@ -14,6 +14,7 @@ from slicemill.esl.types.schema import Column
 from slicemill.operators.description import Description, many, partition, window_calls
 from slicemill.operators.kind import ColumnsRead, Keys, MemberKind, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator, SharedOperator
+from slicemill.operators.over.accumulators import is_by_itself, sources_of_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,19 @@ def _stored(calls: Iterable[WindowCall]) -> set[Expr]:
     return {expr for call in calls for expr in BUILTINS[call.name.lower()].stored(call.arguments)}
 
 
+def _takes(kept: WindowAggregate, over: WindowAggregate) -> list[int] | None:
+    """Return by call the former call with the same state, for windows without a beginning."""
+    partitions = [list(dict.fromkeys(call.partition_by for call in one.calls)) for one in (kept, over)]
+    if partitions[0] != partitions[1] or not all(map(_is_unbounded, (*kept.calls, *over.calls))):
+        return None
+    return sources_of_calls(kept.calls, over.calls)
+
+
+def _is_unbounded(call: WindowCall) -> bool:
+    window = call.window
+    return window.extent is None and window.slide is None and not window.active and is_by_itself(call)
+
+
 def has_expiries(calls: Sequence[WindowCall]) -> bool:
     """Return True if tuples that leave a window also cause rows."""
     return any(call.window.active for call in calls)
@@ -136,6 +150,8 @@ KINDS = (
         keys=_keys,
         history_us=lambda over, *_: longest_us(call.window for call in over.calls),
         seq_bits=bits_of_calls,
+        takes=_takes,
+        taken_over="slicemill.operators.over.taken_over:windows_taken_over",
         stored={"plan.window_aggregate": WindowAggregate},
         step="slicemill.operators.over.step:over",
     ),

@@ -56,6 +56,11 @@ def key_column(place: int) -> str:
     return f"key {place}"
 
 
+def argument_column(place: int | str) -> str:
+    """Return the column name of a stored argument."""
+    return f"argument {place}"
+
+
 class _Windows:
     """Common part of both steps: input of the kernel, and output rows."""
 
@@ -68,7 +73,7 @@ class _Windows:
         exprs: list[Expr] = list(dict.fromkeys(expr for of_call in given for expr in of_call))
         self._columns = Columns([keys, exprs], schema)
         self._key_columns = [key_column(place) for place in range(len(keys))]
-        self._argument_columns = [f"argument {place}" for place in range(len(exprs))]
+        self._argument_columns = [argument_column(place) for place in range(len(exprs))]
         columns = dict(zip(exprs, self._argument_columns, strict=True))
         evaluates = evaluators(operator.calls, columns, context)
         self._lives = Lives(evaluates, self._key_columns, operator.slide, self.state.lives)

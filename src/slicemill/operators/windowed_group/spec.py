@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
@@ -12,6 +12,7 @@ from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.operators.description import Description, each, grouped, length_of
 from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import Operator
+from slicemill.operators.over.accumulators import sources_of_columns
 from slicemill.time import format_us
 
 GROUP_BITS = 32  # bits for the position of a group in its window
@@ -79,6 +80,13 @@ def _seq_bits(aggregate: RelationAggregate, bits: int) -> int:
     return SEQ_BITS if keys_of_windows(aggregate) is None else fanned_bits(ranked_bits(bits))
 
 
+def _takes(kept: RelationAggregate, aggregate: RelationAggregate) -> list[int] | None:
+    """Return by stored argument its index in the former state of the same windows."""
+    if replace(kept, calls=()) != replace(aggregate, calls=()):
+        return None
+    return sources_of_columns(kept.calls, aggregate.calls)
+
+
 KINDS = (
     OperatorKind(
         spec=RelationAggregate,
@@ -95,6 +103,8 @@ KINDS = (
         seq_bits=lambda aggregate, bits, *_: _seq_bits(aggregate, bits),
         stored={"plan.relation_aggregate": RelationAggregate},
         step="slicemill.operators.windowed_group.step:windowed_group",
+        takes=_takes,
+        taken_over="slicemill.operators.windowed_group.taken_over:taken_over",
         redistribute="slicemill.operators.windowed_group.redistribute:redistributed",
     ),
 )
