@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from recovery.dying import AFTER, BEFORE, TORN, Death, Died, dying
+from recovery.dying import AFTER, BEFORE, TORN, Death, Died, OneThreadPool, dying
 from recovery.mixed_statements import (
     DECLARED_FIRST,
     Change,
@@ -81,7 +81,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steps_of(home: Path, scratch: Path, change: Change, death: Death) -> Path:
     """Run a statement in a copy of a home until it dies; return what is left, as a home of its own."""
     shutil.copytree(home, scratch / "home")
-    mill = reopened(scratch / "home")
+    mill = reopened(scratch / "home", OneThreadPool())
     with dying(death):
         try:
             mill.execute(change.text)
@@ -90,7 +90,7 @@ def steps_of(home: Path, scratch: Path, change: Change, death: Death) -> Path:
         else:
             assert not death.dead
     shutil.copytree(scratch / "home", scratch / "left")
-    mill.close()
+    mill.home.close()  # work in progress has died, too: a mill that closes would wait for it
     return scratch / "left"
 
 
