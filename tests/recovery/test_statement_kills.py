@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from recovery.mixed_statements import (
 from slicemill.engine.mill import Mill
 from slicemill.storage.changes import Change as Record
 from slicemill.storage.home import Home
+from slicemill.storage.journal_end import JournalEndWriter
 from support.engine import Clock, inline_pool
 
 # Something of each kind that is there, and something that is not.
@@ -199,3 +201,27 @@ def test_a_dropped_stream_keeps_its_rows(tmp_path: Path) -> None:
         mill.execute("DROP STREAM s")
     with Mill(home=tmp_path, pool=inline_pool(), clock=Clock(), read_sources=False) as mill:
         assert "s" in mill.home.logs
+
+
+def test_an_interrupt_within_any_commit_of_a_statement_is_raised_as_it_is(home: Path, tmp_path: Path) -> None:
+    change = CHANGES["DROP and CREATE in one text"]
+    for interrupted in itertools.count():
+        shutil.copytree(home, tmp_path / f"{interrupted}")
+        mill, notes = reopened(tmp_path / f"{interrupted}", OneThreadPool()), itertools.count()
+
+        def note(_: JournalEndWriter, __: int, at: int = interrupted, notes: Iterator[int] = notes) -> None:
+            if next(notes) == at:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(JournalEndWriter, "note", note)
+            try:
+                mill.execute(change.text)
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        mill.home.close()
+        check_all_or_nothing(tmp_path / f"{interrupted}", change, DECLARED, done=False)
+    mill.close()
+    assert interrupted >= 2
