@@ -29,6 +29,7 @@ def test_benchmark_runs_to_its_end(name: str) -> None:
         [*COMMAND, name, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert done.returncode in (0, CLAIMS_FAILED), done.stderr
+    assert done.stdout, done.stderr
     (result,) = map(json.loads, done.stdout.splitlines())
     assert result["figures"]
     failed = [claim for claim in result["claims"] if not claim["holds"]]
