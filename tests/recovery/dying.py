@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from slicemill.engine.task import Worker
+from slicemill.engine.workers.inline import InlinePool
+from slicemill.engine.workers.sharing import HANDLER
 from slicemill.storage.files import LocalAppendFile, LocalFiles
 
 BEFORE, TORN, AFTER = "before", "torn", "after"
@@ -28,6 +31,23 @@ _STEPS = (
     (LocalFiles, "make_folder"),
     (LocalFiles, "remove_folder"),
 )
+
+
+class OneThreadPool(InlinePool):
+    """Workers in this process that write checkpoints in the calling thread.
+
+    In a thread of its own, a checkpoint would die alone: the program would wait for its end, and would have
+    further steps in an order that differs between runs.
+    """
+
+    def __init__(self, count: int = 2) -> None:
+        super().__init__(count, HANDLER)
+
+    def _made(self, worker: int) -> Worker:
+        made = super()._made(worker)
+        assert isinstance(made, Worker)
+        made.in_background = lambda work: work()
+        return made
 
 
 class Died(BaseException):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from slicemill.engine.changing.statements import in_force
 from slicemill.engine.mill import Mill
+from slicemill.engine.workers.inline import InlinePool
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import ERRORS
 from slicemill.esl.types.catalog import Table as TableDefinition
@@ -203,9 +204,9 @@ def new_home(home: Path) -> None:
         feed(mill, 0)
 
 
-def reopened(home: Path) -> Mill:
+def reopened(home: Path, pool: InlinePool | None = None) -> Mill:
     """A mill that goes on with a home, as a server does after a start."""
-    mill = Mill(home=home, pool=inline_pool(), clock=Clock(), cells=2, read_sources=False)
+    mill = Mill(home=home, pool=pool or inline_pool(), clock=Clock(), cells=2, read_sources=False)
     assert mill.restore() == []
     mill.open()
     return mill

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from recovery.dying import AFTER, BEFORE, TORN, Death, Died, dying
+from recovery.dying import AFTER, BEFORE, TORN, Death, Died, OneThreadPool, dying
 from recovery.mixed_statements import (
     DECLARED_FIRST,
     Change,
@@ -25,6 +26,7 @@ from recovery.mixed_statements import (
 from slicemill.engine.mill import Mill
 from slicemill.storage.changes import Change as Record
 from slicemill.storage.home import Home
+from slicemill.storage.journal_end import JournalEndWriter
 from support.engine import Clock, inline_pool
 
 # Something of each kind that is there, and something that is not.
@@ -81,7 +83,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steps_of(home: Path, scratch: Path, change: Change, death: Death) -> Path:
     """Run a statement in a copy of a home until it dies; return what is left, as a home of its own."""
     shutil.copytree(home, scratch / "home")
-    mill = reopened(scratch / "home")
+    mill = reopened(scratch / "home", OneThreadPool())
     with dying(death):
         try:
             mill.execute(change.text)
@@ -90,7 +92,7 @@ def steps_of(home: Path, scratch: Path, change: Change, death: Death) -> Path:
         else:
             assert not death.dead
     shutil.copytree(scratch / "home", scratch / "left")
-    mill.close()
+    mill.home.close()  # work in progress has died, too: a mill that closes would wait for it
     return scratch / "left"
 
 
@@ -199,3 +201,27 @@ def test_a_dropped_stream_keeps_its_rows(tmp_path: Path) -> None:
         mill.execute("DROP STREAM s")
     with Mill(home=tmp_path, pool=inline_pool(), clock=Clock(), read_sources=False) as mill:
         assert "s" in mill.home.logs
+
+
+def test_an_interrupt_within_any_commit_of_a_statement_is_raised_as_it_is(home: Path, tmp_path: Path) -> None:
+    change = CHANGES["DROP and CREATE in one text"]
+    for interrupted in itertools.count():
+        shutil.copytree(home, tmp_path / f"{interrupted}")
+        mill, notes = reopened(tmp_path / f"{interrupted}", OneThreadPool()), itertools.count()
+
+        def note(_: JournalEndWriter, __: int, at: int = interrupted, notes: Iterator[int] = notes) -> None:
+            if next(notes) == at:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(JournalEndWriter, "note", note)
+            try:
+                mill.execute(change.text)
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        mill.home.close()
+        check_all_or_nothing(tmp_path / f"{interrupted}", change, DECLARED, done=False)
+    mill.close()
+    assert interrupted >= 2

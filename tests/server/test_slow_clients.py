@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import threading
@@ -14,8 +15,10 @@ import pytest
 
 from server.conftest import bid
 from server.test_http import events
+from slicemill.server.answer import StatementAnswer
 from slicemill.server.client_limits import ClientLimits
 from slicemill.server.network import Listening, serving
+from slicemill.server.postgres.session import PostgresSession
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
@@ -128,6 +131,60 @@ def test_a_client_that_takes_its_time_is_not_cut_off(listening: Listening, servi
             assert part, f"cut off after {taken} of {whole} bytes"
             taken += len(part)
             pause.wait(LIMITS.stuck_s / 20)
+
+
+def reset(connection: socket.socket) -> None:
+    """Close a connection so that the server's next read or write fails."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def test_no_rows_are_encoded_for_a_client_of_live_results_after_it_has_disconnected(
+    listening: Listening, service: MillService
+) -> None:
+    fill(service)
+    with httpx.Client(base_url=listening.url, timeout=30) as client:
+        gone = connected(listening.http.getsockname()[1])
+        gone.sendall(b"GET /v1/queries/wide/live?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert gone.recv(1)
+        reset(gone)
+        metrics = client.get("/metrics").text
+        while "slicemill_live_clients 0.0" not in metrics:
+            metrics = client.get("/metrics").text
+    (encoded,) = re.findall(r"^slicemill_live_epochs_encoded_total (\d+)\.0$", metrics, re.MULTILINE)
+    assert 0 < int(encoded) < EPOCHS
+
+
+def test_no_further_statement_runs_for_a_client_of_postgresql_that_has_disconnected(
+    listening: Listening, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert listening.postgres is not None
+    disconnected, ended, executed = threading.Event(), threading.Event(), list[str]()
+
+    def execute(_: UserSession, text: str, *__: object) -> list[StatementAnswer]:
+        assert disconnected.wait(30)
+        executed.append(text)
+        return [StatementAnswer("CREATE QUERY", "created")]
+
+    async def serve(session: PostgresSession) -> None:
+        try:
+            await served(session)
+        finally:
+            ended.set()
+
+    served = PostgresSession.serve
+    monkeypatch.setattr(PostgresSession, "serve", serve)
+    monkeypatch.setattr(UserSession, "execute", execute)
+    statements = b"CREATE QUERY q AS SELECT price FROM bid;" * 50 + b"\0"
+    gone = connected(listening.postgres.getsockname()[1])
+    gone.sendall(struct.pack("!ii", 9, 196608) + b"\0")
+    gone.sendall(b"Q" + struct.pack("!i", len(statements) + 4) + statements)
+    assert gone.recv(1)
+    reset(gone)
+    disconnected.set()
+    assert ended.wait(30)
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
+    assert 0 < len(executed) < 50
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])

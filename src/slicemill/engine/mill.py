@@ -104,7 +104,6 @@ _LOGGER = logging.getLogger("slicemill")
 
 _BETWEEN_COLLECTIONS_S = 2.0
 _CLOCK_BEHIND_US = 1_000_000
-_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # kinds of statements that write a log
 
 
 class Mill:

@@ -281,10 +281,15 @@ class Home:
                 self._end = None
         self.unlock()
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Return True if a commit was written but not applied. The home must be opened again."""
+        return self._journal is not None and self._journal.epoch != self._state.epoch
+
     def _opened(self) -> JournalWriter:
         if self._journal is None:
             raise HomeError(f"home {self.folder} is not open")
-        if self._journal.epoch != self._state.epoch:
+        if self.is_interrupted:
             raise HomeError(f"a commit to {self.folder} was interrupted; open the home again")
         return self._journal
 

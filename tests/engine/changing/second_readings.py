@@ -15,11 +15,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recovery.dying import Death, Died, dying
+from recovery.dying import Death, Died, OneThreadPool, dying
 from slicemill.engine.mill import Mill
 from slicemill.engine.unit import BACKFILL
 from slicemill.esl.types.catalog import AGAIN, JOINING
-from support.engine import Clock, inline_pool
+from support.engine import Clock
 
 BIDS = """CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts
     USING csv OPTIONS (path 'bids')"""
@@ -36,7 +36,7 @@ class Move:
     seen: set[str] = field(default_factory=set)
 
     def open(self) -> Mill:
-        mill = Mill(home=self.folder / "home", folder=self.folder, pool=inline_pool(), clock=self.clock)
+        mill = Mill(home=self.folder / "home", folder=self.folder, pool=OneThreadPool(), clock=self.clock)
         mill.restore()
         if not mill.catalog.relations:
             mill.execute(f"{BIDS}; CREATE QUERY first AS {COUNTS}")

@@ -35,7 +35,6 @@ RATE, KEYS, WINDOW_S = 200, 50, 2
 STEP_S = 0.05
 # Seconds of work per run, per row, and per compared pair. They use 0.36 of a core at the first rate, and 1.36
 # at twice the rate.
-# as much: 0.36 and 1.36 of a core.
 RUN_S, ROW_S, PAIR_S = 0.001, 50e-6, 100e-6
 BOUND = 2.0
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from rich.console import Console, Group
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +15,9 @@ from slicemill.esl.types.schema import Kind, Schema, Type
 from slicemill.time import format_us
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBERS = frozenset({Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL})
+_WRAPPED = frozenset({Kind.VARCHAR, Kind.BINARY, Kind.LIST})
+_LEAST_WRAPPED = 16  # the longest word in a list of timestamps: "12:00:00.000001,"
 
 
 def show_value(value: object, type_: Type) -> str:
@@ -68,17 +73,73 @@ def results_table(
 ) -> Group:
     """Return the last rows of a query as a table of text.
 
-    `total` is the number of all rows.
+    `total` is the number of all rows. If the terminal is too narrow for the table, each row is shown as one
+    line per value.
     """
     shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
     # A title of the table would be wrapped at the width of the table.
     heading = Text(f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}", style="bold")
-    table = Table(box=None, pad_edge=False)
-    table.add_column("time", style="dim", no_wrap=True)
-    for column in schema:
-        numeric = column.type.kind in (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
-        table.add_column(column.name, justify="right" if numeric else "left", overflow="fold")
-    for ts, row in rows:
-        cells = (show_value(value, column.type) for value, column in zip(row, schema, strict=True))
-        table.add_row("" if ts is None else show_timestamp(ts), *cells)
-    return Group(heading, table)
+    cells = [
+        (
+            "" if ts is None else show_timestamp(ts),
+            *(show_value(value, column.type) for value, column in zip(row, schema, strict=True)),
+        )
+        for ts, row in rows
+    ]
+    kinds = (Kind.TIMESTAMP, *(column.type.kind for column in schema))
+    return Group(heading, _Rows(("time", *schema.names), kinds, cells))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows as a table, or as records if the table is too wide. Dates, times and numbers are never broken."""
+
+    names: Sequence[str]
+    kinds: Sequence[Kind]
+    cells: Sequence[Sequence[str]]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        for rows in (self, self._in_lines()):
+            if rows._least_width() <= options.max_width or not self.cells:
+                yield rows._table()
+                return
+        for number, row in enumerate(self.cells):
+            if number:
+                yield ""
+            yield self._record(row)
+
+    def _in_lines(self) -> _Rows:
+        """Break names after underscores, and values between words. Texts and lists are wrapped later."""
+        names = [name[:1] + name[1:].replace("_", "_\n") for name in self.names]
+        apart = [" " if kind in _WRAPPED else "\n" for kind in self.kinds]
+        cells = [[cell.replace(" ", gap) for cell, gap in zip(row, apart, strict=True)] for row in self.cells]
+        return _Rows(names, self.kinds, cells)
+
+    def _least_width(self) -> int:
+        least = 2 * (len(self.names) - 1)
+        for name, kind, *column in zip(self.names, self.kinds, *self.cells, strict=True):
+            widest = max(cell_len(line) for cell in (name, *column) for line in cell.split("\n"))
+            least += min(widest, _LEAST_WRAPPED) if kind in _WRAPPED else widest
+        return least
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for number, (name, kind) in enumerate(zip(self.names, self.kinds, strict=True)):
+            table.add_column(
+                Text(name),
+                style="" if number else "dim",
+                justify="right" if kind in _NUMBERS else "left",
+                overflow="fold",
+                no_wrap=kind not in _WRAPPED,
+            )
+        for row in self.cells:
+            table.add_row(*map(Text, row))
+        return table
+
+    def _record(self, row: Sequence[str]) -> Table:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(style="dim", overflow="fold")
+        table.add_column(overflow="fold")
+        for name, cell in zip(self.names, row, strict=True):
+            table.add_row(Text(name), Text(cell))
+        return table

@@ -166,7 +166,8 @@ class RunningCatalog:
             try:
                 self._adopt(catalog, (), tables, statement)
             except BaseException:
-                self.home.commit(Change(catalog=withdrawn(replacing.entries, known)))
+                if not self.home.is_interrupted:  # otherwise the next start declares the rest
+                    self.home.commit(Change(catalog=withdrawn(replacing.entries, known)))
                 raise
         else:
             self._adopt(catalog, gone, tables, statement)

@@ -13,15 +13,13 @@ not shared.
 from __future__ import annotations
 
 from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Expr
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.select.spec import Filter
 from slicemill.operators.sessions.spec import SessionAggregate, SessionMember, SharedSessions
-from slicemill.plan.logs import log_of
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     between_logs,
     columns_read,
+    filtered_input,
     shared_by_key,
     with_parts,
     without_loose_ends,
@@ -35,19 +33,9 @@ def share_sessions(graph: QueryGraph, _: Catalog) -> QueryGraph:
         operator = node.operator
         if not isinstance(operator, SessionAggregate) or not between_logs(graph, node):
             continue
-        source, conditions = _input(graph, node)
+        source, conditions = filtered_input(graph, node)
         found = shared_by_key(shared, "sessions", graph, source, operator.keys)
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         parts[node.id] = found.add(node, columns, SessionMember(node.id, conditions, operator, columns))
     made = {one.id: one.node(SharedSessions(one.keys, tuple(one.members))) for one in shared.values()}
     return without_loose_ends(with_parts(graph, made, parts))
-
-
-def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
-    """Return the input below an aggregate's filters, and their conditions."""
-    conditions: list[Expr] = []
-    above = graph[node.inputs[0]]
-    while isinstance(above.operator, Filter) and log_of(above, graph) is None:
-        conditions.insert(0, above.operator.condition)
-        above = graph[above.inputs[0]]
-    return above, tuple(conditions)

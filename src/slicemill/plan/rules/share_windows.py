@@ -24,14 +24,13 @@ from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.panes.grids import kept_in_panes
 from slicemill.operators.panes.spec import SharedWindows, WindowMember
-from slicemill.operators.select.spec import Filter
 from slicemill.operators.windowed_group.spec import RelationAggregate
-from slicemill.plan.logs import log_of
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     alone,
     between_logs,
     columns_read,
+    filtered_input,
     shared_by_key,
     with_parts,
     without_loose_ends,
@@ -52,7 +51,7 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         partial = all(kept_in_panes(call, catalog) for call in node.operator.calls)
         if isinstance(node.operator, WindowAggregate) and not partial:
             continue  # runs the aggregate's window version, which must see every tuple
-        source, conditions = (graph[node.inputs[0]], ()) if apart else _input(graph, node)
+        source, conditions = (graph[node.inputs[0]], ()) if apart else filtered_input(graph, node)
         found = (
             alone(shared, "windows", node, source, keys)
             if apart
@@ -85,13 +84,3 @@ def _slides(window: Window) -> bool:
         and bool(window.extent)
         and window.slide is not None
     )
-
-
-def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
-    """Return the input below an aggregate's filters, and their conditions."""
-    conditions: list[Expr] = []
-    above = graph[node.inputs[0]]
-    while isinstance(above.operator, Filter) and log_of(above, graph) is None:
-        conditions.insert(0, above.operator.condition)
-        above = graph[above.inputs[0]]
-    return above, tuple(conditions)

@@ -101,6 +101,16 @@ def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
     return isinstance(node.operator, (Filter, Project, TableCall, Unnest, WholeWindows, QueryResults))
 
 
+def filtered_input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
+    """Return the input below an aggregate's filters, and their conditions."""
+    conditions: list[Expr] = []
+    above = graph[node.inputs[0]]
+    while isinstance(above.operator, Filter) and log_of(above, graph) is None:
+        conditions.insert(0, above.operator.condition)
+        above = graph[above.inputs[0]]
+    return above, tuple(conditions)
+
+
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
     """Return the columns that consumers read; all columns of a log."""
     if log_of(node, graph) is not None:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, cast
 
 import h11
-from starlette.types import Scope
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slicemill.server.client_limits import ClientLimits
@@ -30,8 +30,21 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._application, self.app = self.app, self._run_app
         self.app_state = {**self.app_state, _CONNECTION: self}
         self._expect_request()
+
+    async def _run_app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application. A response to a client that has disconnected is cancelled."""
+
+        async def send_or_yield(message: Message) -> None:
+            if self.transport.is_closing():
+                # `connection_lost` runs now. uvicorn then discards messages, and Starlette ends the response.
+                # Without this step, all parts of a response that never waits would be computed and written.
+                await asyncio.sleep(0)
+            await send(message)
+
+        await self._application(scope, receive, send_or_yield)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._stuck, self._asking):

@@ -472,6 +472,9 @@ class PostgresSession:
     # -- writing --------------------------------------------------------------------------------------
 
     def _send(self, content: bytes) -> None:
+        """Write content to the client. Raise ConnectionResetError if the client has disconnected."""
+        if self._writer.is_closing():
+            raise ConnectionResetError
         self._writer.write(content)
 
     async def _drain(self) -> None:

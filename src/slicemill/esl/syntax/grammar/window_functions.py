@@ -138,7 +138,7 @@ def _data(c: Cursor) -> exp.Expression:
 def _partition(c: Cursor) -> list[exp.Expression] | None:
     if c.looking_at("PARTITION", "BY", "("):
         c.expect("PARTITION", "BY", "(")
-        keys: list[exp.Expression] = [_column(c) for _ in (0,)]
+        keys: list[exp.Expression] = [_column(c)]
         while c.comma():
             keys.append(_column(c))
         c.expect(")")
