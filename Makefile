@@ -1,5 +1,5 @@
 # Every target works on a machine that has only python3.11 and make: the first one that needs it
-# builds .venv from the hashed lock. Java is found at run time (see src/slicemill/engine/java.py).
+# builds .venv from the hashed lock. Java is found at run time (see src/slicemill/runtime/spark_session.py).
 
 PYTHON ?= python3.11
 VENV   := .venv
@@ -17,11 +17,11 @@ QUICK_2 := tests/ingest tests/model tests/scheduling tests/metrics tests/sheddin
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-$(READY): requirements.lock pyproject.toml lab/pyproject.toml
+$(READY): requirements.lock pyproject.toml oracle/pyproject.toml lab/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "slicemill needs $(PYTHON); set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./oracle -e ./lab
 	@touch $@
 
 venv: $(READY) ## create .venv from requirements.lock
@@ -51,8 +51,8 @@ serve: $(READY) $(CONSOLE) ## the same server, until ctrl-c; its home is out/auc
 	$(BIN)/slicemill serve examples/auction.esl --home out/auction --postgres-port 5433
 
 ruff: $(READY)
-	$(BIN)/ruff check src lab client tests web
-	$(BIN)/ruff format --check src lab client tests web
+	$(BIN)/ruff check src oracle lab client tests web
+	$(BIN)/ruff format --check src oracle lab client tests web
 
 lint: ruff ## ruff and mypy --strict
 	$(BIN)/mypy
@@ -106,14 +106,14 @@ wheel: $(READY) $(CONSOLE) ## a wheel with the machine code of its kernels, for 
 	rm -rf out/code
 	SLICEMILL_COMPILE=always SLICEMILL_CACHE=out/code NUMBA_CPU_NAME=generic \
 	  $(BIN)/python -m pytest -p no:cacheprovider tests/test_corpus_on_engine.py
-	$(BIN)/python -m slicemill.machine_code.ship out/code/code
+	$(BIN)/python -m slicemill.kernels.ship out/code/code
 	$(BIN)/python -m hatchling build -t wheel -d out/dist
 
 lock: ## renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml lab/pyproject.toml --extra dev --generate-hashes --no-emit-package slicemill \
+	uv pip compile pyproject.toml oracle/pyproject.toml lab/pyproject.toml --extra dev --generate-hashes --no-emit-package slicemill --no-emit-package slicemill-oracle \
 	  --no-emit-index-url --no-header --python-version 3.11 --upgrade -o requirements.lock
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules
 	rm -rf src/slicemill/server/console web/src/api/schema.d.ts
-	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src oracle lab tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from slicemill.cli import app
-from slicemill.scheduling.policies.policy_registry import UnknownPolicyError
+from slicemill.scheduling.policies import UnknownPolicyError
 
 SCRIPT = """
 CREATE STREAM s (a int) USING json OPTIONS (path 'x.json');

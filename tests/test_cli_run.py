@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from slicemill import cli
-from slicemill.engine import console, session
-from slicemill.engine.live import watch
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.api.status import watch
+from slicemill.cli import live_table as console
+from slicemill.runtime import spark_session as session
 from support.engine import inline_pool
 
 BIDS = (

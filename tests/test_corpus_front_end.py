@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from slicemill.esl import bind_script
-from slicemill.esl.syntax.errors import Diagnostic
-from slicemill.operators.streams.spec import QueryResults
+from slicemill.binder.script import bind_script
+from slicemill.operators.specs import QueryResults
 from slicemill.plan.build import build_graph
-from slicemill.plan.reads import views_to_answer
 from slicemill.plan.rules.push_selections import push_selections
+from slicemill.plan.statement_equality import views_to_answer
+from slicemill.sql.errors import Diagnostic
 from support.corpus import Case, ExpectedError, prepare, read_cases
 
 # Cases that the front end does not get right yet; one that comes right fails the run until it is taken off.

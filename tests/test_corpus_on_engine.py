@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from support.corpus import Case, check_rows, parameters, prepare
 from support.engine import Clock, fed_mill, inline_pool, run_case
 

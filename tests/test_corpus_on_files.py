@@ -19,10 +19,9 @@ from typing import Any
 
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.esl.types.catalog import SourceSpec, Stream
-from slicemill.esl.types.schema import Column, Kind, TimestampUnit
-from slicemill.rows import Row
+from slicemill.api.mill import Mill
+from slicemill.catalog.catalog import SourceSpec, Stream
+from slicemill.types import Column, Kind, Row, TimestampUnit
 from support.corpus import Case, Event, Runnable, check_rows, prepare, sent_row
 from support.engine import Clock, finish, inline_pool, results_of, turn
 from support.placed_cases import placed_cases

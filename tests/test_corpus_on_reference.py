@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl.types.relation import RelationQuery
+from slicemill.catalog.queries import RelationQuery
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.engine import Engine
-from slicemill.reference.nos import Strategy
-from slicemill.reference.runner import answer
-from slicemill.reference.sources import Arrival, ScheduledSource
-from slicemill.reference.translate import translate
+from slicemill.plan.optimizer import optimize
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.nos import Strategy
+from slicemill_oracle.runner import answer
+from slicemill_oracle.sources import Arrival, ScheduledSource
+from slicemill_oracle.translate import translate
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
 
 

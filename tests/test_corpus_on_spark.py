@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.workers.sharing import Execution
+from slicemill.api.mill import Mill
 from slicemill.plan.placement import AUTO, PlacementKind
+from slicemill.runtime.workers.sharing import Execution
 from support.corpus import Case, check_rows, prepare
 from support.engine import Clock, run_case
 from support.placed_cases import CELLS, placed_cases

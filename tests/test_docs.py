@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.esl.syntax.dialect import parse
+from slicemill.sql.dialect import parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

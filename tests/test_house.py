@@ -35,7 +35,7 @@ def test_the_product_imports_the_reference_engine_only_to_ask_it() -> None:
         f"{room_of(one.module)} → reference"
         for one in imports()
         if one.module.startswith("slicemill.")
-        and one.target.startswith("slicemill.reference")
+        and one.target.startswith("slicemill_oracle")
         and room_of(one.module) != "reference"
         and (one.at_load or one.module not in ASK_THE_ORACLE)
     ] == []

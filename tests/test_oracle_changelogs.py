@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from support.both_engines import by_mill, by_reference, times_to_compare
 from support.changelogs import (
     SECOND,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
 from support.corpus import Event
 from support.units import run_units
 

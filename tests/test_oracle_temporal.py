@@ -8,13 +8,13 @@ import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.rows import Row, Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
+from slicemill.types import Row, Timed
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 RUNS = """

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.esl import bind
-from slicemill.rows import Timed
+from slicemill.binder import bind
+from slicemill.types import Timed
 from test_oracle_windows import CALLS, CATALOGS, FRAMES, SECOND, by_reference, by_units, like
 
 # Where Spark has other words for it, or none in a window.

@@ -55,7 +55,7 @@ def test_commands_that_only_read_a_script_import_no_heavy_library(arguments: tup
     assert done.stderr.splitlines()[-1] == "loaded:"
 
 
-@pytest.mark.parametrize("module", ["slicemill.engine.task", "slicemill.operators.join.shared"])
+@pytest.mark.parametrize("module", ["slicemill.runtime.worker", "slicemill.operators.join.step"])
 def test_importing_what_a_worker_runs_compiles_nothing(module: str, tmp_path: Path) -> None:
     done = python(IMPORT_AND_COUNT.format(module=module), NUMBA_CACHE_DIR=str(tmp_path))
     assert done.stdout.splitlines()[-1] == "compiled: 0"

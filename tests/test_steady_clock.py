@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import SteadyClock, wall_clock_us
@@ -78,7 +78,7 @@ def test_a_mill_goes_on_from_the_last_commit_of_its_home(
     home.commit(Change(streams={"s": {"offsets": {}}}))
     home.close()
     clock = SteadyClock()
-    monkeypatch.setattr("slicemill.engine.mill.wall_clock_us", clock)
+    monkeypatch.setattr("slicemill.api.mill.wall_clock_us", clock)
     with caplog.at_level(logging.WARNING, "slicemill"), Mill(home=tmp_path, pool=inline_pool(1)):
         assert clock() >= ahead
     assert re.search(r"the clock of this machine is 3\d\d\d s behind the last commit", caplog.text)

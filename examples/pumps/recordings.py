@@ -70,9 +70,9 @@ def main() -> None:
 
 def compare() -> None:
     """Both ways, over workers in this process."""
-    from slicemill import Mill
-    from slicemill.engine.workers.inline import InlinePool
-    from slicemill.engine.workers.sharing import HANDLER
+    from slicemill.api.mill import Mill
+    from slicemill.runtime.workers.inline import InlinePool
+    from slicemill.runtime.workers.sharing import HANDLER
 
     script = (HERE / "pumps.esl").read_text()
     everything = PUMPS * len(FEATURES)

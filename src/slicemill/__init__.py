@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.engine.mill import Mill
-    from slicemill.engine.query import Query
-    from slicemill.esl import EslError
-    from slicemill_client import connect
+    from slicemill.api.mill import Mill
+    from slicemill.lifecycle.query import Query
+    from slicemill.sql.errors import EslError
+    from slicemill_client.connection import connect
 
 __version__ = "0.1.0"
 __all__ = ["EslError", "Mill", "Query", "SlicemillError", "__version__", "connect"]
 
 
 _LAZY = {
-    "EslError": "slicemill.esl",
-    "Mill": "slicemill.engine.mill",
-    "Query": "slicemill.engine.query",
+    "EslError": "slicemill.binder",
+    "Mill": "slicemill.api.mill",
+    "Query": "slicemill.lifecycle.query",
     "connect": "slicemill_client",
 }
 

@@ -1,7 +1,7 @@
 """Error classes of slicemill, and helpers for the wording of messages.
 
-All errors derive from SlicemillError. A message says what is wrong, where, and what to do about it. The CLI
-prints it without a stack trace.
+All errors derive from SlicemillError. A message says what is wrong, where, and what to do about it. The
+CLI prints it without a stack trace.
 """
 
 from __future__ import annotations

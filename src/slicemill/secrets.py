@@ -5,8 +5,8 @@ variable instead:
 
     WITH (sink = 'postgres://ada:${SLICEMILL_SECRET_SHOP}@db/shop')
 
-The reference is stored, and is resolved when the connection is opened. Only variables whose names begin with
-`SLICEMILL_SECRET_` can be referred to, so other variables of the server's process stay private.
+The reference is stored, and is resolved when the connection is opened. Only variables whose names begin
+with `SLICEMILL_SECRET_` can be referred to, so other variables of the server's process stay private.
 """
 
 from __future__ import annotations

@@ -19,26 +19,26 @@ from typing import Any
 from aggregate.compiler.comparing import call_of, over, tuples_of
 from operators.over.streams import SCHEMA as OVER_SCHEMA
 from operators.over.streams import column, table
-from slicemill.aggregate.calls import END
-from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import prepare
+from slicemill import types as t
+from slicemill.aggregates.calls import END
+from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.columns.rows import to_table
 from slicemill.errors import SlicemillError
-from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.schema import Column, Schema, Type
-from slicemill.model import ModelError, expression
-from slicemill.model.catalogue import CATALOGUE
-from slicemill.model.operators import ACCUMULATORS, SEARCHES
-from slicemill.operators.over.calls import WindowCalls
-from slicemill.rows import Timed
-from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.signatures import SCALARS, fits, result_type
+from slicemill.extensions.models.binder import with_model
+from slicemill.extensions.models.formulas import CATALOGUE
+from slicemill.extensions.models.model import expression
+from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
+from slicemill.extensions.models.terms import ModelError
+from slicemill.functions.evaluate import compile_vector
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.signatures import SCALARS, fits, result_type
+from slicemill.operators.window.over import WindowCalls
+from slicemill.types import Column, Schema, Timed, Type
 
 NUMBERS = [0.0, -0.0, -1.0, 1.5, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf, None]
 VALUES: dict[str, tuple[Type, list[Any]]] = {

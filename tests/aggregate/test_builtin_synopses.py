@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.count import CountDistinct
-from slicemill.aggregate.hashes import bits_of, mixed
-from slicemill.aggregate.moments import Moments, MomentStatistic, total
-from slicemill.aggregate.synopses import PER_SIZE, ApproxCount, ApproxCountIf, buckets, estimated_ones
+from slicemill.aggregates.count import CountDistinct
+from slicemill.aggregates.hashes import bits_of, mixed
+from slicemill.aggregates.moments import Moments, MomentStatistic, total
+from slicemill.aggregates.registry import BUILTINS
+from slicemill.aggregates.synopses import PER_SIZE, ApproxCount, ApproxCountIf, buckets, estimated_ones
 from support.stored import stored
 
 

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import Returned, RowCall, evaluate
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.inwindow import Inwindow
-from slicemill.esl.types import builtins as esl_builtins
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
-from slicemill.rows import Timed
+from slicemill.aggregates.definition import Returned, RowCall, evaluate
+from slicemill.aggregates.frames import Inwindow, WindowFrame
+from slicemill.aggregates.registry import BUILTINS
+from slicemill.catalog import builtin_aggregates as esl_builtins
+from slicemill.types import Timed
+from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggregateOperator
 
 
 def over(name: str, *values: object) -> Returned:

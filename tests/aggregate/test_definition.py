@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.aggregate.definition import RowAggregate, align, base_of, evaluate
-from slicemill.aggregate.inwindow import Args
+from slicemill.aggregates.definition import RowAggregate, align, base_of, evaluate
+from slicemill.aggregates.frames import Args
 from slicemill.errors import SlicemillError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.aggregate.frame import WindowFrame
+from slicemill.aggregates.frames import WindowFrame
 from slicemill.errors import SlicemillError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.aggregate.inwindow import Inwindow
+from slicemill.aggregates.frames import Inwindow
 
 
 def filled(*values: int) -> Inwindow:

@@ -12,22 +12,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate import lists
+from slicemill.aggregates import lists
+from slicemill.binder import bind
 from slicemill.columns.keys import comparable
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.connectors.sinks import json_lines
+from slicemill.connectors.sinks import folder as json_lines
+from slicemill.connectors.sinks.console import show_value
 from slicemill.connectors.sinks.postgres import postgres_type
-from slicemill.connectors.sinks.show import show_value
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types.schema import BIGINT, TIMESTAMP, list_of
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.server.encoding import csv_text, json_rows
 from slicemill.server.postgres.values import describe_columns, encoded_columns
 from slicemill.time import END
+from slicemill.types import BIGINT, TIMESTAMP, Timed, list_of
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SECOND = 1_000_000
@@ -87,7 +86,9 @@ def test_lists_leave_in_the_form_of_each_protocol() -> None:
     assert json.loads(json_rows(table))[0] == first
     assert json.loads(json_rows(table))[2]["l"] is None
     assert csv_text(table).decode().splitlines()[1].startswith('"[1, 2]",')
-    lines = json_lines.encode(table.add_column(0, "_ts", pa.array([0, 0, 0], pa.timestamp("us", "UTC"))))
+    lines = json_lines.encode_json_lines(
+        table.add_column(0, "_ts", pa.array([0, 0, 0], pa.timestamp("us", "UTC")))
+    )
     assert json.loads(lines.decode().splitlines()[0])["t"] == ['a"b', "c\\d"]
     assert [column.oid for column in describe_columns(table.schema)] == [1016, 1009, 1185, 1022]
     texts = encoded_columns(table)

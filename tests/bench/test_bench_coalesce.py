@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from slicemill.operators.coalesce.rows_windows import Temporal
-from slicemill.reference.operators.coalesce import CoalesceOperator
-from slicemill.rows import Timed
+from slicemill.operators.temporal.rows import Temporal
+from slicemill.types import Timed
 from slicemill_lab.bench import coalesce
 from slicemill_lab.bench.coalesce import (
     LEAST_US,
@@ -22,6 +21,7 @@ from slicemill_lab.bench.coalesce import (
     PeriodEvents,
 )
 from slicemill_lab.bench.rivals.coalesce_sql import FORMULATIONS
+from slicemill_oracle.operators.coalesce import CoalesceOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import Call
-from slicemill.scalar.by_row import hint_by_row
-from slicemill.scalar.columns import fallbacks
-from slicemill.scalar.signatures import SCALARS
+from slicemill.catalog.expressions import Call
+from slicemill.functions.evaluate import fallbacks
+from slicemill.functions.render import render
+from slicemill.functions.row_only import hint_by_row
+from slicemill.functions.signatures import SCALARS
 from slicemill_lab.bench.fallbacks import FallbackSizes, cpu_per_million, measured
 from slicemill_lab.bench.inputs.scalar_calls import SCHEMA, calls
 

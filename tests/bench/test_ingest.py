@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill_lab.bench.ingest import filters
 from slicemill_lab.bench.inputs.bids import (
     COLUMNS,

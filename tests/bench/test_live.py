@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slicemill.binder import bind
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
 from slicemill_lab.bench.latency import QUICK, LatencyCase, _compared
 from slicemill_lab.bench.live import queries
 from slicemill_lab.bench.live.processes import Program

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.esl import bind
-from slicemill.reference.runner import run_script
+from slicemill.binder import bind
 from slicemill_lab import bench
 from slicemill_lab.bench.benchmark import NAMES
 from slicemill_lab.bench.inputs.many import STREAMS, Batch, ExpectedOfMany, make_batches
 from slicemill_lab.bench.inputs.query_sets import mixed_queries
 from slicemill_lab.bench.many import KINDS, ManySizes, job
 from slicemill_lab.bench.measuring.many_side import memory_mb
+from slicemill_oracle.runner import run_script
 
 
 def test_a_thousand_queries_are_all_different_and_right(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.scheduling.policies.policy_registry import POLICIES
+from slicemill.scheduling.policies import POLICIES
 from slicemill_lab.bench.inputs.testbeds import quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
 from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.columns.cells import cells_of, stripes_of
+from slicemill.columns.keys import cells_of, stripes_of
 
 INTS = st.sampled_from([None, 0, 1, -1, 7, 2**31 - 1])
 TEXTS = st.sampled_from([None, "", "a", "b", "0", "None"])

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.columns.intervals import by_partition, ends_until, last_of_each, running, starts_from
+from slicemill.columns.ranges import by_partition, ends_until, last_of_each, running, starts_from
 
 Row = tuple[int, int, int]  # partition, time, length of the window
 

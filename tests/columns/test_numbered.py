@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.columns import numbered
-from slicemill.columns.numbered import GrowingRows, RowsByNumber, grown, touched
-from slicemill.operators.over.running import RunningCount
+from slicemill.columns import keys as numbered
+from slicemill.columns.keys import GrowingRows, RowsByNumber, grown, touched
+from slicemill.operators.window.running import RunningCount
 from slicemill.storage.state_size import state_bytes
 from support.stored import stored
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.columns.pieces import kept, kept_from
-from slicemill.storage.slice import Slice
+from slicemill.columns.pieces import Slice, kept, kept_from
 
 
 def numbers(pieces: list[Slice]) -> list[int]:

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slicemill import types as t
 from slicemill.columns.rows import column_values, plain_rows, timed_rows, to_table
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import DOUBLE, Column, Schema, Type
-from slicemill.rows import Timed
+from slicemill.types import DOUBLE, Column, Schema, Timed, Type
 
 LONG, SHORT = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
 VALUES: dict[Type, st.SearchStrategy[Any]] = {

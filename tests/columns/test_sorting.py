@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.aggregate.compiler.support import sorted_by
-from slicemill.columns.sorting import sort_by
+from slicemill.aggregates.udf.compiler.state import sorted_by
+from slicemill.columns.order import sort_by
 
 KEYS = st.lists(st.one_of(st.integers(-3, 3).map(float), st.just(float("nan")), st.floats()), max_size=80)
 

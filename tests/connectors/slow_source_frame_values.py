@@ -26,12 +26,12 @@ from tests.connectors.spellings import (
     texts,
 )
 
+from slicemill.catalog.catalog import SourceSpec, Table
 from slicemill.connectors.finite import read_rows
 from slicemill.connectors.spark.checks import RAW, REASON
-from slicemill.connectors.spark.frame import batch_frame
-from slicemill.esl.types.catalog import SourceSpec, Table
-from slicemill.esl.types.schema import Column, Schema
+from slicemill.connectors.spark.open import batch_frame
 from slicemill.ingest.formats.records import BadRow
+from slicemill.types import Column, Schema
 
 
 def assert_same(

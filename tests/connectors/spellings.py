@@ -8,9 +8,9 @@ from typing import TypeVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column, Kind, Schema, TimestampUnit, Type
-from slicemill.ingest.formats import raw_values as values
+from slicemill import types as t
+from slicemill.ingest.formats import records as values
+from slicemill.types import Column, Kind, Schema, TimestampUnit, Type
 
 Value = TypeVar("Value")
 

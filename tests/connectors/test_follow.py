@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
+from slicemill.columns.arrow_schema import with_system_columns
 from slicemill.connectors.follow import Follower, follow
-from slicemill.storage.arrow_schema import with_system_columns
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 from slicemill.storage.segments import SegmentWriter

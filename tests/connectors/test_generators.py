@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Stream
 from slicemill.connectors.finite import read_rows
 from slicemill.connectors.generators import nexmark
 from slicemill.connectors.generators.generator import GENERATORS, generator_of
-from slicemill.connectors.readers import open_readers
+from slicemill.connectors.registry import open_readers
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Stream
 from slicemill.ingest.reader import SourceBatch, SourceReader
 
 BID = "auction bigint, bidder bigint, price bigint, channel varchar, ts timestamp"

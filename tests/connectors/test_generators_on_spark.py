@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
 from slicemill.connectors.generators import nexmark, spark_source
 from slicemill.connectors.generators.generator import generator_of
 from slicemill.connectors.generators.spark_source import GeneratorStreamReader, register
-from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.reference.runner import run_script
+from slicemill_oracle.runner import run_script
 
 ROOT = Path(__file__).parents[2]
 

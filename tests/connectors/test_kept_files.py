@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from slicemill.connectors.files.ledger import Ledger
-from slicemill.connectors.kept_files import repair_sources, source_mistakes
-from slicemill.connectors.sinks.cursor import open_cursor
-from slicemill.connectors.sinks.sink import SinkError
+from slicemill.connectors.sinks.sink import SinkError, open_cursor
+from slicemill.connectors.stored_files import repair_sources, source_mistakes
 from slicemill.connectors.tcp.spool import Spool, SpoolPosition
 from slicemill.errors import SlicemillError
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from slicemill.catalog.catalog import SourceSpec
 from slicemill.connectors.finite import read_rows
 from slicemill.connectors.origin import origin_of
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import SourceSpec
-from slicemill.esl.types.schema import Column, Schema, Type
+from slicemill.types import Column, Schema, Type
 
 SCHEMA = Schema((Column("sensor", Type("VARCHAR")), Column("temp", Type("DOUBLE"))))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slicemill.api.mill import Mill
 from slicemill.connectors.follow import Follower
 from slicemill.connectors.sinks.registry import open_sink
-from slicemill.engine.mill import Mill
-from slicemill.rows import Timed
+from slicemill.types import Timed
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SCRIPT = "CREATE STREAM s (n int, ts timestamp) ORDER BY ts; CREATE QUERY q AS SELECT n FROM s;"

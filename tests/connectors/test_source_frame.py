@@ -12,15 +12,15 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from slicemill import types as t
+from slicemill.catalog.catalog import SourceSpec, Stream, Table, TimestampKind
 from slicemill.connectors.finite import read_rows
 from slicemill.connectors.origin import origin_of
 from slicemill.connectors.spark.checks import PLACE, RAW, REASON
-from slicemill.connectors.spark.frame import batch_frame, streaming_frame, table_frame
+from slicemill.connectors.spark.open import batch_frame, streaming_frame, table_frame
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.catalog import SourceSpec, Stream, Table, TimestampKind
-from slicemill.esl.types.schema import Column, Kind, Schema, TimestampUnit, Type
 from slicemill.ingest.formats.records import BadRow
+from slicemill.types import Column, Kind, Schema, TimestampUnit, Type
 
 MICROS = Type(Kind.TIMESTAMP, unit=TimestampUnit.MICROS)
 BID = Schema((Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", MICROS)))

@@ -15,18 +15,16 @@ import numpy as np
 import pytest
 
 from connectors.sender import DEADLINE_S, Sender, eventually
-from slicemill.connectors.readers import open_readers
-from slicemill.connectors.tcp import pump as tcp_pump
+from slicemill import types as t
+from slicemill.catalog.catalog import SourceSpec, Stream, TimestampKind
+from slicemill.connectors.registry import open_readers
+from slicemill.connectors.tcp import reader as tcp_pump
 from slicemill.connectors.tcp import spool as tcp_spool
-from slicemill.connectors.tcp.options import tcp_options
-from slicemill.connectors.tcp.pump import MAX_LINE_BYTES, tcp_status
-from slicemill.connectors.tcp.reader import TcpReader
+from slicemill.connectors.tcp.reader import MAX_LINE_BYTES, TcpReader, tcp_options, tcp_status
 from slicemill.connectors.tcp.spool import Spool, SpoolPosition, spool_files
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.reader import SourceBatch
+from slicemill.types import Column, Schema
 
 LINE = Schema((Column("value", t.VARCHAR),))
 ALL = 1_000_000
@@ -178,7 +176,7 @@ def test_a_new_process_goes_on_with_what_the_killed_one_had_received(sender: Sen
 RECEIVE = """
 import sys, threading, time
 from pathlib import Path
-from slicemill.connectors.tcp.pump import Pump
+from slicemill.connectors.tcp.reader import Pump
 from slicemill.connectors.tcp.spool import Spool
 Pump("127.0.0.1", int(sys.argv[1]), Spool(Path(sys.argv[2]), None), 1 << 20, lambda: 0, lambda: None).start()
 threading.Event().wait()

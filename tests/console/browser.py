@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, ViewportSize, sync_playwright
 
-from slicemill.server.http.console_files import FOLDER
+from slicemill.server.http.console_routes import FOLDER
 
 _FLAGS = (
     "--no-sandbox",

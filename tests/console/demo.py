@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicemill.engine.mill import Mill
-from slicemill.server.access import Access
+from slicemill.api.mill import Mill
+from slicemill.server.auth import Access
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from support.engine import inline_pool

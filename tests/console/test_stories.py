@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from connectors.sender import eventually
 from console.browser import HIDE
 from console.demo import auction, console_server
-from slicemill.server.access import Access
+from slicemill.server.auth import Access
 from support.webhooks import listening_webhook
 
 # A stream that is kept, and an aggregate that takes its time: GROUP BY inside a body is interpreted.

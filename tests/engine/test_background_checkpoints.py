@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine import task
-from slicemill.engine.mill import Mill
-from slicemill.engine.task import Worker
-from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import RunUnit
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
+from slicemill.api.mill import Mill
 from slicemill.plan.placement import PlacementKind, placements_of
+from slicemill.runtime import worker as task
+from slicemill.runtime.messages import RunUnit
+from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.worker import Worker
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
 from slicemill.storage.checkpoints import CheckpointFiles
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, rows_as_table

@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
-from slicemill.engine.mill import Mill
-from slicemill.shedding.control import Backlog
+from slicemill.api.mill import Mill
+from slicemill.shedding.load import Backlog
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine import computing_limit
-from slicemill.engine.computing_limit import ComputingLimit
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.catalog.expressions import Call, Literal
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.expression import Call, Literal
-from slicemill.esl.types.schema import INT, VARCHAR, Schema
-from slicemill.scalar.columns import compile_vector
+from slicemill.functions.evaluate import compile_vector
+from slicemill.runtime import driver_limit as computing_limit
+from slicemill.runtime.driver_limit import ComputingLimit
+from slicemill.types import INT, VARCHAR, Schema
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SLOW = "levenshtein(repeat('a', n * 100), repeat('b', n * 100))"

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from slicemill.api.status import RowRates, picture, problems
 from slicemill.cli import app
-from slicemill.engine import console as engine_console
-from slicemill.engine import session
-from slicemill.engine.console import logs_table
-from slicemill.engine.live import RowRates, picture, problems
+from slicemill.cli import live_table as engine_console
+from slicemill.cli.live_table import logs_table
 from slicemill.errors import SlicemillError
+from slicemill.runtime import spark_session as session
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
 

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from slicemill.engine import task
-from slicemill.engine.program import UnitProgram
-from slicemill.engine.task import LoadedCell
+from slicemill.runtime import worker as task
+from slicemill.runtime.pipeline import UnitProgram
+from slicemill.runtime.worker import LoadedCell
 
 
 class Clock:

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicemill.engine import culprits, unit
-from slicemill.engine.culprits import CulpritSearch
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.runtime import culprits
+from slicemill.runtime import units as unit
+from slicemill.runtime.culprits import CulpritSearch
 from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
 from support.fork_pool import ForkPool
 

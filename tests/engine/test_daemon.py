@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.daemon import SparseCollector, installed_first
+from slicemill.runtime.workers.daemon import SparseCollector, installed_first
 
 _WORKER = """
 import os, socket
-from slicemill.engine.daemon import without_last_words
+from slicemill.runtime.workers.daemon import without_last_words
 
 def worker(sock, authenticated):
     out = os.fdopen(os.dup(sock.fileno()), "wb", 65536)
@@ -28,8 +28,8 @@ without_last_words(worker)(near, True)
 
 
 _TASK = """
-from slicemill.engine.daemon import without_last_words
-from slicemill.engine.workers.retire import retire
+from slicemill.runtime.workers.daemon import without_last_words
+from slicemill.runtime.workers.worker import retire
 
 def worker(sock, authenticated):
     {before}
@@ -112,7 +112,7 @@ def test_after_every_few_tasks_all_garbage_is_collected_and_else_only_what_is_yo
 
 def test_workers_are_killed_before_java_when_memory_is_short() -> None:
     code = (
-        "from slicemill.engine.daemon import be_killed_before_java as first; first(); "
+        "from slicemill.runtime.workers.daemon import be_killed_before_java as first; first(); "
         "print(open('/proc/self/oom_score_adj').read())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

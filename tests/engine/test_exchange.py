@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.engine import exchange
-from slicemill.engine.exchange import SpreadRows, ordered_by_cell, sampled_keys
-from slicemill.engine.mill import Mill
-from slicemill.engine.program import RunOutcome, UnitProgram
-from slicemill.esl.types.expression import Call, ColumnRef, Literal
-from slicemill.esl.types.schema import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
-from slicemill.plan.partitions import Along, Exchange
-from slicemill.storage.arrow_schema import to_arrow, with_system_columns
-from slicemill.storage.order import merge_sorted
+from slicemill.api.mill import Mill
+from slicemill.catalog.expressions import Call, ColumnRef, Literal
+from slicemill.columns.arrow_schema import to_arrow, with_system_columns
+from slicemill.columns.merge import merge_sorted
+from slicemill.plan.partitioning import Along, Exchange
+from slicemill.runtime import shuffle as exchange
+from slicemill.runtime.pipeline import RunOutcome, UnitProgram
+from slicemill.runtime.shuffle import SpreadRows, ordered_by_cell, sampled_keys
+from slicemill.types import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SCHEMA = Schema((Column("k", INT), Column("name", VARCHAR), Column("x", DOUBLE), Column("n", BIGINT)))

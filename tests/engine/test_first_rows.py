@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.program import UnitPlan
-from slicemill.operators.group_changes.first_row import FirstRowOfAll
-from slicemill.rows import Row
+from slicemill.api.mill import Mill
+from slicemill.operators.changelog.group import FirstRowOfAll
+from slicemill.runtime.pipeline import UnitPlan
 from slicemill.server.service import MillService
 from slicemill.time import BEGINNING, EARLIEST
+from slicemill.types import Row
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 from support.questions import ask
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
-from slicemill.rows import Timed
+from slicemill.plan.optimizer import optimize
+from slicemill.types import Timed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

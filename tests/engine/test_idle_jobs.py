@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from connectors.sender import Sender, eventually
-from slicemill.engine.mill import Mill
-from slicemill.engine.work import Message, ReadStream
-from slicemill.engine.workers.events import Event, Notice
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.runtime.messages import Message, ReadStream
+from slicemill.runtime.workers.events import Event, Notice
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
 from support.engine import Clock, turn
 
 SECOND = 1_000_000

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from connectors.sender import Sender, eventually
-from slicemill.engine.mill import Mill
-from slicemill.engine.workers.inline import InlinePool
+from slicemill.api.mill import Mill
+from slicemill.runtime.workers.inline import InlinePool
 from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
 
 SECOND = 1_000_000

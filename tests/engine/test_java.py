@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.java import ensure_java_home
 from slicemill.errors import SlicemillError
+from slicemill.runtime.spark_session import ensure_java_home
 
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 SESSION = """
-from slicemill.engine.session import local_session
+from slicemill.runtime.spark_session import local_session
 spark = local_session(cores=1)
 print(len(spark.range(10).collect()), spark._jvm.System.getProperty("java.home"))
 spark.stop()

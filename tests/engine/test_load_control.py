@@ -14,11 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.load_control import LoadControl
-from slicemill.shedding.control import Backlog
-from slicemill.shedding.load import Dropping
-from slicemill.shedding.report import Report
-from slicemill.storage.epochs import Epoch
+from slicemill.runtime.load_control import LoadControl
+from slicemill.shedding.accuracy import Report
+from slicemill.shedding.load import Backlog, Dropping
+from slicemill.storage.log import Epoch
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"
@@ -164,8 +163,8 @@ def test_queries_of_one_budget_share_behind_one_box(tmp_path: Path) -> None:
 
 def test_state_is_kept_within_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Bytes are else counted twice a second at most, and this takes less.
-    monkeypatch.setattr("slicemill.engine.task._COUNT_BYTES_S", 0.0)
-    monkeypatch.setattr("slicemill.engine.task._RUNS_PER_COUNT", 0)
+    monkeypatch.setattr("slicemill.runtime.worker._COUNT_BYTES_S", 0.0)
+    monkeypatch.setattr("slicemill.runtime.worker._RUNS_PER_COUNT", 0)
     window = "s [RANGE 30 SECONDS]"
     pairs = f"SELECT A.v FROM {window} AS A, {window} AS B WHERE A.k = B.k AND A.v = B.v"
     script = f"CREATE QUERY shed WITH (memory = '40 KB') AS {pairs}; CREATE QUERY exact AS {pairs};"

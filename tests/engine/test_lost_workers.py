@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.work import CheckpointUnit, Item, Message, ReadStream
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.runtime.messages import CheckpointUnit, Item, Message, ReadStream
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError, bind
-from slicemill.reference.runner import run_script
+from slicemill.sql.errors import EslError
+from slicemill_oracle.runner import run_script
 from support.engine import checkpoint_twice
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from support.corpus import Event
 from support.units import run_units
 

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slicemill.engine.live import RowRates, queries_table
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.api.status import RowRates, queries_table
+from slicemill.binder import bind
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError, bind
-from slicemill.reference.runner import run_script
-from slicemill.scheduling.policies.policy_registry import POLICIES
+from slicemill.scheduling.policies import POLICIES
 from slicemill.scheduling.portions import Aim
+from slicemill.sql.errors import EslError
 from slicemill.time import wall_clock_us
+from slicemill_oracle.runner import run_script
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
 BID = "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts"

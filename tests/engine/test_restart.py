@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine import unit
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.runtime import units as unit
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool, rows_as_table
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.running_units import Goal, RunningUnits
-from slicemill.engine.unit import RunningUnit
-from slicemill.scheduling.adaptive import BatchCost
+from slicemill.api.mill import Mill
+from slicemill.runtime.unit_queue import Goal, RunningUnits
+from slicemill.runtime.units import RunningUnit
+from slicemill.scheduling.statistics import BatchCost
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

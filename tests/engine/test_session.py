@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from slicemill.engine.session import is_local, listen_address, worker_count
+from slicemill.runtime.spark_session import is_local, listen_address, worker_count
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

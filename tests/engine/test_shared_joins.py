@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.time import END, wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 
 STREAM = (
     "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "

@@ -12,13 +12,13 @@ from collections import defaultdict
 
 import pytest
 
+from slicemill.codec.encoder import stream_of
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import EncodedStates, encode_states
-from slicemill.storage.codec.arrays import stream_of
 from storage.golden_states import CASES
 from support.corpus import CORPUS, prepare, read_case
 from support.units import Memory

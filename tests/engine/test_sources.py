@@ -15,10 +15,10 @@ import pyarrow.parquet as parquet
 import pytest
 
 from connectors.sender import Sender, eventually
-from slicemill.engine.live import problems
-from slicemill.engine.mill import Mill
-from slicemill.engine.streams import SourceFailed
+from slicemill.api.mill import Mill
+from slicemill.api.status import problems
 from slicemill.errors import SlicemillError
+from slicemill.runtime.streams import SourceFailed
 from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
 
 SECOND = 1_000_000

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from slicemill.binder import bind
 from slicemill.columns.rows import to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.engine.state_view import slices_of, state_tables, with_measures
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
 from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.runtime.state_view import slices_of, state_tables, with_measures
 from slicemill.storage.changes import Change
 from slicemill.storage.checkpoints import write_checkpoint
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
+from slicemill.types import Timed
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
 from support.units import exchanges_of, spread
 

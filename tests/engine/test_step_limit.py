@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine import dispatcher, unit
-from slicemill.engine.live import problems
-from slicemill.engine.mill import Mill
-from slicemill.engine.step_limit import StepLimit, StepOverran
+from slicemill.api.mill import Mill
+from slicemill.api.status import problems
+from slicemill.runtime import driver as dispatcher
+from slicemill.runtime import units as unit
+from slicemill.runtime.step_limit import StepLimit, StepOverran
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SCRIPT = """

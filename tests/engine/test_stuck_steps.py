@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine import dispatcher, unit
-from slicemill.engine.live import problems
-from slicemill.engine.mill import Mill
-from slicemill.engine.step_record import (
+from slicemill.api.mill import Mill
+from slicemill.api.status import problems
+from slicemill.functions.registry import FUNCTIONS
+from slicemill.runtime import driver as dispatcher
+from slicemill.runtime import units as unit
+from slicemill.runtime.step_limit import (
     StepPlace,
     StepRecord,
     cancel_steps,
@@ -24,7 +26,6 @@ from slicemill.engine.step_record import (
     make_folder,
     remove_records,
 )
-from slicemill.scalar.table import FUNCTIONS
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 from support.fork_pool import ForkPool
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.engine import unit
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.runtime import units as unit
 from support.engine import feed_rows
 
 # RE2 follows 900 threads at each letter, in one call.

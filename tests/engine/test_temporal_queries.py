@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.engine.live import RowRates, queries_table
-from slicemill.engine.mill import Mill
-from slicemill.esl import bind
-from slicemill.reference.runner import run_script
+from slicemill.api.mill import Mill
+from slicemill.api.status import RowRates, queries_table
+from slicemill.binder import bind
+from slicemill_oracle.runner import run_script
 
 WINDOW = "FROM reading(level) AS R RANGE 60 SECONDS SLIDES 10 SECONDS PARTITION BY sensor"
 SCRIPT = f"""

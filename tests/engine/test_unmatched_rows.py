@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.engine.mill import Mill
-from slicemill.rows import Timed
+from slicemill.api.mill import Mill
+from slicemill.types import Timed
 from support.engine import Clock, feed_rows, inline_pool, turn
 
 SECOND = 1_000_000

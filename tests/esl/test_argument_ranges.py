@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
-from slicemill.esl.syntax.errors import EslError
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.model.operators import SEARCHES
-from slicemill.scalar.signatures import SCALARS
+from slicemill.binder import bind
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.extensions.models.operators import SEARCHES
+from slicemill.functions.signatures import SCALARS
+from slicemill.sql.errors import EslError
 
 STREAM = "CREATE STREAM s (x double, k int, t varchar, ts timestamp) ORDER BY ts;"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
-from slicemill.esl.syntax.errors import EslError
-from slicemill.esl.types.query import ExpiryColumn, SelectQuery
+from slicemill.binder import bind
+from slicemill.catalog.queries import ExpiryColumn, SelectQuery
+from slicemill.sql.errors import EslError
 
 DECLARED = """
 CREATE STREAM a (k int, till timestamp, ts timestamp) ORDER BY ts;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from support.hints import check_hint
 
 DECLARED = """

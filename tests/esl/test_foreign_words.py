@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
-from slicemill.esl.syntax.errors import EslError
+from slicemill.binder import bind
+from slicemill.sql.errors import EslError
 from support.hints import check_hint
 
 DECLARED = """

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import SourceText, bind_script
-from slicemill.esl.syntax.errors import render
+from slicemill.binder.script import bind_script
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimizer import optimize
+from slicemill.sql.errors import SourceText, render
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.syntax.dialect import parse, to_esl
-from slicemill.esl.syntax.errors import EslError
+from slicemill.sql.dialect import parse, to_esl
+from slicemill.sql.errors import EslError
 
 FIXTURE = Path(__file__).parent / "fixtures" / "statements.esl"
 STATEMENTS = [

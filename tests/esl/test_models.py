@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import SourceText, bind, bind_script
-from slicemill.esl.syntax.source import TextSpan
-from slicemill.esl.types.model import PREDEFINED
-from slicemill.model import Nulls, expression
+from slicemill.binder import bind
+from slicemill.binder.script import bind_script
+from slicemill.catalog.model import PREDEFINED
+from slicemill.extensions.models.model import Nulls, expression
+from slicemill.sql.errors import SourceText, TextSpan
 
 TEXT = (
     "x y z n i j age pi sum mean max median norm quantile all let m = in ( ) ( ) , + - * / ^ % < > <= "

@@ -8,12 +8,12 @@ from decimal import Decimal
 import duckdb
 import pytest
 
+from slicemill import types as t
+from slicemill.binder import bind
+from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal
+from slicemill.catalog.queries import SelectQuery
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.query import SelectQuery
+from slicemill.functions.render import render
 
 COLUMNS = (
     "i int, b bigint, p double, s varchar, d decimal(10, 2), t timestamp, day date, ok boolean, "

@@ -8,13 +8,13 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal, transform
-from slicemill.esl.types.query import SelectQuery
-from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.operator_types import arithmetic_type
+from slicemill import types as t
+from slicemill.binder import bind
+from slicemill.catalog.expressions import Call, Case, Cast, ColumnRef, Expr, Literal, transform
+from slicemill.catalog.queries import SelectQuery
+from slicemill.functions.render import render
+from slicemill.functions.signatures import arithmetic_type
+from slicemill.types import Kind, Type
 
 COLUMNS = (
     "i int, b bigint, p double, s varchar, d decimal(10, 2), t timestamp, day date, ok boolean, "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from slicemill.esl.syntax.dialect import parse, to_esl
+from slicemill.sql.dialect import parse, to_esl
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from slicemill.esl.syntax.dialect import parse
-from slicemill.esl.syntax.errors import EslError
-from slicemill.esl.syntax.source import SourceText
+from slicemill.sql.dialect import parse
+from slicemill.sql.errors import EslError, SourceText
 
 FIXTURE = Path(__file__).parent / "fixtures" / "syntax_errors.txt"
 

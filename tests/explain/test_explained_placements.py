@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.explain.json import explain_json
 from slicemill.explain.placements import placed_units
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (x INT, y INT, z INT, ts TIMESTAMP) ORDER BY ts;\n" for name in "abc"

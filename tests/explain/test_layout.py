@@ -7,10 +7,17 @@ from itertools import combinations, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.explain.layout import Box, Layout, Rectangle, lay_out
-from slicemill.explain.layout_layers import layered, ranks
-from slicemill.explain.layout_order import crossings, ordered
-from slicemill.explain.layout_pack import packed
+from slicemill.explain.layout import (
+    Box,
+    Layout,
+    Rectangle,
+    crossings,
+    lay_out,
+    layered,
+    ordered,
+    packed,
+    ranks,
+)
 
 Arcs = list[tuple[str, str]]
 

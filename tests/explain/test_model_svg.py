@@ -9,13 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from slicemill.explain.layout import Rectangle
-from slicemill.explain.model_dimensions import dimensions, shown
-from slicemill.explain.model_shapes import INKS, PLAIN, outline, shape
-from slicemill.explain.model_svg import Use, model_svg
-from slicemill.model import CoreKind, expression
-from slicemill.model.graphs.canonical import blocking_graph
-from slicemill.model.graphs.graph import InstancePhase, ModelNode, Op, Storage
-from slicemill.model.graphs.kept import kept_graph
+from slicemill.extensions.models.canonical_graphs import blocking_graph, kept_graph
+from slicemill.extensions.models.cores import CoreKind
+from slicemill.extensions.models.drawing import INKS, PLAIN, Use, dimensions, model_svg, outline, shape, shown
+from slicemill.extensions.models.graph import InstancePhase, ModelNode, Op, Storage
+from slicemill.extensions.models.model import expression
 
 SVG = "{http://www.w3.org/2000/svg}"
 USE = Use("supposed", 1000, 1)

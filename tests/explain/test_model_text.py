@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from slicemill.binder import bind
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.explain.model_text import explain_model, explain_model_json, models_named
+from slicemill.extensions.models.explain import explain_model, explain_model_json, models_named
 
 ESL = """
 CREATE STREAM s(a real, b real, ts timestamp) ORDER BY ts;

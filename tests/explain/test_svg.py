@@ -9,13 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.explain.svg import explain_svg
-from slicemill.explain.svg_shapes import FAINT_INK, INK, LOOKS, NAMED, PANEL, PAPER, WAITS
-from slicemill.explain.svg_text import text_width, wrapped
-from slicemill.explain.words import role_of
+from slicemill.binder import bind
+from slicemill.explain.svg import (
+    FAINT_INK,
+    INK,
+    LOOKS,
+    NAMED,
+    PANEL,
+    PAPER,
+    WAITS,
+    explain_svg,
+    text_width,
+    wrapped,
+)
+from slicemill.explain.text import role_of
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.kind import Role
+from slicemill.operators.protocol import Role
 from slicemill.plan.build import build_graph
 from slicemill.plan.rules.push_selections import push_selections
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.explain.json import explain_data, explain_json
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph

@@ -9,11 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types.schema import INT, TIMESTAMP, Column, Schema
+from slicemill.catalog.catalog import SourceSpec, Stream, TimestampKind
+from slicemill.columns.arrow_schema import to_arrow
 from slicemill.ingest.intake import Admitted, BatchTimestamps, Intake
-from slicemill.storage.arrow_schema import to_arrow
 from slicemill.time import BEGINNING
+from slicemill.types import INT, TIMESTAMP, Column, Schema
 
 SCHEMA = Schema((Column("at", TIMESTAMP), Column("n", INT)))
 

@@ -23,10 +23,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from connectors.sender import Sender, eventually
-from slicemill.engine.mill import Mill
-from slicemill.esl import bind
-from slicemill.reference.runner import run_script
-from slicemill.rows import Row
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
+from slicemill.types import Row
+from slicemill_oracle.runner import run_script
 from support.engine import Clock, feed_rows, finish, inline_pool, turn
 
 SECOND = 1_000_000

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from connectors.sender import eventually
 from ingest.test_every_path import BEGIN_US, SECOND, by_the_rule, files, write_csv
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.time import wall_clock_us
 from support.engine import rows_as_table
 

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from slicemill.engine import spark_ingest
-from slicemill.engine.mill import Mill
-from slicemill.engine.streams import SourceFailed
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.runtime import spark_ingest
+from slicemill.runtime.streams import SourceFailed
 
 BID = (
     "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "

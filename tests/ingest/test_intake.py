@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from ingest.streams import SCHEMA, Kept, external, internal, rows, run, tuples
+from slicemill.catalog.catalog import TimestampKind
+from slicemill.columns.arrow_schema import to_arrow, with_system_columns
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import TimestampKind
 from slicemill.ingest.intake import BatchTimestamps, Intake
-from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.time import BEGINNING
 
 

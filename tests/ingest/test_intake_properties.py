@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ingest.streams import Kept, batches_of, external, rows
 from slicemill.ingest.watermarks import watermark
-from slicemill.reference.buffers import Occupancy
-from slicemill.reference.sources import Arrival, ReferenceSource, ScheduledSource
 from slicemill.time import BEGINNING
+from slicemill_oracle.buffers import Occupancy
+from slicemill_oracle.sources import Arrival, ReferenceSource, ScheduledSource
 
 TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=30)
 BORDERS = st.sets(st.integers(0, 30), max_size=8)

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from connectors.sender import eventually
-from slicemill.engine.mill import Mill
-from slicemill.engine.session import STOP_S
+from slicemill.api.mill import Mill
+from slicemill.runtime.spark_session import STOP_S
 
 
 def test_reading_stops_though_a_batch_is_never_committed(

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.streams import Kept, external, internal, rows
-from slicemill.esl.types.catalog import TimestampKind
+from slicemill.catalog.catalog import TimestampKind
 from slicemill.ingest.watermarks import PARTITIONS, PartitionProgress, time_of_watermark, watermark
-from slicemill.reference.ets import ets_now, moment_of_ets
 from slicemill.time import BEGINNING, END
+from slicemill_oracle.ets import ets_now, moment_of_ets
 
 
 def progress(*partitions: PartitionProgress) -> dict[str, object]:

@@ -28,13 +28,13 @@ from joins.drawn import (
     keyed_sets,
     overlapping_sets,
 )
-from slicemill.engine.adapting import skew
-from slicemill.engine.adapting.redistribution import can_change
-from slicemill.engine.changing import unit_changes
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.lifecycle import unit_changes
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.placement import Placement, PlacementKind, placements_of
 from slicemill.plan.units import Unit
+from slicemill.runtime import skew
+from slicemill.runtime.rescale import can_change
 from slicemill.scheduling.balance import Move
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool

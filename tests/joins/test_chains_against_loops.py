@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from joins.chained import DECLARED, SECOND, DrawnChain, Rows, Streams, chain_sets, streams
 from joins.playing import Scene, chain_scenes
 from joins.playing import check as check_scene
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
+from slicemill.types import Timed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 
 
 def by_reference(catalog: Catalog, given_: Streams, queries: int) -> list[Rows]:

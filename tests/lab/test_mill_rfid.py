@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.rfid.denoising import Denoised
 from slicemill.connectors.generators.rfid import Tags
+from slicemill.extensions.rfid import Denoised
 from slicemill_lab.mill.rfid import ARRIVAL_US, WAYS, mean_delay_ms, readings
 
 

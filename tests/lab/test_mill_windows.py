@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregates.registry import BUILTINS
 from slicemill_lab.calls import calls_made
 from slicemill_lab.mill import e10 as mill_e10
 from slicemill_lab.mill import e11 as mill_e11

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from slicemill.shedding.fast import FastMemory
-from slicemill.shedding.scan import ScanMemory
+from slicemill.shedding.memory import FastMemory, ScanMemory
 from slicemill_lab.registry import load
 from slicemill_lab.shed.runs import ShedSetting, accuracies, accuracy_of, intervals, quartiles, stream
 

@@ -12,16 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
-from slicemill.aggregate.calls import END, Uda
-from slicemill.aggregate.compiler.prepare import prepare
+from slicemill import types as t
+from slicemill.aggregates.calls import END, Uda
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.queries import Window
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.query import Window
-from slicemill.machine_code import kernel as kernels
-from slicemill.machine_code.kernel import KernelFunction, interpreted, kernel
-from slicemill.machine_code.types import names_of, signature_of
-from slicemill.scalar.vectors import to_values
+from slicemill.functions.vectors import to_values
+from slicemill.kernels import kernel as kernels
+from slicemill.kernels.kernel import KernelFunction, interpreted, kernel, names_of, signature_of
 from support.stored import stored
 
 PATIENCE_S = 120.0
@@ -116,7 +115,7 @@ def test_what_cannot_be_compiled_stays_python(cold: None, monkeypatch: pytest.Mo
 def test_types_have_the_names_that_numba_has_for_them() -> None:
     from numba import typeof
 
-    from slicemill.machine_code import numba_kernels
+    from slicemill.kernels import numba_kernels
 
     records = np.zeros(3, np.dtype([("a", "i8"), ("b", "i4"), ("c", "?")], align=True))
     constant = np.arange(3)

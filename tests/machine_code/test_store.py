@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.machine_code import store
-from slicemill.machine_code.content import digest_of
-from slicemill.machine_code.ship import ship
+from slicemill.kernels import store
+from slicemill.kernels.ship import ship
+from slicemill.kernels.store import digest_of
 
 # Two kernels that call a third one; a process says when it is ready, waits for a line, and calls one of them.
 MODULE = """
 import numpy as np
-from slicemill.machine_code.kernel import helper, kernel
+from slicemill.kernels.kernel import helper, kernel
 
 FACTOR = 2
 
@@ -46,7 +46,7 @@ import sys, numpy as np
 sys.path.insert(0, sys.argv[1])
 import some_kernels
 from pathlib import Path
-from slicemill.machine_code import store
+from slicemill.kernels import store
 store.SHIPPED = Path(sys.argv[1]) / "shipped"
 print("ready", flush=True)
 sys.stdin.readline()
@@ -116,9 +116,7 @@ def test_a_process_that_dies_while_it_compiles_lets_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLICEMILL_CACHE", str(tmp_path))
-    code = (
-        "import time; from slicemill.machine_code import store; store.locked('k'); print(); time.sleep(600)"
-    )
+    code = "import time; from slicemill.kernels import store; store.locked('k'); print(); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         other.kill()

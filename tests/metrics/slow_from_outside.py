@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slicemill.engine.mill import Mill
-from slicemill.metrics.quantiles import Quantiles
+from slicemill.api.mill import Mill
+from slicemill.metrics.quality_of_service import Quantiles
 from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.live.queries import CATEGORIES, script
 from slicemill_lab.bench.live.samples import load

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SECOND = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from concurrent.futures import ThreadPoolExecutor
 
-from slicemill.metrics.collecting import collecting_seconds, process_collecting_seconds, watch_collections
+from slicemill.metrics.profiling import collecting_seconds, process_collecting_seconds, watch_collections
 
 
 def test_collections_are_counted_where_they_happen() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.metrics.due import TimeLine, dated, due_moments, moments_of, released_by_time
+from slicemill.binder import bind
+from slicemill.metrics.due_times import TimeLine, dated, due_moments, moments_of, released_by_time
 from slicemill.time import BEGINNING, EARLIEST
 from support.corpus import Event
 from support.units import run_arrivals

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.metrics.figures import (
+from slicemill.metrics.quality_of_service import (
     Record,
     StaleTime,
     Summary,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.metrics.quantiles import Quantiles
+from slicemill.metrics.quality_of_service import Quantiles
 
 value = st.floats(1e-6, 1e6)
 

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from slicemill.esl.types.service_level import ServiceLevel, service_level
-from slicemill.metrics.figures import IdealTime, Record, Summary
+from slicemill.catalog.queries import ServiceLevel, service_level
+from slicemill.metrics.quality_of_service import IdealTime, Record, Summary
 from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
 
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.metrics.waiting import BUCKET_S, BUCKETS_KEPT, WaitingRows
+from slicemill.metrics.quality_of_service import BUCKET_S, BUCKETS_KEPT, WaitingRows
 
 SECOND = 1_000_000
 

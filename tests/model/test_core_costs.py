@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.calls import END, Tuples
-from slicemill.aggregate.compiler.layout import PYTHON
-from slicemill.aggregate.compiler.models.calibration import measured_costs
-from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.model_calls import Asked
-from slicemill.esl import bind
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.schema import DOUBLE
-from slicemill.explain.model_text import explain_model, explain_model_json, models_named
-from slicemill.model import CoreMethod, expression
-from slicemill.model.core_costs import ASSUMED, CoreCosts, core_costs, costs_file, keep_core_costs
-from slicemill.scalar.vectors import from_values, to_values
+from slicemill.aggregates.calls import END, Tuples
+from slicemill.aggregates.frames import WindowFrame
+from slicemill.aggregates.udf.compiler.layout import PYTHON
+from slicemill.binder import bind
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.compiler.calibration import measured_costs
+from slicemill.extensions.models.compiler.together import ModelCalls
+from slicemill.extensions.models.cores import CoreMethod
+from slicemill.extensions.models.cost import ASSUMED, CoreCosts, core_costs, costs_file, keep_core_costs
+from slicemill.extensions.models.explain import explain_model, explain_model_json, models_named
+from slicemill.extensions.models.model import expression
+from slicemill.functions.vectors import from_values, to_values
+from slicemill.types import DOUBLE
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

@@ -12,16 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from aggregate.compiler.comparing import tuples_of
-from slicemill.aggregate.calls import END
-from slicemill.aggregate.compiler.layout import PYTHON
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import SourceText, bind
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.schema import Kind
-from slicemill.operators.over.spec import WindowAggregate
+from slicemill.aggregates.calls import END
+from slicemill.aggregates.udf.compiler.layout import PYTHON
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import WindowCall
+from slicemill.functions.vectors import to_values
+from slicemill.operators.window.spec import WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.scalar.vectors import to_values
+from slicemill.sql.errors import SourceText
+from slicemill.types import Kind
 from support import gallery
 
 Column = NDArray[np.float64]

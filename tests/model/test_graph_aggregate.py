@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model import ModelError, expression
-from slicemill.model.graphs.aggregate import graph_statements
-from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
-from slicemill.model.graphs.interpret import Instance, run
-from slicemill.model.graphs.windows import SlidingCountWindow
+from slicemill.extensions.models.canonical_graphs import blocking_graph, incremental_graph
+from slicemill.extensions.models.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
+from slicemill.extensions.models.model import expression
+from slicemill.extensions.models.terms import ModelError
+from slicemill_lab.model.reference.aggregate import graph_statements
+from slicemill_lab.model.reference.interpret import Instance, run
+from slicemill_lab.model.reference.windows import SlidingCountWindow
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
@@ -115,7 +116,7 @@ def test_equal_parts_of_a_graph_are_computed_once() -> None:
     edges = [ModelEdge(src, dst) for n in range(2) for src, dst in (("s", f"t{n}"), (f"t{n}", f"a{n}"))]
     edges += [ModelEdge(f"a{n}", "m", dst_port=n) for n in range(2)]
     twice = ModelGraph((*nodes, ModelNode("ac", Op.AC, {"op": "sum"})), (*edges, ModelEdge("m", "ac")), "ac")
-    from slicemill.aggregate.interpreter.external import import_class
+    from slicemill.aggregates.udf.lookup import import_class
 
     where = graph_statements("twice", twice).split("'")[3]
     runs = import_class(where)().graph  # type: ignore[attr-defined]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model import ModelError, expression
-from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
-from slicemill.model.graphs.interpret import Instance, asynchronous, run
-from slicemill.model.graphs.kept import kept_graph
+from slicemill.extensions.models.canonical_graphs import blocking_graph, incremental_graph, kept_graph
+from slicemill.extensions.models.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
+from slicemill.extensions.models.model import expression
+from slicemill.extensions.models.terms import ModelError
+from slicemill_lab.model.reference.interpret import Instance, asynchronous, run
 
 FUNCTIONS = ["x", "x^2", "2*x + 1", "abs(x)", "where(x > 1, x, 0)", "x^3 - x", "1"]
 ACCUMULATED = ["sum({})", "prod({})", "xor(floor({}))", "all({} > 0)", "any({} < 0)"]

@@ -7,8 +7,8 @@ import numpy.rec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.machine_code.kernel import inside_python
-from slicemill.model import heaps as kernels
+from slicemill.extensions.models import numerics as kernels
+from slicemill.kernels.kernel import inside_python
 
 ENTRY = np.dtype([("value", "f8"), ("number", "i8")])
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.model import expression
-from slicemill.model.catalogue import model
-from slicemill.model.joint import Condition, conditions_of, joint, with_columns
-from slicemill.model.model import Model, shared_cores
-from slicemill.model.terms import Parameter
+from slicemill.extensions.models.joint import Condition, conditions_of, joint, with_columns
+from slicemill.extensions.models.model import Model, expression, shared_cores
+from slicemill.extensions.models.terms import Parameter
+from slicemill_lab.model.reference.catalogue import model
 
 X, Y = Condition(Parameter("x")), Condition(Parameter("y"))
 

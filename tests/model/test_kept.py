@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.model import CoreKind, expression
-from slicemill.model.catalogue import CATALOGUE
-from slicemill.model.graphs.canonical import incremental_graph
-from slicemill.model.graphs.graph import InstancePhase, Op
-from slicemill.model.graphs.kept import kept_graph
+from slicemill.extensions.models.canonical_graphs import incremental_graph, kept_graph
+from slicemill.extensions.models.cores import CoreKind
+from slicemill.extensions.models.formulas import CATALOGUE
+from slicemill.extensions.models.graph import InstancePhase, Op
+from slicemill.extensions.models.model import expression
 
 
 @pytest.mark.parametrize("text", ["sum(x^2)", "variance(x)", "slope(x, y)", "prod(x)"])

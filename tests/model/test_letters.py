@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model import expression
-from slicemill.model.flow import flow, run, value_of
-from slicemill.model.letters import from_letters, rewritten
-from slicemill.model.terms import ModelError, shown
+from slicemill.extensions.models.flow import flow, run, value_of
+from slicemill.extensions.models.letters import from_letters, rewritten
+from slicemill.extensions.models.model import expression
+from slicemill.extensions.models.terms import ModelError, shown
 
 FUNCTIONS = st.sampled_from(["x", "2*x", "x^2", "1 - x", "x/4 + 1", "where(x > 0, x, -x)"])
 BEFORE = st.one_of(

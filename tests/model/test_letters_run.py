@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
 from model.test_letters import letters
-from slicemill.aggregate.calls import END
-from slicemill.aggregate.compiler.layout import PYTHON
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import bind
-from slicemill.esl.types.schema import DOUBLE
-from slicemill.model.flow import flow, value_of
-from slicemill.model.letters import from_letters
-from slicemill.model.terms import ModelError
-from slicemill.scalar.vectors import to_values
+from slicemill.aggregates.calls import END
+from slicemill.aggregates.udf.compiler.layout import PYTHON
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.extensions.models.flow import flow, value_of
+from slicemill.extensions.models.letters import from_letters
+from slicemill.extensions.models.terms import ModelError
+from slicemill.functions.vectors import to_values
+from slicemill.types import DOUBLE
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

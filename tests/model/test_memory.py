@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model.memory import ConditionalMaximum, MonotoneDeque, OrderedWindow, TwoStackWindow
+from slicemill_lab.model.reference.memory import (
+    ConditionalMaximum,
+    MonotoneDeque,
+    OrderedWindow,
+    TwoStackWindow,
+)
 
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=30)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.model import CoreKind, CoreMethod, ModelError, expression, shared_cores
-from slicemill.model.catalogue import CATALOGUE, decaying, fourier, geometric, hann, model, norm
-from slicemill.model.classify_flow import classify_flow
-from slicemill.model.cost import cost_table, estimate, ways_table
-from slicemill.model.flow import flow
+from slicemill.extensions.models.cores import CoreKind, CoreMethod
+from slicemill.extensions.models.cost import cost_table, estimate, ways_table
+from slicemill.extensions.models.flow import flow
+from slicemill.extensions.models.formulas import CATALOGUE
+from slicemill.extensions.models.model import expression, shared_cores
+from slicemill.extensions.models.terms import ModelError
+from slicemill_lab.model.reference.catalogue import decaying, fourier, geometric, hann, model, norm
+from slicemill_lab.model.reference.classify_flow import classify_flow
 
 CLASSES = {
     "sum(x^2)": (CoreKind.INCREMENTAL, "uniform"),

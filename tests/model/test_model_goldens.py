@@ -7,10 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from slicemill.model import CoreKind, expression
-from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.interpret import Instance, run
-from slicemill.model.graphs.vectors import (
+from slicemill.extensions.models.canonical_graphs import blocking_graph, incremental_graph
+from slicemill.extensions.models.cores import CoreKind
+from slicemill.extensions.models.model import expression
+from slicemill.extensions.models.terms import ModelError
+from slicemill_lab.model.reference.interpret import Instance, run
+from slicemill_lab.model.reference.vectors import (
     filter_oldest,
     merge,
     permute,
@@ -19,7 +21,6 @@ from slicemill.model.graphs.vectors import (
     transform,
     zipped,
 )
-from slicemill.model.terms import ModelError
 
 STATISTICS = {
     "sum(x)": [14, 17, 18, 21, 26],

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.explain.model_text import explain_model, models_named
-from slicemill.model import expression
-from slicemill.model.flow import FlowStep, flow, run
-from slicemill.model.graphs.canonical import blocking_graph
-from slicemill.model.graphs.graph import ModelEdge, ModelGraph, ModelNode, Op
-from slicemill.model.graphs.interpret import Instance
-from slicemill.model.graphs.interpret import run as run_graph
-from slicemill.model.letters import from_letters
-from slicemill.model.rules import RULES, merge_equal
+from slicemill.binder import bind
+from slicemill.extensions.models import rules as merge_equal
+from slicemill.extensions.models.canonical_graphs import blocking_graph
+from slicemill.extensions.models.explain import explain_model, models_named
+from slicemill.extensions.models.flow import FlowStep, flow, run
+from slicemill.extensions.models.graph import ModelEdge, ModelGraph, ModelNode, Op
+from slicemill.extensions.models.letters import from_letters
+from slicemill.extensions.models.model import expression
+from slicemill.extensions.models.rules import RULES
+from slicemill_lab.model.reference.interpret import Instance
+from slicemill_lab.model.reference.interpret import run as run_graph
 
 VECTORS = st.lists(st.fractions(-9, 9, max_denominator=4), min_size=2, max_size=6).map(tuple)
 WHOLE = st.lists(st.integers(-9, 9).map(Fraction), min_size=2, max_size=6).map(tuple)
@@ -98,7 +99,7 @@ def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
     ]
     edges = (*(ModelEdge(src, dst, dst_port=port) for src, dst, port in arrows), ModelEdge("m", "g"))
     graph = ModelGraph(nodes, edges, "g")
-    merged = merge_equal.rewrite(graph)
+    merged = merge_equal.merge_equal(graph)
     assert merged is not None
     assert [node.id for node in merged.nodes] == ["s", "t1", "a1", "m", "g"]
     instances = [Instance(tuple(x)), Instance((y,))]
@@ -106,7 +107,7 @@ def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
 
 
 def test_r9_finds_nothing_where_cores_are_shared_already() -> None:
-    assert merge_equal.rewrite(blocking_graph(expression("sum(x*x)/n + sum(x^2)"))) is None
+    assert merge_equal.merge_equal(blocking_graph(expression("sum(x*x)/n + sum(x^2)"))) is None
 
 
 # Letters of which the compiler makes something else by a rule, and an expression for R9.

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model import ModelError, expression
-from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.interpret import Instance, run
-from slicemill.model.graphs.windows import SlidingCountWindow, SlidingTimeWindow
+from slicemill.extensions.models.canonical_graphs import blocking_graph, incremental_graph
+from slicemill.extensions.models.model import expression
+from slicemill.extensions.models.terms import ModelError
+from slicemill_lab.model.reference.interpret import Instance, run
+from slicemill_lab.model.reference.windows import SlidingCountWindow, SlidingTimeWindow
 
 
 def contents(instances: list[Instance]) -> list[list[int]]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.machine_code.kernel import inside_python
-from slicemill.model import numerics as plain
-from slicemill.model.numerics import NOISE
+from slicemill.extensions.models import numerics as plain
+from slicemill.extensions.models.numerics import NOISE
+from slicemill.kernels.kernel import inside_python
 
 NUMBERS = st.floats(-1e12, 1e12, allow_subnormal=False).map(lambda x: 0.0 if abs(x) < 1e-12 else x)
 PRECISE = 2.0**-98

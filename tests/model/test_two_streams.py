@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
-from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.types.catalog import Catalog
-from slicemill.model import expression
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
+from slicemill.extensions.models.binder import with_model
+from slicemill.extensions.models.model import expression
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
+from slicemill.plan.optimizer import optimize
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 
 SECOND = 1_000_000
 STREAMS = """CREATE STREAM A(at timestamp, a real) ORDER BY at;

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model.algebra import polynomial
-from slicemill.model.parse import parse
-from slicemill.model.scalars import evaluate
-from slicemill.model.terms import AGE, POSITION
-from slicemill.model.weights import Mode, Weight, weight_of
+from slicemill.extensions.models.algebra import polynomial
+from slicemill.extensions.models.parse import parse
+from slicemill.extensions.models.scalars import evaluate
+from slicemill.extensions.models.terms import AGE, POSITION
+from slicemill.extensions.models.weights import Mode, Weight, weight_of
 
 FACTORS = ["i", "i^2", "0.5^i", "2^i", "3^(i/2)", "exp(-i/5)", "cos(i)", "sin(2*pi*i/7)", "cos(pi*i/3 + 1)"]
 FACTORS += ["(-1)^i", "sin(i)^2"]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.esl import bind
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
 from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS, OFFER
 from slicemill_lab.bench.inputs.nexmark_queries import ARRIVING, NAMES, event_tables, script
 from support.changelogs import Row, TableOfNow, same_rows

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.calls import CallAnswers
-from slicemill.esl.types.schema import BIGINT
+from slicemill.aggregates.calls import CallAnswers
+from slicemill.functions.vectors import Vector
 from slicemill.operators.assembly import Assembly, AssemblyState
-from slicemill.scalar.vectors import Vector
+from slicemill.types import BIGINT
 
 
 def answers(first: int, ts: list[int], late: int) -> list[CallAnswers]:

@@ -7,19 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from slicemill.aggregate.columns import Windows
+from slicemill.aggregates.columns import Windows
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
-from slicemill.model import expression
+from slicemill.extensions.models.model import expression
 from slicemill.operators import call_values
 from slicemill.operators.call_values import models_together
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
+from slicemill.types import Timed
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s(k int, x real, y real, ts timestamp) ORDER BY ts;\n"

@@ -8,10 +8,9 @@ from collections import Counter
 
 import pytest
 
-from slicemill.operators.kind import OperatorKind, Role
-from slicemill.operators.operator import Operator, SharedOperator
+from slicemill.operators.protocol import Operator, OperatorKind, Role, SharedOperator
 from slicemill.operators.registry import KINDS, imported
-from slicemill.reference.translate import TWINS
+from slicemill_oracle.translate import TWINS
 
 LIST_LOADED = """
 import sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.storage.home_state import checkpoint_files
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

@@ -8,20 +8,20 @@ from decimal import Decimal
 
 import pytest
 
-from slicemill.esl import bind
-from slicemill.esl.types.expression import ColumnRef, Literal
-from slicemill.esl.types.schema import BIGINT, INT, VARCHAR
+from slicemill.binder import bind
+from slicemill.catalog.expressions import ColumnRef, Literal
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.plan.content import digest, digest_of_calls, quoted, short
+from slicemill.types import BIGINT, INT, VARCHAR
 
 SCRIPT = """
 CREATE STREAM s(k int, v real) ORDER BY current_time;
 CREATE QUERY q AS SELECT k, sum(v) OVER (PARTITION BY k ROWS 9 PRECEDING) AS t FROM s WHERE v > 1.5;
 """
 IDS = f"""
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 catalog = bind('''{SCRIPT}''').catalog
 print(list(share(optimize(build_graph(catalog)), catalog).nodes))
 """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin
-from slicemill.operators.part.spec import Part
+from slicemill.operators.specs import Part
 from slicemill.plan.build import build_graph
 from slicemill.plan.history import history_us
-from slicemill.plan.members import without_outputs
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
+from slicemill.plan.state_reuse import without_outputs
 from slicemill.plan.units import cut
 
 STREAMS = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import QueryDefinition
-from slicemill.plan.meaning import changed_parts
+from slicemill.binder import bind
+from slicemill.catalog.catalog import QueryDefinition
+from slicemill.plan.statement_equality import changed_parts
 
 DECLARED = """CREATE STREAM s (k int, v int, at timestamp) ORDER BY at;
 CREATE STREAM r (k int, v int, at timestamp) ORDER BY at;

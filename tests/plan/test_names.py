@@ -9,24 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
+from slicemill.extensions.models.spec import SharedModels
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin
-from slicemill.operators.models.spec import SharedModels
-from slicemill.operators.multijoin.spec import SharedMultiJoin
-from slicemill.operators.over.spec import SharedOver
-from slicemill.operators.panes.spec import SharedWindows
-from slicemill.operators.sessions.spec import SharedSessions
-from slicemill.operators.streams.spec import QueryResults
-from slicemill.operators.union.spec import Merge
+from slicemill.operators.session.spec import SharedSessions
+from slicemill.operators.specs import Merge, QueryResults
+from slicemill.operators.window.spec import SharedOver, SharedWindows
 from slicemill.plan.build import build_graph
-from slicemill.plan.logs import log_of
-from slicemill.plan.members import names_of_state
-from slicemill.plan.optimize import optimize, share
-from slicemill.plan.overlapping import gathered
+from slicemill.plan.optimizer import optimize, share
+from slicemill.plan.overlapping_joins import gathered
 from slicemill.plan.planner import Planner
-from slicemill.plan.units import Unit, cut, keeping_state
+from slicemill.plan.state_reuse import names_of_state
+from slicemill.plan.units import Unit, cut, keeping_state, log_of
 from support.corpus import Case, prepare, read_cases
 
 DECLARED = """

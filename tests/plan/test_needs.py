@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from engine.test_program import BEYOND_UNITS
-from slicemill.esl import bind
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.catalog import Stream
-from slicemill.esl.types.expression import Expr, children
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Stream
+from slicemill.catalog.expressions import Expr, children
+from slicemill.functions.render import render
 from slicemill.plan.build import build_graph
-from slicemill.plan.needs import Need, needed_together, needs_of
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.planner import Planner
+from slicemill.plan.projection_pushdown import Need, needed_together, needs_of
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
 from support.units import run_units
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.render.expressions import render
+from slicemill.binder import bind
+from slicemill.functions.render import render
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import Along, Exchange, by_key, by_time
+from slicemill.plan.optimizer import optimize, share
+from slicemill.plan.partitioning import Along, Exchange, by_key, by_time
 from slicemill.plan.units import cut
 from support.corpus import Event
 from support.reference import by_reference

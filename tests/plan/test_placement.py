@@ -12,16 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.columns.cells import stripes_of
-from slicemill.engine.exchange import SpreadRows
+from slicemill.binder import bind
+from slicemill.columns.keys import stripes_of
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.render.expressions import render
+from slicemill.functions.render import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.joined_inputs import joined_inputs
-from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import Along, Exchange
+from slicemill.plan.join_inputs import joined_inputs
+from slicemill.plan.optimizer import optimize, share
+from slicemill.plan.partitioning import Along, Exchange
 from slicemill.plan.placement import (
     ONE_CELL,
     Placement,
@@ -38,6 +37,7 @@ from slicemill.plan.placement import (
 )
 from slicemill.plan.placement_cost import CellsByTime, PlacementStatistics
 from slicemill.plan.units import Unit, cut
+from slicemill.runtime.shuffle import SpreadRows
 
 COLUMNS = ("x", "y", "z")
 STREAMS = "".join(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.partitions import Exchange
+from slicemill.plan.partitioning import Exchange
 from slicemill.plan.placement import PlacementKind, placements_of
 from slicemill.plan.units import Unit
 from support.corpus import Event

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from plan.test_placement import PAIR, THETA, planned
-from slicemill.plan.joined_inputs import joined_inputs
+from slicemill.plan.join_inputs import joined_inputs
 from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, chosen, price_of
 from slicemill.plan.placement_cost import cost_of
-from slicemill.plan.replacement import Hysteresis, UnitWork, better, measured
+from slicemill.plan.rescale_decision import Hysteresis, UnitWork, better, measured
 
 BUSY = UnitWork(1.5, {})
 RATES = {"a": 1000.0, "b": 1000.0}

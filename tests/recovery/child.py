@@ -25,9 +25,10 @@ from pyspark.sql import SparkSession
 from recovery import daemon, kill
 from recovery.scenario import lines, passing, put_next, statements
 from recovery.warm import warm_up
-from slicemill.engine import mill, unit
-from slicemill.engine.session import local_session
-from slicemill.engine.unit import RunningUnit
+from slicemill.api import mill
+from slicemill.runtime import units as unit
+from slicemill.runtime.spark_session import local_session
+from slicemill.runtime.units import RunningUnit
 from slicemill.storage.home import Home
 
 # Set where there is a JVM to share.

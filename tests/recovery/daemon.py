@@ -7,8 +7,8 @@ import functools
 from recovery.kill import WORKER, watch
 from recovery.warm import warm_up
 from slicemill.connectors.files import reader
-from slicemill.engine import task
-from slicemill.engine.daemon import run
+from slicemill.runtime import worker as task
+from slicemill.runtime.workers.daemon import run
 from slicemill.storage.segments import SegmentWriters
 
 # Small figures, so that a short run starts new segments, which lets old ones go, and writes the ledger.

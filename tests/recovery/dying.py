@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from slicemill.engine.task import Worker
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
-from slicemill.storage.files import LocalAppendFile, LocalFiles
+from slicemill.runtime.worker import Worker
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.storage.filesystem import LocalAppendFile, LocalFiles
 
 BEFORE, TORN, AFTER = "before", "torn", "after"
 

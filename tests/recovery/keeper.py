@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from slicemill.engine.session import local_session
+from slicemill.runtime.spark_session import local_session
 
 if __name__ == "__main__":
     spark = local_session(cores=2)

@@ -21,10 +21,10 @@ from typing import Any
 from psycopg import Transaction
 
 from slicemill.connectors.files.ledger import Ledger
-from slicemill.engine import task
-from slicemill.engine.work import Forget, Item, Message, ReadStream, RunUnit
-from slicemill.storage.files import LocalAppendFile, LocalFiles
-from slicemill.storage.lines import unframe
+from slicemill.runtime import worker as task
+from slicemill.runtime.messages import Forget, Item, Message, ReadStream, RunUnit
+from slicemill.storage.changes import unframe
+from slicemill.storage.filesystem import LocalAppendFile, LocalFiles
 
 # Names the file with the order; set in the environment of drivers and of their JVM.
 VARIABLE = "SLICEMILL_TEST_KILL"

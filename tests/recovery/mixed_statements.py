@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from slicemill.engine.changing.statements import in_force
-from slicemill.engine.mill import Mill
-from slicemill.engine.workers.inline import InlinePool
+from slicemill.api.mill import Mill
+from slicemill.catalog.catalog import ERRORS
+from slicemill.catalog.catalog import Table as TableDefinition
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import ERRORS
-from slicemill.esl.types.catalog import Table as TableDefinition
+from slicemill.lifecycle.catalog_journal import in_force
+from slicemill.runtime.workers.inline import InlinePool
 from support.engine import Clock, feed_rows, inline_pool
 
 Object = tuple[str, str]  # kind and name

@@ -10,8 +10,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from recovery.child import decoded, run_mill
-from slicemill.engine.session import session
-from slicemill.engine.workers.sharing import kept_workers
+from slicemill.runtime.spark_session import session
+from slicemill.runtime.workers.sharing import kept_workers
 from support.corpus import read_cases
 from test_corpus_on_spark import check
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import psycopg
 import pyarrow as pa
 
+from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows
-from slicemill.esl import bind
-from slicemill.reference.runner import run_script
-from slicemill.rows import Timed
-from slicemill.storage.files import LOCAL, exists
-from slicemill.storage.home_format import FORMAT
+from slicemill.storage.filesystem import LOCAL, exists
+from slicemill.storage.home import FORMAT
 from slicemill.storage.home_reader import HomeReader
+from slicemill.types import Timed
+from slicemill_oracle.runner import run_script
 
 # As a program registers them: one after the other.
 _STATEMENTS = (

@@ -23,10 +23,10 @@ from recovery.mixed_statements import (
     new_home,
     reopened,
 )
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.storage.changes import Change as Record
 from slicemill.storage.home import Home
-from slicemill.storage.journal_end import JournalEndWriter
+from slicemill.storage.journal import JournalEndWriter
 from support.engine import Clock, inline_pool
 
 # Something of each kind that is there, and something that is not.

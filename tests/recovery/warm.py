@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from recovery.scenario import Feed, statements
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from support.engine import inline_pool
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.reference.buffers import Buffer, Occupancy, Reader
-from slicemill.reference.punctuation import Item, is_punctuation, punctuation
-from slicemill.rows import Timed
+from slicemill.types import Timed
+from slicemill_oracle.buffers import Buffer, Occupancy, Reader
+from slicemill_oracle.punctuation import Item, is_punctuation, punctuation
 
 
 def item(ts: int) -> Item:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.reference.clock import RealClock, VirtualClock
+from slicemill_oracle.clock import RealClock, VirtualClock
 
 
 def test_virtual_time_passes_by_costs_and_waits_and_never_goes_back() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.reference.costs import StepCost, fixed, per_tuple, sampled
-from slicemill.reference.engine import Engine
-from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.operators.stateless import Select
-from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill_oracle.costs import StepCost, fixed, per_tuple, sampled
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.graph import OperatorSpec, SinkSpec
+from slicemill_oracle.operators.stateless import Select
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 
 def latencies(cost: StepCost, seed: int = 0) -> tuple[int, int]:

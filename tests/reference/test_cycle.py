@@ -13,18 +13,18 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.builtins import SUM
-from slicemill.aggregate.definition import RowCall
-from slicemill.aggregate.frame import WindowFrame
+from slicemill.aggregates.definition import RowCall
+from slicemill.aggregates.frames import WindowFrame
+from slicemill.aggregates.registry import SUM
 from slicemill.operators.join.rows import JoinByRows, TimeWindow
-from slicemill.reference.costs import fixed
-from slicemill.reference.engine import Engine
-from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic
-from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
-from slicemill.reference.sources import Arrival, ScheduledSource
-from slicemill.rows import Timed
+from slicemill.types import Timed
+from slicemill_oracle.costs import fixed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.ets import EtsMode, NoEts, OnDemand, Periodic
+from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
+from slicemill_oracle.operators.stateless import ProjectOperator, Select, Union
+from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggregateOperator
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 SOURCES = ("S0", "S1", "S2")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.clock import RealClock
-from slicemill.reference.costs import fixed
-from slicemill.reference.cycle import round_robin
-from slicemill.reference.engine import Engine
-from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.nos import StateFragment
-from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
-from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill_oracle.clock import RealClock
+from slicemill_oracle.costs import fixed
+from slicemill_oracle.cycle import round_robin
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
+from slicemill_oracle.nos import StateFragment
+from slicemill_oracle.operators.stateless import ProjectOperator, Select, Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 
 def keep(name: str, producer: str) -> OperatorSpec:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slicemill.reference.engine import Engine
-from slicemill.reference.eqg import ets_arcs, reached_from
-from slicemill.reference.ets import NoEts
-from slicemill.reference.graph import OperatorSpec, SinkSpec, Topology
-from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
-from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.eqg import ets_arcs, reached_from
+from slicemill_oracle.ets import NoEts
+from slicemill_oracle.graph import OperatorSpec, SinkSpec, Topology
+from slicemill_oracle.operators.stateless import ProjectOperator, Select, Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 SHAPE = Topology(
     ("S1", "S2", "S3"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from slicemill.operators.join.rows import JoinByRows, TimeWindow
-from slicemill.reference.costs import fixed
-from slicemill.reference.engine import Engine
-from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Periodic, Propagation, ets_now, moment_of_ets
-from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.operators.stateless import Select, Union
-from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill_oracle.costs import fixed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.ets import EtsMode, NoEts, OnDemand, Periodic, Propagation, ets_now, moment_of_ets
+from slicemill_oracle.graph import OperatorSpec, SinkSpec
+from slicemill_oracle.operators.stateless import Select, Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 SECOND = 1_000_000
 

@@ -6,13 +6,12 @@ from random import Random
 
 import pytest
 
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import RowAggregate, WindowAccumulator, window_version
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.interpreter.lookup import resolve_aggregate
-from slicemill.aggregate.inwindow import Inwindow
-from slicemill.esl import bind
-from slicemill.reference.operators.window_evaluation import Windowed
+from slicemill.aggregates.definition import RowAggregate, WindowAccumulator, window_version
+from slicemill.aggregates.frames import Inwindow, WindowFrame
+from slicemill.aggregates.registry import BUILTINS
+from slicemill.aggregates.udf.lookup import resolve_aggregate
+from slicemill.binder import bind
+from slicemill_oracle.operators.window_evaluation import Windowed
 
 SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
   TABLE inwindow(wnext real);

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.reference.costs import fixed
-from slicemill.reference.engine import Engine, Latency
-from slicemill.reference.ets import NoEts
-from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.metrics import burstiness, outputs_per_interval
-from slicemill.reference.operators.stateless import Union
-from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill_oracle.costs import fixed
+from slicemill_oracle.engine import Engine, Latency
+from slicemill_oracle.ets import NoEts
+from slicemill_oracle.graph import OperatorSpec, SinkSpec
+from slicemill_oracle.metrics import burstiness, outputs_per_interval
+from slicemill_oracle.operators.stateless import Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 
 def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_empty() -> None:

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from slicemill.reference.costs import fixed
-from slicemill.reference.engine import Engine
-from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.nos import Strategy
-from slicemill.reference.operators.stateless import Select, Union
-from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill_oracle.costs import fixed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
+from slicemill_oracle.nos import Strategy
+from slicemill_oracle.operators.stateless import Select, Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 
 def keep(name: str, producer: str) -> OperatorSpec:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.reference.engine import Engine
-from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.operators.stateless import Select
-from slicemill.reference.sources import Agenda, Arrival, Lane, ScheduledSource
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.graph import OperatorSpec, SinkSpec
+from slicemill_oracle.operators.stateless import Select
+from slicemill_oracle.sources import Agenda, Arrival, Lane, ScheduledSource
 
 
 def engine_of(source: ScheduledSource) -> Engine:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.reference.graph import Topology
-from slicemill.reference.nos import TRANSITIONS, Strategy
-from slicemill.reference.state_table import StateRow, state_table
+from slicemill_oracle.graph import Topology
+from slicemill_oracle.nos import TRANSITIONS, Strategy
+from slicemill_oracle.state_table import StateRow, state_table
 
 PATH = {"σ": ("S",), "Σ1": ("σ",), "Σ2": ("Σ1",)}
 

@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from slicemill.reference.buffers import Buffer, Occupancy
-from slicemill.reference.engine import Engine
-from slicemill.reference.ets import NoEts
-from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.operators.stateless import Union
-from slicemill.reference.punctuation import BEGINNING
-from slicemill.reference.sources import Arrival, ScheduledSource
-from slicemill.reference.tsm import NONE, BasicGate, More, Registers, RelaxedGate, UnorderedGate
-from slicemill.rows import Timed
+from slicemill.types import Timed
+from slicemill_oracle.buffers import Buffer, Occupancy
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.ets import NoEts
+from slicemill_oracle.graph import OperatorSpec, SinkSpec
+from slicemill_oracle.operators.stateless import Union
+from slicemill_oracle.punctuation import BEGINNING
+from slicemill_oracle.sources import Arrival, ScheduledSource
+from slicemill_oracle.tsm import NONE, BasicGate, More, Registers, RelaxedGate, UnorderedGate
 
 
 def union(more: More) -> Engine:

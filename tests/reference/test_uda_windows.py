@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregate.interpreter.test_uda import U1
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import RowAggregate, RowCall
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.interpreter.lookup import resolve_aggregate
-from slicemill.aggregate.windows import Strategy, strategy_of
-from slicemill.esl import bind
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
-from slicemill.rows import Row, Timed
+from slicemill.aggregates.definition import RowAggregate, RowCall, Strategy, strategy_of
+from slicemill.aggregates.frames import WindowFrame
+from slicemill.aggregates.registry import BUILTINS
+from slicemill.aggregates.udf.lookup import resolve_aggregate
+from slicemill.binder import bind
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggregateOperator
 
 AVG = f"""{U1}
 CREATE WINDOW AGGREGATE avg(Next Real) : Real {{

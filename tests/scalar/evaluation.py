@@ -11,13 +11,13 @@ from sqlglot import exp
 
 from scalar.random_rows import as_table
 from scalar.spark_cases import CASES, SCHEMA, rows
-from slicemill.esl.binder.scalar import bind
-from slicemill.esl.syntax.dialect import parse
-from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, walk
-from slicemill.scalar.columns import compile_or_null
-from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.values import ExpressionError
-from slicemill.scalar.vectors import from_arrow, to_values
+from slicemill.binder.expressions import bind
+from slicemill.catalog.expressions import Call, Case, Cast, ColumnRef, Expr, walk
+from slicemill.functions.evaluate import compile_or_null
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import from_arrow, to_values
+from slicemill.sql.dialect import parse
 
 INPUT = rows(seed=20_260_131)
 TABLE = as_table(INPUT, SCHEMA)

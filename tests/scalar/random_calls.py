@@ -5,14 +5,13 @@ from __future__ import annotations
 from random import Random
 
 from scalar.random_rows import SCHEMA, pool
-from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Case, Cast, ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.functions.lists import LISTS
-from slicemill.scalar.operator_types import arithmetic_type, castable
-from slicemill.scalar.signatures import SCALARS, fits, result_type
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, Case, Cast, ColumnRef, Expr, Literal
+from slicemill.functions.lists import LISTS
+from slicemill.functions.signatures import SCALARS, arithmetic_type, castable, fits, result_type
+from slicemill.sql.grammar.expressions import INTERVAL_RELATIONS
 from slicemill.time import UNITS_US
+from slicemill.types import Kind, Type
 
 ARITHMETIC = ("+", "-", "*", "/", "%", "div", "&", "|", "^")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "<=>")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
-from slicemill.scalar.vectors import arrow_type, from_values, to_arrow
+from slicemill import types as t
+from slicemill.functions.vectors import arrow_type, from_values, to_arrow
+from slicemill.types import Column, Kind, Schema, Type
 
 CENTS = t.decimal(10, 2)
 WIDE = t.decimal(30, 6)

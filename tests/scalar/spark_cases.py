@@ -9,8 +9,8 @@ import math
 import random
 from decimal import Decimal
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column, Kind, Schema
+from slicemill import types as t
+from slicemill.types import Column, Kind, Schema
 
 SCHEMA = Schema(
     (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.scalar.calendar import (
+from slicemill.functions.calendar import (
     civil_of,
     day_of_year,
     days_in_month,

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from scalar.random_calls import NAMES, Maker
 from scalar.random_rows import SCHEMA, as_table, random_rows
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Column, Schema
-from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.values import ExpressionError, representable
-from slicemill.scalar.vectors import from_arrow, to_values
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal
+from slicemill.functions.evaluate import compile_vector
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.values import ExpressionError, representable
+from slicemill.functions.vectors import from_arrow, to_values
+from slicemill.types import Column, Schema
 
 # Rows that keep away from extremes, and rows that seek them.
 TABLES = [

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalar.random_rows import as_table
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Column, Schema, Type
-from slicemill.scalar.columns import compile_vector, fallbacks
-from slicemill.scalar.operator_types import arithmetic_type
-from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.signatures import SCALARS, result_type
-from slicemill.scalar.values import EXACT, ExpressionError, representable
-from slicemill.scalar.vectors import from_arrow, to_values
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, Cast, ColumnRef, Expr, Literal
+from slicemill.functions.evaluate import compile_vector, fallbacks
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.signatures import SCALARS, arithmetic_type, result_type
+from slicemill.functions.values import EXACT, ExpressionError, representable
+from slicemill.functions.vectors import from_arrow, to_values
+from slicemill.types import Column, Schema, Type
 
 ARITHMETIC = ("/", "%", "div", "pmod", "+", "*")
 COMPARISONS = ("<", ">=", "=", "<>", "<=>", "in")

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import QueryDefinition
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import SelectQuery
-from slicemill.esl.types.schema import Schema
-from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.values import ExpressionError
+from slicemill.binder import bind
+from slicemill.catalog.catalog import QueryDefinition
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import SelectQuery
+from slicemill.functions.evaluate import compile_vector
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.values import ExpressionError
+from slicemill.types import Schema
 
 MODULE = """
 import numpy as np

@@ -8,17 +8,16 @@ import time
 import pytest
 from sqlglot import exp
 
+from slicemill import types as t
+from slicemill.binder.expressions import bind
+from slicemill.catalog.expressions import ColumnRef, Expr
 from slicemill.columns.rows import to_table
-from slicemill.esl.binder.scalar import bind
-from slicemill.esl.syntax.dialect import parse
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import ColumnRef, Expr
-from slicemill.esl.types.schema import Column, Schema
-from slicemill.rows import Timed
-from slicemill.scalar import regular_expressions
-from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.values import ExpressionError
+from slicemill.functions import regular_expressions
+from slicemill.functions.evaluate import compile_vector
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.values import ExpressionError
+from slicemill.sql.dialect import parse
+from slicemill.types import Column, Schema, Timed
 
 SCHEMA = Schema((Column("n", t.INT), Column("s", t.VARCHAR)))
 A = "a" * 1_000_000
@@ -97,7 +96,7 @@ def test_a_text_that_is_too_long_is_an_error_before_it_is_made(text: str) -> Non
 )
 def test_the_texts_of_a_block_of_rows_have_a_limit(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("columns", "fallback", "functions.strings"):
-        monkeypatch.setattr(f"slicemill.scalar.{module}.MOST_TEXT", 25_000_000)
+        monkeypatch.setattr(f"slicemill.functions.{module}.MOST_TEXT", 25_000_000)
     with pytest.raises(
         ExpressionError, match="the texts that an expression makes of a block of rows have more"
     ):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slicemill.binder import bind
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.scalar.functions.json import get_json_object
+from slicemill.functions.json import get_json_object
 
 
 @pytest.mark.parametrize(

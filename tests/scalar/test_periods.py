@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalar.random_rows import as_table
-from slicemill.esl.syntax.grammar.expressions import INTERVAL_RELATIONS
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, ColumnRef
-from slicemill.esl.types.schema import Column, Schema, Type
-from slicemill.scalar.columns import compile_vector
-from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.vectors import from_arrow, to_values
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, ColumnRef
+from slicemill.functions.evaluate import compile_vector
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.vectors import from_arrow, to_values
+from slicemill.sql.grammar.expressions import INTERVAL_RELATIONS
+from slicemill.types import Column, Schema, Type
 
 MINUTE_US = 60_000_000
 ALLEN = [name.lower() for name in INTERVAL_RELATIONS[:13]]

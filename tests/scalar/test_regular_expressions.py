@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from slicemill.scalar.functions.patterns import _like_row, _regexp_like, _regexp_replace
-from slicemill.scalar.regular_expressions import _translated, java_pattern
-from slicemill.scalar.values import ExpressionError
+from slicemill.functions.patterns import _like_row, _regexp_like, _regexp_replace
+from slicemill.functions.regular_expressions import _translated, java_pattern
+from slicemill.functions.values import ExpressionError
 
 _ATOMS = [
     *"abcé\n",

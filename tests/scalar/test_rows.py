@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from slicemill import types as t
+from slicemill.catalog.expressions import Argument, Call, Case, Cast, ColumnRef, Expr, Literal, Oldest, Value
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Argument, Call, Case, Cast, ColumnRef, Expr, Literal, Oldest, Value
-from slicemill.esl.types.schema import Column, Schema, Type
-from slicemill.scalar.rows import Leaf, compile_condition, compile_expression, compile_with
-from slicemill.scalar.values import ExpressionError
+from slicemill.functions.rows import Leaf, compile_condition, compile_expression, compile_with
+from slicemill.functions.values import ExpressionError
+from slicemill.types import Column, Schema, Type
 
 NOTHING = Schema(())
 THREE = (True, False, None)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Kind, Type
-from slicemill.scalar.functions.lists import LISTS
-from slicemill.scalar.operator_types import arithmetic_type, castable
-from slicemill.scalar.signatures import SCALARS, Signature, fits, result_type
+from slicemill import types as t
+from slicemill.catalog.expressions import ColumnRef, Expr, Literal
+from slicemill.functions.lists import LISTS
+from slicemill.functions.signatures import SCALARS, Signature, arithmetic_type, castable, fits, result_type
+from slicemill.types import Kind, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

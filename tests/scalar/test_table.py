@@ -7,12 +7,12 @@ from importlib import import_module
 
 import pytest
 
-from slicemill.esl.types.expression import Call, Literal
-from slicemill.esl.types.schema import BOOLEAN, NULL
-from slicemill.scalar import signatures
-from slicemill.scalar.function import SAME, Abbreviation, ScalarFunction
-from slicemill.scalar.signatures import SCALARS
-from slicemill.scalar.table import ABBREVIATIONS, FUNCTIONS, in_duckdb
+from slicemill.catalog.expressions import Call, Literal
+from slicemill.functions import signatures
+from slicemill.functions.function import SAME, Abbreviation, ScalarFunction
+from slicemill.functions.registry import ABBREVIATIONS, FUNCTIONS, in_duckdb
+from slicemill.functions.signatures import SCALARS
+from slicemill.types import BOOLEAN, NULL
 
 TOPICS = re.findall(r"# (\w+)\n((?:.+->.+\n)+)", signatures._LIBRARY)
 
@@ -22,7 +22,7 @@ def names_in(lines: str) -> set[str]:
 
 
 def entries_of(topic: str) -> set[str]:
-    module = import_module(f"slicemill.scalar.functions.{topic}")
+    module = import_module(f"slicemill.functions.{topic}")
     tables = [value for name, value in vars(module).items() if name.isupper() and isinstance(value, dict)]
     return {name for table in tables for name, entry in table.items() if _is_entry(entry)}
 

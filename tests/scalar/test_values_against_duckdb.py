@@ -10,10 +10,10 @@ from scalar.evaluation import INPUT, TABLE, TEXTS, bound, by_row, differences, n
 from scalar.random_calls import NAMES, RELATIONS
 from scalar.spark_cases import SCHEMA
 from slicemill.errors import SlicemillError
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.schema import Kind
-from slicemill.scalar.functions.lists import LISTS
-from slicemill.scalar.values import ExpressionError
+from slicemill.functions.lists import LISTS
+from slicemill.functions.render import render
+from slicemill.functions.values import ExpressionError
+from slicemill.types import Kind
 
 # What DuckDB means otherwise; Spark decides there (`test_values_against_spark`).
 DEVIATIONS = {

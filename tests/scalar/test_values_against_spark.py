@@ -16,9 +16,9 @@ import pytest
 from scalar.evaluation import INPUT, TEXTS, bound, by_row, differences, inputs, names_in, same
 from scalar.random_calls import NAMES, RELATIONS
 from scalar.spark_cases import DEVIATIONS, SCHEMA
-from slicemill.esl.types.schema import Column, Kind
-from slicemill.scalar.functions.lists import LISTS
-from slicemill.scalar.values import ExpressionError
+from slicemill.functions.lists import LISTS
+from slicemill.functions.values import ExpressionError
+from slicemill.types import Column, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from scalar.random_rows import SCHEMA, pool
-from slicemill.esl.types.schema import Column
-from slicemill.scalar.vectors import (
+from slicemill.functions.vectors import (
     Vector,
     chosen,
     constant,
@@ -24,6 +23,7 @@ from slicemill.scalar.vectors import (
     to_arrow,
     to_values,
 )
+from slicemill.types import Column
 
 
 def drawn(column: Column, rows: int) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.scheduling.adaptive import BatchCost, Selectivity
+from slicemill.scheduling.statistics import BatchCost, Selectivity
 
 
 @pytest.mark.parametrize(("alpha", "expected"), [(0.175, 0.4475), (0.125, 0.4625), (0.0, 0.5), (1.0, 0.2)])

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.scheduling.adaptive import BatchCost
-from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
-from slicemill.scheduling.unit_statistics import UnitStatistics
+from slicemill.scheduling.statistics import BatchCost, MadeOf, UnitStatistics, Written, ideal_time, made_of
 from slicemill.time import wall_clock_us
 from slicemill_lab.charts import composites
 from slicemill_lab.charts.composites import Join, Joined, JoinSide

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulator.queues import queue
 from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.chooser import Chooser
-from slicemill.scheduling.policies.policy_registry import POLICIES, UnknownPolicyError, policy_named
+from slicemill.scheduling.policies import POLICIES, UnknownPolicyError, policy_named
 from slicemill.scheduling.portions import UnitFigures
 from slicemill_lab.charts.charts import Objective, Path, Piece, Stage
 from slicemill_lab.charts.segments import SegmentFigures

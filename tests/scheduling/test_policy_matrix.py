@@ -10,10 +10,10 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill
-from slicemill.metrics.figures import StaleTime
-from slicemill.scheduling.adaptive import BatchCost, Selectivity
-from slicemill.scheduling.arrays import Floats
+from slicemill.api.mill import Mill
+from slicemill.kernels.arrays import Floats
+from slicemill.metrics.quality_of_service import StaleTime
+from slicemill.scheduling.statistics import BatchCost, Selectivity
 from slicemill_lab.policies.registry import OBJECTIVES
 from slicemill_lab.testbeds.arrivals import on_off
 from support.engine import Clock, rows_as_table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import Chooser
-from slicemill.scheduling.policies.policy_registry import policy_named
+from slicemill.scheduling.policies import policy_named
 from slicemill.scheduling.portions import Aim, Portion, Served, UnitFigures, WorkTree, portion
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
 

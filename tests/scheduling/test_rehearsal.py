@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.chooser import Chooser
-from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
-from slicemill.scheduling.rehearsal import Outcome, rehearse
-from slicemill.scheduling.traffic import Poll, Traffic, polls, total_rows
+from slicemill.scheduling.policies import POLICIES, policy_named
+from slicemill.scheduling.rehearsal import Outcome, Poll, Traffic, polls, rehearse, total_rows
 
 
 def unit(name: str, row_s: float, per_row: float = 1.0, reads: str = "s", splits: bool = False) -> UnitCost:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.traffic import SHAPES, Traffic, polls, read_recorded, total_rows
+from slicemill.scheduling.rehearsal import SHAPES, Traffic, polls, read_recorded, total_rows
 
 
 def test_steady_rows_come_evenly_and_parts_of_rows_add_up() -> None:

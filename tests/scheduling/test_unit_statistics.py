@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from slicemill.engine.work import RunDone
-from slicemill.scheduling.unit_statistics import UnitStatistics
+from slicemill.runtime.messages import RunDone
+from slicemill.scheduling.statistics import UnitStatistics
 from slicemill.storage.changes import Appended
 from slicemill.storage.segments import Extent
 

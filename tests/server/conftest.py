@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.server.access import Principal, UserRole
+from slicemill.api.mill import Mill
+from slicemill.server.auth import Principal, UserRole
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession

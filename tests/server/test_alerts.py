@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from server.conftest import bid
-from slicemill.server.access import Denied, Principal, UserRole
+from slicemill.server.auth import Denied, Principal, UserRole
 from slicemill.server.permissions import Allowed
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession

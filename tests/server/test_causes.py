@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.server.causes import Attention, QuerySituation, cause_of
+from slicemill.server.diagnosis import Attention, QuerySituation, cause_of
 
 SLOW = {"rows_waiting": 1200, "longest_wait_s": 4.2}
 CASES = [

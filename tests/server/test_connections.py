@@ -18,13 +18,11 @@ import httpx
 import psycopg
 import pytest
 
-from slicemill.connectors.tcp.pump import TcpStatus, tcp_status
-from slicemill.server.client_limits import ClientLimits
-from slicemill.server.connections import ConnectionLimits, OpenConnections
+from slicemill.connectors.tcp.reader import TcpStatus, tcp_status
+from slicemill.server.connections import ClientLimits, ConnectionLimits, OpenConnections
 from slicemill.server.network import Listening, serving
-from slicemill.server.serve import _watch
+from slicemill.server.serve import WaitingStatements, _watch
 from slicemill.server.service import MillService
-from slicemill.server.starting import WaitingStatements
 
 LIMITS = ConnectionLimits(total=12, per_address=8, first_spare=1 << 20)
 
@@ -114,8 +112,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 import sys
 from concurrent.futures import Future
 from pathlib import Path
-from slicemill.engine import mill
-from slicemill.esl import SourceText
+from slicemill.api import mill
+from slicemill.sql.errors import SourceText
 from slicemill.server import serve
 from slicemill.server.network import Listening
 from support.engine import inline_pool

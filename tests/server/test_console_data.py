@@ -11,9 +11,9 @@ import pytest
 
 from connectors.sender import eventually
 from server.conftest import bid
-from slicemill.engine.mill import Mill
-from slicemill.operators.join.inspection import Cuts
-from slicemill.server.access import Access
+from slicemill.api.mill import Mill
+from slicemill.operators.join.statistics import Cuts
+from slicemill.server.auth import Access
 from slicemill.server.network import Listening, serving
 from slicemill.server.pages import stored_slices
 from slicemill.server.pages.stored_slices import SliceWatch

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from fastapi import FastAPI
 
-from slicemill.server.http.console_files import add_console_files, console_files
+from slicemill.server.http.console_routes import add_console_files, console_files
 
 
 def get(folder: Path, path: str, encoding: str = "gzip") -> httpx.Response:

@@ -16,7 +16,7 @@ from slicemill.server.audit import AuditLog
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
-from slicemill.storage.files import StorageFull
+from slicemill.storage.filesystem import StorageFull
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
 from support.full_disk import FullDisk, disk_that_fills, fill, small_file_system
 

@@ -16,7 +16,17 @@ import pyarrow as pa
 import pytest
 
 from server.conftest import bid
-from slicemill.esl.types.schema import (
+from slicemill.columns.arrow_schema import as_results, to_arrow, with_system_columns
+from slicemill.server.encoding import EpochRows, RowLayout, json_of_epoch, json_rows
+from slicemill.server.network import Listening, serving
+from slicemill.server.postgres.session import _as_lines, _as_rows, _rows
+from slicemill.server.postgres.values import CopyForm, copy_line
+from slicemill.server.postgres.wire import copy_data, data_row
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+from slicemill.storage.log import Log
+from slicemill.storage.segments import SegmentWriters
+from slicemill.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -25,6 +35,7 @@ from slicemill.esl.types.schema import (
     INT,
     INTERVAL,
     MONTHS,
+    OP,
     PERIOD,
     TIMESTAMP,
     VARCHAR,
@@ -33,17 +44,6 @@ from slicemill.esl.types.schema import (
     Type,
     decimal,
 )
-from slicemill.server.encoding import json_of_epoch, json_rows
-from slicemill.server.epoch_rows import EpochRows, RowLayout
-from slicemill.server.network import Listening, serving
-from slicemill.server.postgres.session import _as_lines, _as_rows, _rows
-from slicemill.server.postgres.values import CopyForm, copy_line
-from slicemill.server.postgres.wire import copy_data, data_row
-from slicemill.server.service import MillService
-from slicemill.server.user_session import UserSession
-from slicemill.storage.arrow_schema import OP, as_results, to_arrow, with_system_columns
-from slicemill.storage.log import Log
-from slicemill.storage.segments import SegmentWriters
 
 _AT = datetime(2026, 1, 31, 12, 0, 0, 1500, tzinfo=UTC)
 VALUES: list[tuple[Type, list[Any]]] = [

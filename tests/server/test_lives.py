@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from server.conftest import bid
-from slicemill.esl import EslError
-from slicemill.server.access import Denied, Principal, UserRole
+from slicemill.server.auth import Denied, Principal, UserRole
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
+from slicemill.sql.errors import EslError
 from slicemill_client import connect
 
 _SHOWN = "PAUSE QUERY dear", "RESUME QUERY dear", "PAUSE STREAM bid", "RESUME STREAM bid"

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from slicemill.binder.script import bind_script
 from slicemill.cli import app
-from slicemill.esl import EslError, SourceText
-from slicemill.esl.binder import bind_script
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
+from slicemill.sql.errors import EslError, SourceText
 
 DEEP = {
     "brackets": "(" * 500 + "1" + ")" * 500,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from support.engine import Clock, checkpoint_twice, inline_pool

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
-from slicemill.server.access import Access
+from slicemill.server.auth import Access
 from slicemill.server.http.app import create_app
-from slicemill.server.live import LiveResults
+from slicemill.server.live_results import LiveResults
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService

@@ -12,15 +12,16 @@ import httpx
 import pytest
 
 from server.conftest import BIDS
-from slicemill.engine.changing.statements import in_force
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError, bind
+from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.server.audit import AuditLog
 from slicemill.server.logs import JsonLogLines, TextLogLines
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
+from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from support.engine import Clock, fed_mill, inline_pool
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.server.access import Denied, Principal, UserRole
+from slicemill.api.mill import Mill
 from slicemill.server.audit import AuditLog
+from slicemill.server.auth import Denied, Principal, UserRole
 from slicemill.server.http.prometheus import prometheus_text
-from slicemill.server.live import LiveCounts
+from slicemill.server.live_results import LiveCounts
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession

@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 from server.conftest import bid
-from slicemill.esl.types.catalog import DerivedStream, QueryDefinition, Stream, Table, View
-from slicemill.esl.types.classifier import Classifier
-from slicemill.server.access import Access
+from slicemill.catalog.catalog import DerivedStream, QueryDefinition, Stream, Table, View
+from slicemill.catalog.classifier import Classifier
+from slicemill.server.auth import Access
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed
 from slicemill.server.service import MillService

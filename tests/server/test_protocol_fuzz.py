@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from server.conftest import bid
-from slicemill.server.access import Access
-from slicemill.server.client_limits import ClientLimits
+from slicemill.server.auth import Access
+from slicemill.server.connections import ClientLimits
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 
 from server.conftest import bid
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.server.adhoc.ask import AskedRelation, HeldRows
+from slicemill.server.adhoc.errors import OutOfMemory, QuestionEnded, QuestionRefused
+from slicemill.server.adhoc.pool import AnswerRows, QuestionLimits, QuestionPool
 from slicemill.server.network import Listening, serving
-from slicemill.server.questions.errors import OutOfMemory, QuestionEnded, QuestionRefused
-from slicemill.server.questions.pool import AnswerRows, QuestionLimits, QuestionPool
-from slicemill.server.questions.rows import AskedRelation, HeldRows
 from slicemill.server.service import MillService
 
 _LIMITS = QuestionLimits(memory_bytes=128 << 20, at_once=3, per_user=2, wait_s=0.3, ready=1)

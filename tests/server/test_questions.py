@@ -14,18 +14,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from server.conftest import bid
-from slicemill.engine.changing.changelog_tables import ChangelogTables
+from slicemill.columns.arrow_schema import with_system_columns
+from slicemill.columns.merge import in_order
 from slicemill.errors import SlicemillError
-from slicemill.server.questions.needs import needs_of, parsed
-from slicemill.server.questions.rows import HeldRows, LogRows
+from slicemill.lifecycle.compaction import ChangelogTables
+from slicemill.server.adhoc.ask import HeldRows, LogRows
+from slicemill.server.adhoc.pushdown import needs_of, parsed
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
-from slicemill.storage.arrow_schema import with_system_columns
 from slicemill.storage.changes import Appended, Change
-from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
-from slicemill.storage.log import Log
-from slicemill.storage.order import in_order
+from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import SegmentWriters
 from support.questions import ask
 
@@ -169,7 +168,7 @@ def _questions(draw: st.DrawFn) -> str:
 def test_a_question_gives_what_it_gives_over_the_whole_log(
     epochs: list[Rows], sql: str, extents: int
 ) -> None:
-    from slicemill.server.questions import rows as question_rows
+    from slicemill.server.adhoc import ask as question_rows
 
     before = question_rows._FIRST_ROWS
     question_rows._FIRST_ROWS = 2  # so that few rows are many looks
@@ -259,7 +258,7 @@ def _nothing(name: str) -> LogRows:
 
 
 def test_a_table_of_now_is_kept_up_from_epoch_to_epoch() -> None:
-    from slicemill.esl.types.schema import BIGINT, CHANGE, OP, Column, Schema
+    from slicemill.types import BIGINT, CHANGE, OP, Column, Schema
 
     schema = Schema((Column(OP, CHANGE), Column("k", BIGINT), Column("v", BIGINT)), key=("k",))
     stored = pa.schema([(OP, pa.int8()), ("k", pa.int64()), ("v", pa.int64())])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl.types.service_level import service_level
+from slicemill.catalog.queries import service_level
 from slicemill.metrics.query_metrics import QueryMetrics
-from slicemill.server.recent_levels import RECENT_S, RecentLevels
+from slicemill.server.sampling import RECENT_S, RecentLevels
 
 
 def counted(level: str | None, *responses: float) -> QueryMetrics:

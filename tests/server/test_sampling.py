@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from server.conftest import bid
-from slicemill.engine.mill import Mill
-from slicemill.engine.program import UnitProgram
-from slicemill.server.causes import Attention
-from slicemill.server.history import QUERY_FIGURES, FigureRing
-from slicemill.server.history_file import KeptHistory, read_history, write_history
+from slicemill.api.mill import Mill
+from slicemill.runtime.pipeline import UnitProgram
+from slicemill.server.diagnosis import Attention
+from slicemill.server.metrics_history import (
+    QUERY_FIGURES,
+    FigureRing,
+    KeptHistory,
+    read_history,
+    write_history,
+)
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession

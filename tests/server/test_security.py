@@ -13,12 +13,9 @@ import pytest
 from starlette.routing import Route
 
 from server.conftest import bid
-from slicemill.errors import SlicemillError
-from slicemill.esl import SourceText, bind
-from slicemill.esl.syntax.grammar.commands import read_command
-from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
-from slicemill.esl.types.catalog import Statement
-from slicemill.esl.types.command import (
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Statement
+from slicemill.catalog.statements import (
     Command,
     Describe,
     Explain,
@@ -28,14 +25,18 @@ from slicemill.esl.types.command import (
     ShownKind,
     ShowVersions,
 )
-from slicemill.server.access import Access, Denied, Principal, UserRole
+from slicemill.errors import SlicemillError
+from slicemill.server.auth import Access, Denied, Principal, UserRole
 from slicemill.server.http.app import create_app
-from slicemill.server.live import LiveResults
+from slicemill.server.live_results import LiveResults
 from slicemill.server.network import Listening, check_address, serving
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
+from slicemill.sql.errors import SourceText
+from slicemill.sql.grammar.statements import read_command
+from slicemill.sql.grammar.tables import ROW_CHANGES
 
 CREATE = "CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5"
 READS = [

@@ -8,9 +8,9 @@ import pytest
 
 from server.conftest import BIDS, bid
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
 from slicemill.server.service import MillService, NotThere
 from slicemill.server.user_session import UserSession
+from slicemill.sql.errors import EslError
 from support.engine import Clock, fed_mill, inline_pool
 
 

@@ -16,7 +16,7 @@ import pytest
 from server.conftest import bid
 from server.test_http import events
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.client_limits import ClientLimits
+from slicemill.server.connections import ClientLimits
 from slicemill.server.network import Listening, serving
 from slicemill.server.postgres.session import PostgresSession
 from slicemill.server.service import MillService
@@ -89,7 +89,7 @@ class CutOff:
 def test_a_client_of_live_results_that_does_not_read_is_cut_off_and_goes_on_later(
     listening: Listening, service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_off = CutOff(monkeypatch, "slicemill.server.http.protocol")
+    cut_off = CutOff(monkeypatch, "slicemill.server.http.protection")
     with connected(listening.http.getsockname()[1]) as stuck:
         stuck.sendall(b"GET /v1/queries/wide/live?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         fill(service)

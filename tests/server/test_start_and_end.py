@@ -16,12 +16,11 @@ import httpx
 import pytest
 
 from server.conftest import bid
-from slicemill.esl import EslError, SourceText
 from slicemill.server.logs import JsonLogLines, LogFormat, TextLogLines, logging_to_stderr, note_event
-from slicemill.server.serve import _notify_systemd
+from slicemill.server.serve import WaitingStatements, _notify_systemd
 from slicemill.server.service import MillService
-from slicemill.server.starting import WaitingStatements
 from slicemill.server.user_session import UserSession
+from slicemill.sql.errors import EslError, SourceText
 
 SCRIPT = """
 CREATE TABLE item (id int, name varchar) USING csv OPTIONS (path '{file}', header true);
@@ -99,10 +98,10 @@ def test_systemd_is_told_when_it_serves(tmp_path: Path, monkeypatch: pytest.Monk
 SERVER = """
 import sys
 from concurrent.futures import Future
-from slicemill.engine import mill
+from slicemill.api import mill
 from slicemill.server import serve
 from slicemill.server.network import Listening
-from slicemill.esl import SourceText
+from slicemill.sql.errors import SourceText
 from support.engine import inline_pool
 from pathlib import Path
 

@@ -13,8 +13,8 @@ import pytest
 
 from server.conftest import bid
 from slicemill.errors import SlicemillError
-from slicemill.server.access import Access, Denied, Principal, UserRole
 from slicemill.server.audit import AuditLog
+from slicemill.server.auth import Access, Denied, Principal, UserRole
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession

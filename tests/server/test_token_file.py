@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
-from slicemill.server.access import OWNER, Access
 from slicemill.server.audit import AuditLog
+from slicemill.server.auth import OWNER, Access
 from slicemill.server.network import Listening, check_address, serving
 from slicemill.server.service import MillService
 

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from server.conftest import bid
+from slicemill.catalog.catalog import SourceSpec, Table
 from slicemill.cli import app
 from slicemill.connectors.files.listing import listing_of
 from slicemill.connectors.origin import origin_of
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import SourceSpec, Table
-from slicemill.esl.types.schema import VARCHAR, Column, Schema
-from slicemill.server.access import Access, Denied, Principal, UserRole
 from slicemill.server.audit import AuditLog
+from slicemill.server.auth import Access, Denied, Principal, UserRole
 from slicemill.server.http.protection import LARGEST_BODY, RateLimit
 from slicemill.server.permissions import Allowed
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
+from slicemill.types import VARCHAR, Column, Schema
 
 CREATE = "CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5"
 

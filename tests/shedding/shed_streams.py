@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from fractions import Fraction
 
 from slicemill.shedding.accuracy import accuracy
-from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
+from slicemill.shedding.memory import ChainMemory, NewestTuple, Tuple
 
 
 def closed(values: Sequence[Hashable], times: Sequence[int]) -> list[Tuple]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.shedding.ages import PARTS, AgeCounter, Compared, ComparedByAge
+from slicemill.shedding.load import PARTS, AgeCounter, Compared, ComparedByAge
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=PARTS, max_size=PARTS).map(tuple)
 OLDEST = (PARTS - 1, PARTS - 1)  # windows are full

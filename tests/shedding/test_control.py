@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
+from slicemill.catalog.queries import LoadBudget
+from slicemill.shedding.load import Backlog, Controller, Skipper, WaitingLoad
 
 LAG_S = 2.0
 BUDGET = LoadBudget(lag_us=2_000_000)

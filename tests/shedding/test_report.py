@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.shedding.accuracy import AccuracySums
-from slicemill.shedding.report import BUCKETS, Report, merged
+from slicemill.shedding.accuracy import BUCKETS, AccuracySums, Report, merged
 
 runs = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(0, 9)), max_size=2 * BUCKETS)
 

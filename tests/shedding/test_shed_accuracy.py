@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shed_streams import accuracy_of, closed, exact_runs, fragments
 
 from slicemill.shedding.accuracy import accuracy, jaccard, kept_share, preference, similarity
-from slicemill.shedding.costs import cost
+from slicemill.shedding.memory import cost
 from slicemill.shedding.methods import METHODS
 
 EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])

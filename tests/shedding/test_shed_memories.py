@@ -12,14 +12,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shed_streams import accuracy_of, closed, copy, feed, fragments
 
-from slicemill.esl.types.budget import Budget, Slot
-from slicemill.shedding.blind import BlindMemory
-from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
-from slicemill.shedding.fast import FastMemory
-from slicemill.shedding.memories import memory_of
+from slicemill.catalog.queries import Budget, Slot
+from slicemill.shedding.memory import (
+    BlindMemory,
+    ChainMemory,
+    FastMemory,
+    NewestTuple,
+    OriginalRunMemory,
+    RunMemory,
+    ScanMemory,
+    Tuple,
+    memory_of,
+)
 from slicemill.shedding.methods import METHODS, Method, Ties, method_of
-from slicemill.shedding.runs import RunMemory
-from slicemill.shedding.scan import OriginalRunMemory, ScanMemory
 from support.stored import stored
 
 EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])

@@ -6,10 +6,8 @@ from random import Random
 
 import pytest
 
-from slicemill.shedding.accuracy import AccuracySums, accuracy_sums
-from slicemill.shedding.chains import Tuple
-from slicemill.shedding.report import BUCKETS, MemoryReport
-from slicemill.shedding.shadow import Shadow
+from slicemill.shedding.accuracy import BUCKETS, AccuracySums, MemoryReport, Shadow, accuracy_sums
+from slicemill.shedding.memory import Tuple
 
 
 def test_buckets_are_put_together_and_lose_nothing() -> None:

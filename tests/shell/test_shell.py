@@ -16,11 +16,9 @@ from typer.testing import CliRunner
 import slicemill
 from server.conftest import bid, mill, service  # noqa: F401
 from slicemill.cli import app
+from slicemill.cli.shell import Leave, OutputFormat, ServerNames, Shell, WordCompleter, is_whole, show_result
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
-from slicemill.shell.completion import ServerNames, WordCompleter
-from slicemill.shell.display import OutputFormat, show_result
-from slicemill.shell.repl import Leave, Shell, is_whole
 from slicemill_client import Connection, StatementResult
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from slicemill.capacity.rates import parse_rates
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.traffic import Traffic
-from slicemill.simulate.rates import parse_rates
+from slicemill.scheduling.rehearsal import Traffic
 
 STREAMS = ["auction", "bid"]
 

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
+from slicemill.capacity.tables import agreement, plain, policies_table, queries_table
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
-from slicemill.simulate.tables import agreement, plain, policies_table, queries_table
 
 
 def outcome(response: float, staleness: float) -> Outcome:

@@ -8,16 +8,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
+from slicemill.capacity.trial import TrialSamples, costs_of_home, measure, opened_mill, read_sample
+from slicemill.capacity.trial_run import try_policies
+from slicemill.columns.arrow_schema import TS
 from slicemill.errors import SlicemillError
-from slicemill.esl import SourceText, bind
 from slicemill.scheduling.capacity import Output
-from slicemill.scheduling.traffic import Traffic, polls, total_rows
-from slicemill.simulate.trial import TrialSamples, measure, opened_mill
-from slicemill.simulate.trial_data import read_sample
-from slicemill.simulate.trial_home import costs_of_home
-from slicemill.simulate.trial_run import try_policies
-from slicemill.storage.arrow_schema import TS
+from slicemill.scheduling.rehearsal import Traffic, polls, total_rows
+from slicemill.sql.errors import SourceText
 
 SCRIPT = SourceText(
     """\

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from slicemill.capacity.simulate import verdict
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.rehearsal import Outcome
-from slicemill.simulate.verdict import verdict
 
 SPLITS = Costs(0.1, (UnitCost("a", ("s",), (Output("q", 1.0),), True, 0.0, 0.0, 1e-3),))
 WHOLE = Costs(0.1, (UnitCost("b", ("s",), (Output("q", 1.0),), False, 0.0, 0.0, 1e-3),))

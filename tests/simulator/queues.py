@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.policies.policy import SimulatedUnit

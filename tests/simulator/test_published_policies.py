@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.metrics.figures import Summary
-from slicemill.scheduling.policies import fas
+from slicemill.metrics.quality_of_service import Summary
+from slicemill.scheduling import priorities as fas
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut

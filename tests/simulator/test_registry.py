@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.queues import queue, unit
-from slicemill.scheduling.policies.policy_registry import UnknownPolicyError
+from slicemill.scheduling.policies import UnknownPolicyError
 from slicemill_lab.policies.registry import NAMES, make
 
 

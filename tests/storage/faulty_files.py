@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.storage.files import AppendFile, FileStat, FileSystem
+from slicemill.storage.filesystem import AppendFile, FileStat, FileSystem
 
 # How much of a write is there when the process dies in it.
 PARTS: dict[str, Callable[[int], int]] = {

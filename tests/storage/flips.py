@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slicemill.api.mill import Mill
 from slicemill.connectors.files.ledger import Ledger
-from slicemill.connectors.kept_files import source_mistakes
-from slicemill.connectors.sinks.cursor import open_cursor
+from slicemill.connectors.sinks.sink import open_cursor
+from slicemill.connectors.stored_files import source_mistakes
 from slicemill.connectors.tcp.spool import Spool, SpoolPosition
-from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.storage.check import check_home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool

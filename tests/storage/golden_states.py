@@ -18,17 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
-from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE
-from slicemill.aggregate.compiler.prepare import prepare as prepare_call
-from slicemill.aggregate.compiler.state import UserObject
-from slicemill.aggregate.definition import Special
-from slicemill.columns.keys import Keys
-from slicemill.columns.rows import to_table
-from slicemill.columns.stretches import RowStretches
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import (
+from slicemill import types as t
+from slicemill.aggregates.definition import Special
+from slicemill.aggregates.udf.compiler.layout import INTERPRETER, MACHINE
+from slicemill.aggregates.udf.compiler.prepare import prepare as prepare_call
+from slicemill.aggregates.udf.compiler.state import UserObject
+from slicemill.binder import bind
+from slicemill.catalog.expressions import (
     Argument,
     Case,
     Cast,
@@ -38,36 +34,31 @@ from slicemill.esl.types.expression import (
     Oldest,
     ScalarQuery,
 )
-from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.esl.types.relation import RelationInput, RelationQuery
-from slicemill.operators.coalesce.rows_accuracy import AccuracyPartition, Newest
-from slicemill.operators.drop.step import DropState
+from slicemill.catalog.queries import FrameUnit, LoadBudget, RelationInput, RelationQuery, Window
+from slicemill.columns.keys import Keys
+from slicemill.columns.ranges import RowStretches
+from slicemill.columns.rows import to_table
+from slicemill.extensions.classify.policies import BestFeatureFirst, LoadStar, Pruning, Uniform
+from slicemill.operators.drop import DropState
+from slicemill.operators.join.block import QueryBits
 from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.join.windows import QueryBits
-from slicemill.operators.over.calls import WindowState
-from slicemill.operators.over.events import Events
-from slicemill.operators.over.groups import OverGroupState
-from slicemill.operators.over.running import RunningDistinct, RunningSum
-from slicemill.operators.over.running_moments import RunningMoments
-from slicemill.operators.panes.state import MemberState, PaneState
 from slicemill.operators.row_step import RowState
+from slicemill.operators.temporal.rows import AccuracyPartition, Newest
+from slicemill.operators.window.over import Events, WindowState
+from slicemill.operators.window.over_groups import OverGroupState
+from slicemill.operators.window.pane_state import MemberState, PaneState
+from slicemill.operators.window.running import RunningDistinct, RunningMoments, RunningSum
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.reference.operators.coalesce import _Partition
-from slicemill.reference.operators.window_slide import Answer
-from slicemill.rows import Timed
-from slicemill.shedding.accuracy import AccuracySums
-from slicemill.shedding.chains import NewestTuple
-from slicemill.shedding.classify.policies.greedy import BestFeatureFirst
-from slicemill.shedding.classify.policies.loadstar import LoadStar
-from slicemill.shedding.classify.policies.pruning import Pruning
-from slicemill.shedding.classify.policies.uniform import Uniform
-from slicemill.shedding.report import MemoryReport, Report
-from slicemill.shedding.shadow import Original, Shadow
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.shedding.accuracy import AccuracySums, MemoryReport, Original, Report, Shadow
+from slicemill.shedding.memory import NewestTuple
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.types import Timed
+from slicemill_oracle.operators.coalesce import _Partition
+from slicemill_oracle.operators.window_slide import Answer
 from support.corpus import CORPUS, prepare, read_case
 from support.units import Memory
 

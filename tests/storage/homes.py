@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from slicemill.columns.merge import time_range
 from slicemill.storage.changes import Appended, Change
-from slicemill.storage.files import FileSystem, ensure_folder
+from slicemill.storage.filesystem import FileSystem, ensure_folder
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.order import time_range
 from slicemill.storage.segments import SegmentWriters
 from storage.faulty_files import MemoryFiles
 from storage.tables import rows

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from slicemill.storage.arrow_schema import with_system_columns
+from slicemill.columns.arrow_schema import with_system_columns
 
 COLUMNS = pa.schema([("n", pa.int64())])
 

@@ -7,8 +7,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from slicemill.esl.types.schema import ANY, BINARY, DATE, INT, PERIOD, TIMESTAMP, VARCHAR, Column, Schema
-from slicemill.storage.arrow_schema import (
+from slicemill.columns.arrow_schema import (
     ARRIVAL,
     SEQ,
     TS,
@@ -19,6 +18,7 @@ from slicemill.storage.arrow_schema import (
     to_arrow,
     with_system_columns,
 )
+from slicemill.types import ANY, BINARY, DATE, INT, PERIOD, TIMESTAMP, VARCHAR, Column, Schema
 
 
 def test_a_day_and_an_instant_are_stored_as_the_design_says() -> None:

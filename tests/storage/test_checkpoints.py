@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from slicemill.codec.registry import StorageError, registered_names
 from slicemill.columns.keys import Keys
+from slicemill.columns.pieces import Slice
 from slicemill.operators.join.state import JoinState
 from slicemill.storage.checkpoints import (
     CheckpointDamaged,
@@ -24,9 +26,7 @@ from slicemill.storage.checkpoints import (
     write,
     write_checkpoint,
 )
-from slicemill.storage.codec import StorageError, registered_names
-from slicemill.storage.files import LocalFiles
-from slicemill.storage.slice import Slice
+from slicemill.storage.filesystem import LocalFiles
 from slicemill.storage.state_size import state_bytes
 from storage.golden_states import GOLDEN, LISTED, golden_checkpoints
 

@@ -19,9 +19,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from slicemill.storage.codec import StorageError, decode, encode, register, registered_names, stored_as
-from slicemill.storage.codec import registry as codec_registry
-from slicemill.storage.slice import Slice
+from slicemill.codec import registry as codec_registry
+from slicemill.codec.registry import StorageError, register, registered_names, stored_as
+from slicemill.codec.state import decode, encode
+from slicemill.columns.pieces import Slice
 from support.stored import stored
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.storage.files import (
+from slicemill.storage.filesystem import (
     LOCAL,
     FileSystem,
     StorageFull,

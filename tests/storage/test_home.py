@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.storage.changes import Appended, Change
-from slicemill.storage.home import Home, HomeError
+from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.home_state import HomeState
+from slicemill.storage.home_state import HomeError, HomeState
 from slicemill.storage.segments import Extent, SegmentWriters
 from storage.homes import FOLDER, append, commit_rows, memory_files, small_home, view
 from storage.tables import COLUMNS, rows

@@ -11,9 +11,8 @@ from slicemill.cli import app
 from slicemill.storage.backup import backup_home, upgrade_home
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
-from slicemill.storage.home import Home, HomeError
-from slicemill.storage.home_format import CURRENT, FormatError
-from slicemill.storage.home_lock import HomeLocked
+from slicemill.storage.home import CURRENT, FormatError, Home, HomeLocked
+from slicemill.storage.home_state import HomeError
 from slicemill.storage.segments import SegmentWriters
 from storage.homes import commit_rows, view
 from storage.tables import COLUMNS

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from slicemill.storage.changes import Change
-from slicemill.storage.files import FileSystem, ensure_folder
+from slicemill.storage.filesystem import FileSystem, ensure_folder
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.segments import ExtentGone, SegmentWriters

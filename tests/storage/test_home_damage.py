@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from slicemill.api.mill import Mill
 from slicemill.cli import app
-from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.storage.backup import upgrade_home
-from slicemill.storage.changes import Change
-from slicemill.storage.check import check_home
-from slicemill.storage.home import Home, HomeError
+from slicemill.storage.changes import Change, frame
+from slicemill.storage.check import check_home, repair_home
+from slicemill.storage.garbage import KEPT_US
+from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.journal_end import JournalEnd, read_end
-from slicemill.storage.lines import frame
-from slicemill.storage.repair import repair_home
+from slicemill.storage.home_state import HomeError
+from slicemill.storage.journal import JournalEnd, read_end
 from slicemill.storage.segments import ExtentDamaged, SegmentWriters
-from slicemill.storage.trash import KEPT_US
 from storage.flips import SCRIPT, SECOND, feed, make_home, results_after
 from storage.homes import FOLDER, commit_rows, memory_files, view
 from storage.tables import COLUMNS

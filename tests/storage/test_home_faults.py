@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from slicemill.storage.changes import Change
-from slicemill.storage.files import StorageFull
-from slicemill.storage.home import Home, HomeError
-from slicemill.storage.home_format import FormatError
-from slicemill.storage.home_lock import HomeLocked
+from slicemill.storage.filesystem import StorageFull
+from slicemill.storage.home import FormatError, Home, HomeLocked
 from slicemill.storage.home_reader import HomeReader
+from slicemill.storage.home_state import HomeError
 from slicemill.storage.segments import SegmentWriters
 from storage.faulty_files import PARTS, FullFiles, MemoryFiles, SpyFiles
 from storage.homes import FOLDER, append, commit_rows, memory_files, small_home, view

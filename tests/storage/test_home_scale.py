@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from slicemill.storage.changes import Appended, Change
+from slicemill.storage.garbage import Retention, keep_from
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.log import LogColumns
-from slicemill.storage.retention import Retention, keep_from
 from slicemill.storage.segments import SegmentWriters
 from storage.tables import COLUMNS, rows
 

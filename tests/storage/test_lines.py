@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.storage.lines import frame, split_lines, unframe
+from slicemill.storage.changes import frame, split_lines, unframe
 
 CONTENTS = st.lists(st.binary(max_size=30).map(lambda text: text.replace(b"\n", b"")), max_size=5)
 

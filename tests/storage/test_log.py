@@ -9,9 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.storage.epochs import read_epochs
-from slicemill.storage.log import Log
-from slicemill.storage.retention import Retention, keep_from, slowest
+from slicemill.storage.garbage import Retention, keep_from, slowest
+from slicemill.storage.log import Log, read_epochs
 from slicemill.storage.segments import Extent, SegmentWriter
 from storage.faulty_files import MemoryFiles
 from storage.tables import COLUMNS, rows, stored

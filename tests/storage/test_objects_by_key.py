@@ -15,11 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from slicemill.storage import objects_by_key, pace
+from slicemill.codec.registry import StorageError
+from slicemill.columns import objects_by_key, pace
+from slicemill.columns.objects_by_key import ObjectsByKey
+from slicemill.columns.pace import keep_pace, paced
 from slicemill.storage.checkpoints import EncodedStates, encode_states, read_checkpoint, write
-from slicemill.storage.codec import StorageError
-from slicemill.storage.objects_by_key import ObjectsByKey
-from slicemill.storage.pace import keep_pace, paced
 from slicemill.storage.state_size import state_bytes
 
 KEYS = st.sampled_from([("a",), ("b", 1), (None,), (2.5,), ("c",)])

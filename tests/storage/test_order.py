@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.storage.order import OrderError, in_order, merge_sorted, time_range
+from slicemill.columns.merge import OrderError, in_order, merge_sorted, time_range
 from storage.tables import rows, stored
 
 KEYS = st.tuples(st.integers(0, 6), st.integers(0, 6), st.just(0), st.integers(0, 99))

@@ -12,7 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types.schema import (
+from slicemill.columns.arrow_schema import from_arrow, to_arrow
+from slicemill.storage import segments
+from slicemill.storage.filesystem import LOCAL, StorageFull
+from slicemill.storage.segments import (
+    UNVERIFIED,
+    Extent,
+    ExtentDamaged,
+    ExtentGone,
+    SegmentError,
+    SegmentReader,
+    SegmentWriter,
+    SegmentWriters,
+    parse_segment,
+    read_extent,
+)
+from slicemill.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -30,21 +45,6 @@ from slicemill.esl.types.schema import (
     Schema,
     Type,
     decimal,
-)
-from slicemill.storage import segments
-from slicemill.storage.arrow_schema import from_arrow, to_arrow
-from slicemill.storage.files import LOCAL, StorageFull
-from slicemill.storage.segments import (
-    UNVERIFIED,
-    Extent,
-    ExtentDamaged,
-    ExtentGone,
-    SegmentError,
-    SegmentReader,
-    SegmentWriter,
-    SegmentWriters,
-    parse_segment,
-    read_extent,
 )
 from storage.faulty_files import PARTS, FullFiles, MemoryFiles, SpyFiles
 from storage.tables import rows

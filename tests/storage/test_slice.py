@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from slicemill.storage.slice import Slice
+from slicemill.columns.pieces import Slice
 
 
 def test_a_slice_of_rows_is_there_at_once_and_not_stored_yet() -> None:

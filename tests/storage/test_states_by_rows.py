@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from slicemill.engine.program import UnitProgram
+from slicemill.runtime.pipeline import UnitProgram
 from slicemill.storage.checkpoints import encode_states, read_checkpoint, write, write_checkpoint
 from slicemill.time import END
 from storage.golden_states import (

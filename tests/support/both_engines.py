@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from slicemill.engine.mill import Mill
-from slicemill.esl import bind
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
+from slicemill.plan.optimizer import optimize
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 from support.changelogs import SECOND, Row, TimedRow
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from slicemill.esl.types.schema import Schema
+from slicemill.types import Schema
 
 Row = tuple[object, ...]
 TimedRow = tuple[int, Row]

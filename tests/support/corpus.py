@@ -18,11 +18,11 @@ from typing import TypeAlias
 import pytest
 from _pytest.mark import ParameterSet
 
-from slicemill.esl import bind
-from slicemill.esl.binder.scalar import parse_date, parse_timestamp
-from slicemill.esl.syntax.source import SourceText
-from slicemill.esl.types.catalog import Catalog, Stream, Table, TimestampKind
-from slicemill.esl.types.schema import Kind, Schema, Type
+from slicemill.binder import bind
+from slicemill.binder.expressions import parse_date, parse_timestamp
+from slicemill.catalog.catalog import Catalog, Stream, Table, TimestampKind
+from slicemill.sql.errors import SourceText
+from slicemill.types import Kind, Schema, Type
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slicemill.api.mill import Mill
+from slicemill.catalog.queries import RelationQuery
+from slicemill.columns.arrow_schema import is_system_column
 from slicemill.columns.rows import to_table
-from slicemill.engine.mill import Mill
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
-from slicemill.esl.types.relation import RelationQuery
-from slicemill.rows import Timed
-from slicemill.storage.arrow_schema import is_system_column
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.types import Timed
 from support.corpus import Event, Runnable, TimedRow, sent_row
 
 

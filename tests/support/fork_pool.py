@@ -14,7 +14,7 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
-from slicemill.engine.workers.events import (
+from slicemill.runtime.workers.events import (
     Event,
     WorkerAnswer,
     WorkerContext,
@@ -24,7 +24,7 @@ from slicemill.engine.workers.events import (
     make_handler,
     writer_name,
 )
-from slicemill.engine.workers.sharing import HANDLER
+from slicemill.runtime.workers.sharing import HANDLER
 from slicemill.time import wall_clock_us
 
 

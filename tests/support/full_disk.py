@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from slicemill.storage.files import LocalAppendFile, LocalFiles
+from slicemill.storage.filesystem import LocalAppendFile, LocalFiles
 
 _NEED_SPACE = (
     (LocalAppendFile, "write"),

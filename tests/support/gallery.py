@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slicemill.esl import SourceText, bind
-from slicemill.esl.types.catalog import Catalog, Statement
-from slicemill.esl.types.model import ModelDefinition, ModelTemplate
-from slicemill.explain.model_svg import model_svg
-from slicemill.explain.model_text import models_named, uses_of
-from slicemill.model.cost import estimate
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog, Statement
+from slicemill.catalog.model import ModelDefinition, ModelTemplate
+from slicemill.extensions.models.cost import estimate
+from slicemill.extensions.models.drawing import model_svg
+from slicemill.extensions.models.explain import models_named, uses_of
+from slicemill.sql.errors import SourceText
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "gallery"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import EslError, bind
+from slicemill.binder import bind
+from slicemill.sql.errors import EslError
 
 
 def check_hint(declared: str, written: str, message: str, hint: str, instead: str) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream
-from slicemill.esl.types.query import Continuous, JoinKind, QueryInput, SelectQuery, UnionQuery
-from slicemill.esl.types.relation import RelationQuery
-from slicemill.esl.types.schema import Kind, Type
+from slicemill.catalog.catalog import Catalog, DerivedStream, Stream
+from slicemill.catalog.queries import Continuous, JoinKind, QueryInput, RelationQuery, SelectQuery, UnionQuery
+from slicemill.functions.render import render
+from slicemill.types import Kind, Type
 
 Row = tuple[object, ...]
 Timed = tuple[int, Row]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ingest.streams import Kept, external, rows
 from slicemill.ingest.intake import Intake
 from slicemill.ingest.watermarks import watermark
-from slicemill.operators.in_turn import borders
+from slicemill.operators.alignment import borders
 from slicemill.time import BEGINNING
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"

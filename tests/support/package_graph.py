@@ -21,13 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "slicemill": ROOT / "src" / "slicemill",
+    "slicemill_oracle": ROOT / "oracle" / "src" / "slicemill_oracle",
     "slicemill_lab": ROOT / "lab" / "src" / "slicemill_lab",
     "slicemill_client": ROOT / "client" / "src" / "slicemill_client",
 }
-
-# The language has storeys: its syntax, the data that leaves the binder, that data as text again, the binder.
-# Rooms in between (scalar, aggregate, storage) know the data and are known to the binder.
-INNER_ROOMS = ("esl.syntax", "esl.types", "esl.render", "esl.binder")
 
 Arrow = tuple[str, str]
 
@@ -84,11 +81,8 @@ def _target(package: str, name: str) -> str:
 
 
 def room_of(module: str) -> str:
-    """The room of a module of the product: `slicemill.esl.types.schema` is in `esl.types`."""
+    """The room of a module of the product: `slicemill.types` is in `esl.types`."""
     _, _, inside = module.partition(".")
-    for room in INNER_ROOMS:
-        if inside == room or inside.startswith(f"{room}."):
-            return room
     return inside.split(".")[0] or "slicemill"
 
 
@@ -183,8 +177,7 @@ def as_svg(graph: Iterable[Arrow]) -> str:
     """The graph as a drawing, without the arrows that longer ways stand for."""
     # The product's own layout and shapes: imported here, so that the rules above need none of the product.
     from slicemill.explain.layout import Box, lay_out
-    from slicemill.explain.svg_shapes import ARC, INK, PAPER, curve, n
-    from slicemill.explain.svg_text import SANS, text_width, xml
+    from slicemill.explain.svg import ARC, INK, PAPER, SANS, curve, n, text_width, xml
 
     margin, size, height = 16.0, 13.0, 28.0
     drawn = without_detours(graph)

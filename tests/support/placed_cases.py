@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from functools import cache
 
-from slicemill.operators.streams.spec import QueryResults
+from slicemill.operators.specs import QueryResults
 from slicemill.plan.placement import AUTO, PlacementKind, chosen, placements_of
 from slicemill.plan.planner import Planner
 from support.corpus import Case, prepare, read_cases

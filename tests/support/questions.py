@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from slicemill.server.questions.asking import answering
-from slicemill.server.questions.rows import AskedRelation
+from slicemill.server.adhoc.ask import AskedRelation, answering
 
 
 def ask(sql: str, relation_of: Callable[[str], AskedRelation], parameters: Sequence[object] = ()) -> pa.Table:

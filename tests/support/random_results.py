@@ -15,7 +15,7 @@ from decimal import Decimal
 
 import duckdb
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from support.both_engines import by_mill, by_reference, times_to_compare
 from support.changelogs import SECOND, Row, TableOfNow, TimedRow
 

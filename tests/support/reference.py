@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.context import fed_by
-from slicemill.operators.lookup.spec import Materialize
-from slicemill.operators.streams.spec import QueryResults, Scan, Source
+from slicemill.catalog.catalog import Catalog
+from slicemill.operators.specs import Materialize, QueryResults, Scan, Source
+from slicemill.operators.step import fed_by
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.translate import Translator
-from slicemill.rows import Timed
+from slicemill.plan.optimizer import optimize
+from slicemill.types import Timed
+from slicemill_oracle.translate import Translator
 from support.corpus import Event, Row, TimedRow
 
 

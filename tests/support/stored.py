@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.storage.codec import decode, encode
-from slicemill.storage.slice import Slice
+from slicemill.codec.state import decode, encode
+from slicemill.columns.pieces import Slice
 
 
 def stored(value: Any) -> Any:

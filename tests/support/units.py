@@ -11,21 +11,21 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from slicemill.catalog.catalog import Catalog, Stream, TimestampKind
+from slicemill.columns.arrow_schema import is_system_column
 from slicemill.columns.order import put_together
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.exchange import SpreadRows
-from slicemill.engine.program import RunOutcome, UnitPlan, UnitProgram
-from slicemill.esl.types.catalog import Catalog, Stream, TimestampKind
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import Exchange
+from slicemill.plan.optimizer import optimize, share
+from slicemill.plan.partitioning import Exchange
 from slicemill.plan.placement import chosen
 from slicemill.plan.units import Unit, cut
-from slicemill.rows import Timed
-from slicemill.storage.arrow_schema import is_system_column
+from slicemill.runtime.pipeline import RunOutcome, UnitPlan, UnitProgram
+from slicemill.runtime.shuffle import SpreadRows
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Timed
 from support.corpus import Event, Row, TimedRow
 
 # How the logs that a unit reads are spread over so many cells.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from slicemill.engine.work import Message, RunDone, RunUnit
-from slicemill.engine.workers.events import WorkerAnswer
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
-from slicemill.scheduling.adaptive import BatchCost
+from slicemill.runtime.messages import Message, RunDone, RunUnit
+from slicemill.runtime.workers.events import WorkerAnswer
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.scheduling.statistics import BatchCost
 from support.engine import Clock
 
 

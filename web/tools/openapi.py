@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from slicemill.server.access import Access
+from slicemill.server.auth import Access
 from slicemill.server.http.app import create_app
-from slicemill.server.live import LiveResults
+from slicemill.server.live_results import LiveResults
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.session import local_session
-from slicemill.engine.workers.sharing import Pool
+from slicemill.api.mill import Mill
+from slicemill.runtime.spark_session import local_session
+from slicemill.runtime.workers.sharing import Pool
 from slicemill.time import wall_clock_us
 
 MakePool = Callable[[], Pool | None]

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from slicemill.engine.java import ensure_java_home
-from slicemill.engine.session import WORKERS
+from slicemill.runtime.spark_session import WORKERS, ensure_java_home
 
 EXECUTORS = 2
 

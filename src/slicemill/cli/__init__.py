@@ -14,21 +14,9 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import (
-    calibrate,
-    check,
-    explain,
-    home,
-    lab,
-    log,
-    query,
-    run,
-    serve,
-    simulate,
-    sql,
-    state,
-    token,
-)
+from slicemill.cli import calibrate, check, explain, home, lab, query, run, serve, simulate, sql, token
+from slicemill.cli import home as log
+from slicemill.cli import home as state
 from slicemill.errors import SlicemillError
 
 EXIT_STATUS = (

@@ -11,8 +11,8 @@ def calibrate() -> None:
     """Measure what ways of computing models cost here; new queries choose by it, and explain shows it."""
     from dataclasses import asdict
 
-    from slicemill.aggregate.compiler.models.calibration import measured_costs
-    from slicemill.model.core_costs import keep_core_costs
+    from slicemill.extensions.models.compiler.calibration import measured_costs
+    from slicemill.extensions.models.cost import keep_core_costs
 
     os.environ["SLICEMILL_COMPILE"] = "always"
     costs = measured_costs()

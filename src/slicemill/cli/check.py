@@ -12,8 +12,8 @@ from slicemill.cli.common import File, read, tell_warnings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from slicemill.esl import Bound
-    from slicemill.esl.syntax.errors import Diagnostic
+    from slicemill.binder.script import Bound
+    from slicemill.sql.errors import Diagnostic
 
 
 def check(
@@ -27,7 +27,8 @@ def check(
     """List the statements of a script and warnings, or every mistake in it; no code that it names is run."""
     from rich.console import Console
 
-    from slicemill.esl import EslError, bind_script
+    from slicemill.binder.script import bind_script
+    from slicemill.sql.errors import EslError
 
     bound = bind_script(read(file), imports=imports)
     unverified = [] if imports else _unverified(bound)
@@ -56,8 +57,8 @@ def check(
 
 def _notes(bound: Bound) -> list[dict[str, object]]:
     """Return calls in each statement that are evaluated row by row, with a faster alternative."""
-    from slicemill.esl.render.expressions import render
-    from slicemill.scalar.by_row import calls_by_row
+    from slicemill.functions.render import render
+    from slicemill.functions.row_only import calls_by_row
 
     notes: list[dict[str, object]] = []
     for statement, span in bound.statements:
@@ -70,9 +71,9 @@ def _notes(bound: Bound) -> list[dict[str, object]]:
 
 def _unverified(bound: Bound) -> list[str]:
     """Return the Python classes and functions that aggregates and functions are implemented in."""
-    from slicemill.esl.types.aggregate import AggregateDefinition
-    from slicemill.esl.types.classifier import Classifier
-    from slicemill.esl.types.function import FunctionDefinition
+    from slicemill.catalog.aggregates import AggregateDefinition
+    from slicemill.catalog.classifier import Classifier
+    from slicemill.catalog.function import FunctionDefinition
 
     in_python = (AggregateDefinition, FunctionDefinition)
     named = [entry for entry, _ in bound.statements if isinstance(entry, in_python)]
@@ -95,8 +96,8 @@ def _statements_table(bound: Bound) -> Table:
 
 
 def _check_json(bound: Bound) -> dict[str, object]:
-    from slicemill.esl import EslError
     from slicemill.explain.statements import describe
+    from slicemill.sql.errors import EslError
 
     statements = []
     for statement, span in bound.statements:

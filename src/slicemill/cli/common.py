@@ -12,7 +12,8 @@ import typer
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.esl import Bound, SourceText
+    from slicemill.binder.script import Bound
+    from slicemill.sql.errors import SourceText
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
 Packages = Annotated[
@@ -46,7 +47,7 @@ def spark_settings(packages: str | None, conf: list[str] | None) -> dict[str, st
 
 def read(file: Path) -> SourceText:
     """Read a script from a file or standard input. Raise SlicemillError if it cannot be read."""
-    from slicemill.esl import SourceText
+    from slicemill.sql.errors import SourceText
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ def read(file: Path) -> SourceText:
 
 def tell_warnings(bound: Bound) -> None:
     """Print the warnings for a script to standard error."""
-    from slicemill.esl.syntax.errors import render
+    from slicemill.sql.errors import render
 
     for warning in bound.warnings:
         typer.echo(f"{render(bound.source, warning)}\n", err=True)

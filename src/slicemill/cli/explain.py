@@ -12,7 +12,7 @@ from slicemill.cli.common import File, read
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.esl.types.catalog import Catalog
+    from slicemill.catalog.catalog import Catalog
     from slicemill.operators.graph import QueryGraph
 
 
@@ -37,10 +37,10 @@ def explain(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
     """Show the query graph: what flows where, through which operators."""
-    from slicemill.esl import bind
+    from slicemill.binder import bind
     from slicemill.plan.build import build_graph
-    from slicemill.plan.optimize import optimize, share
-    from slicemill.plan.overlapping import NOTHING_RUNS, gathered
+    from slicemill.plan.optimizer import optimize, share
+    from slicemill.plan.overlapping_joins import NOTHING_RUNS, gathered
     from slicemill.plan.units import cut
 
     catalog = bind(read(file)).catalog
@@ -54,13 +54,13 @@ def explain(
         return
     graph, placed = share(optimize(build_graph(catalog)), catalog), NOTHING_RUNS
     if home is not None:
-        from slicemill.engine.changing.joining import placed_queries
+        from slicemill.lifecycle.unit_fields import placed_queries
         from slicemill.storage.home_reader import HomeReader
 
         placed = placed_queries(HomeReader(home).units)
     graph, _ = gathered(graph, cut(graph), placed)
     if home is not None:
-        from slicemill.engine.state_view import with_measures
+        from slicemill.runtime.state_view import with_measures
 
         graph = with_measures(graph, home)
     if query is not None:
@@ -77,7 +77,7 @@ def _explained(graph: QueryGraph, form: Format, cells: int, home: Path | None) -
 
     kept = None
     if home is not None:
-        from slicemill.engine.state_view import placements_in
+        from slicemill.runtime.state_view import placements_in
 
         kept = placements_in(home)
     units = placed_units(graph, cells, kept)
@@ -93,8 +93,8 @@ def _explained(graph: QueryGraph, form: Format, cells: int, home: Path | None) -
 
 
 def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
-    from slicemill.explain.model_svg import model_svg
-    from slicemill.explain.model_text import explain_model, explain_model_json, models_named, uses_of
+    from slicemill.extensions.models.drawing import model_svg
+    from slicemill.extensions.models.explain import explain_model, explain_model_json, models_named, uses_of
 
     definitions = models_named(name, catalog)
     if form is Format.text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ def check(home: HomeFolder) -> None:
     """Read everything that a home should hold, and name what is missing or damaged."""
     from rich.console import Console
 
-    from slicemill.connectors.kept_files import source_mistakes
+    from slicemill.connectors.stored_files import source_mistakes
     from slicemill.storage.check import check_home
 
     with Console(stderr=True).status("checking") as status:
@@ -45,8 +47,8 @@ def repair(home: HomeFolder) -> None:
     """
     from rich.console import Console
 
-    from slicemill.connectors.kept_files import repair_sources
-    from slicemill.storage.repair import repair_home
+    from slicemill.connectors.stored_files import repair_sources
+    from slicemill.storage.check import repair_home
 
     with Console(stderr=True).status("repairing") as status:
         done = [*repair_home(home, status.update), *repair_sources(home)]
@@ -76,3 +78,49 @@ def upgrade(home: HomeFolder) -> None:
     from slicemill.storage.backup import upgrade_home
 
     typer.echo(upgrade_home(home))
+
+
+# `slicemill log`: inspect the logs of a home.
+
+
+log_app = typer.Typer(help="Look into the logs of a home.", no_args_is_help=True)
+
+
+@log_app.callback()
+def logs() -> None:
+    """Look into the logs of a home."""
+
+
+@log_app.command("ls", epilog="Example: slicemill log ls --home work")
+def list_logs(home: Annotated[Path, typer.Option(help="The home of a mill.")]) -> None:
+    """Show what the logs of a home hold: streams, derived streams and results."""
+    from rich.console import Console
+
+    from slicemill.cli.live_table import logs_table
+
+    Console().print(logs_table(home))
+
+
+# `slicemill state`: show the stored state of the queries of a home.
+
+
+def state(
+    home: Annotated[Path, typer.Argument(metavar="HOME", help="The home of a mill.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object: slices, and the values of models.")
+    ] = False,
+) -> None:
+    """Show what queries keep of their streams: rows, bytes and ages, by slice and by query."""
+    if as_json:
+        from slicemill.extensions.models.live_values import model_values_of
+        from slicemill.runtime.state_view import slices_of
+
+        slices = [asdict(held) for held in slices_of(home)]
+        typer.echo(json.dumps({"slices": slices, "models": model_values_of(home)}, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    from slicemill.runtime.state_view import state_tables
+
+    for table in state_tables(home):
+        Console().print(table)

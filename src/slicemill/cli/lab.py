@@ -1,8 +1,8 @@
 """`slicemill lab` and `slicemill bench`: commands of the separate distribution slicemill-lab.
 
-slicemill-lab declares the commands as entry points of the group `slicemill.commands`. Entry points are looked
-up when one of the commands is called, because a search of all installed packages would slow down other
-commands.
+slicemill-lab declares the commands as entry points of the group `slicemill.commands`. Entry points are
+looked up when one of the commands is called, because a search of all installed packages would slow down
+other commands.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from slicemill.errors import SlicemillError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from slicemill.shell.repl import Shell
-    from slicemill_client import Connection
+    from slicemill.cli.shell import Shell
+    from slicemill_client.connection import Connection
 
 query_app = typer.Typer(help="The queries of a server.", no_args_is_help=True)
 
@@ -23,7 +23,7 @@ UrlOption = Annotated[str, typer.Option("--url", envvar="SLICEMILL_URL", help=UR
 
 
 def _run(url: str, token: str | None, text: str) -> None:
-    from slicemill_client import connect
+    from slicemill_client.connection import connect
 
     with connect(url, token) as connection:
         if not _shell(connection).run(text):
@@ -33,7 +33,7 @@ def _run(url: str, token: str | None, text: str) -> None:
 def _shell(connection: Connection) -> Shell:
     from rich.console import Console
 
-    from slicemill.shell.repl import Shell
+    from slicemill.cli.shell import Shell
 
     return Shell(connection, Console())
 
@@ -114,9 +114,8 @@ def tail(
     """Print results as they come, until ctrl-c."""
     from rich.console import Console
 
-    from slicemill.shell.display import OutputFormat
-    from slicemill.shell.repl import Shell
-    from slicemill_client import connect
+    from slicemill.cli.shell import OutputFormat, Shell
+    from slicemill_client.connection import connect
 
     with connect(url, token) as connection:
         Shell(connection, Console(), OutputFormat(form)).watch(name, since=since)
@@ -138,7 +137,8 @@ def status(
     from rich.console import Console
     from rich.live import Live
 
-    from slicemill_client import ClientError, connect
+    from slicemill_client.connection import connect
+    from slicemill_client.errors import ClientError
 
     console = Console()
     with connect(url, token) as connection:
@@ -158,7 +158,7 @@ def _status(connection: Connection, width: int) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from slicemill.shell.display import listed_names, rows_table
+    from slicemill.cli.shell import listed_names, rows_table
 
     health = connection.health()
     state = "running" if health["ready"] else "not running"

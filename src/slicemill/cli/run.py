@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import StrEnum
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from slicemill.cli.common import Conf, File, Packages, read, seconds_of, spark_settings, tell_warnings
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
+from slicemill.scheduling.policies import POLICIES, policy_named
 
 if TYPE_CHECKING:
-    from slicemill.esl import SourceText
-    from slicemill.esl.types.catalog import Catalog
+    from slicemill.catalog.catalog import Catalog
+    from slicemill.sql.errors import SourceText
 
 
 class EngineName(StrEnum):
@@ -76,7 +78,7 @@ def run(
     With --json each row is printed as one line as soon as it is computed: {"query": …, "_ts": …} and the
     query's columns. All other messages go to standard error.
     """
-    from slicemill.esl import bind
+    from slicemill.binder import bind
 
     source = read(file)
     if policy is not None:
@@ -90,18 +92,18 @@ def run(
         tell_warnings(bound)
         _run_reference(bound.catalog, rows, as_json)
         return
-    from slicemill.engine.session import begin_session, check_master
+    from slicemill.runtime.spark_session import begin_session, check_master
 
     # Report errors that can be found quickly before Spark starts.
     if master is not None:
         check_master(master)
     catalog = check_home(home, source)
-    from slicemill.connectors.declared import check_declared
+    from slicemill.connectors.registry import check_declared
 
     check_declared(catalog)
     # The JVM starts while the engine is imported.
     spark = begin_session(master, settings)
-    from slicemill.engine.console import RunOptions, run_on_spark
+    from slicemill.cli.live_table import RunOptions, run_on_spark
 
     options = RunOptions(
         seconds,
@@ -123,10 +125,9 @@ def check_home(home: Path | None, source: SourceText) -> Catalog:
     """Return the catalog of a script. Raise errors of the home, and of the script in this home."""
     import tempfile
 
-    from slicemill.engine.changing.statements import KeptStatements
-    from slicemill.esl import bind
-    from slicemill.storage.home_format import check_format, read_format
-    from slicemill.storage.home_lock import HomeLock
+    from slicemill.binder import bind
+    from slicemill.lifecycle.catalog_journal import KeptStatements
+    from slicemill.storage.home import HomeLock, check_format, read_format
     from slicemill.storage.home_reader import HomeReader
 
     if home is None:
@@ -159,15 +160,24 @@ def _check_writable(file: Path) -> None:
         raise SlicemillError(f"{file} cannot be written; name a file in a folder that is there")
 
 
+def _reference_engine() -> Callable[[Catalog], Any]:
+    """Return the reference engine, which the distribution slicemill-oracle provides."""
+    found = entry_points(group="slicemill.engines", name="reference")
+    if not found:
+        raise SlicemillError("the reference engine is not installed; run `pip install slicemill-oracle`")
+    engine: Callable[[Catalog], Any] = next(iter(found)).load()
+    return engine
+
+
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:
     from rich.console import Console
 
-    from slicemill.columns.changes import table_of_now
+    from slicemill.columns.changelog import table_of_now
     from slicemill.columns.rows import timed_rows, to_table
-    from slicemill.connectors.sinks.json_lines import result_line
-    from slicemill.connectors.sinks.show import results_table, show_counts, show_shed
-    from slicemill.reference.runner import run_script
+    from slicemill.connectors.sinks.console import results_table, show_counts, show_shed
+    from slicemill.connectors.sinks.folder import result_line
 
+    run_script = _reference_engine()
     told = Console(stderr=True)
     with told.status("running"):
         result = run_script(catalog)

@@ -67,8 +67,8 @@ def serve(
     stopped, and needs no FILE. Connections from other machines are accepted once there is a token (slicemill
     token add). FILE may use any file, host and code; later statements may only use what the options allow.
     """
-    from slicemill.engine.session import begin_session, check_master
-    from slicemill.server.access import Access
+    from slicemill.runtime.spark_session import begin_session, check_master
+    from slicemill.server.auth import Access
     from slicemill.server.connections import ConnectionLimits
     from slicemill.server.logs import LogFormat
     from slicemill.server.network import Certificate, Listening, check_address
@@ -93,7 +93,7 @@ def serve(
     check_address(host, access)
     listening = Listening(host, port, postgres_port, tls, ConnectionLimits.of_process(max_connections))
     spark = begin_session(master, settings)
-    from slicemill.server.questions.pool import QuestionLimits
+    from slicemill.server.adhoc.pool import QuestionLimits
     from slicemill.server.serve import ServeOptions, run_server
 
     allowed = Allowed(

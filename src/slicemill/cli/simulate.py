@@ -42,8 +42,8 @@ def simulate(
     Without --home or --costs each unit of the script first runs alone on Spark, for a minute or so, over
     rows of the script's own sources.
     """
-    from slicemill.simulate.plan import SimulationRequest
-    from slicemill.simulate.plan import simulate as print_plan
+    from slicemill.capacity.simulate import SimulationRequest
+    from slicemill.capacity.simulate import simulate as print_plan
 
     wish = SimulationRequest(
         rate or [],

@@ -34,9 +34,8 @@ def sql(
     """
     from rich.console import Console
 
-    from slicemill.shell.display import OutputFormat
-    from slicemill.shell.repl import Leave, Shell, interact
-    from slicemill_client import connect
+    from slicemill.cli.shell import Leave, OutputFormat, Shell, interact
+    from slicemill_client.connection import connect
 
     if form not in tuple(OutputFormat):
         raise SlicemillError(f"there is no format {form}; there are {', '.join(OutputFormat)}")

@@ -23,7 +23,7 @@ def add_token(
     ] = None,
 ) -> None:
     """Make a token and print it. It is not kept: only its hash is."""
-    from slicemill.server.access import Access
+    from slicemill.server.auth import Access
     from slicemill.time import wall_clock_us
 
     typer.echo(Access(home).add(name, role, names or (), wall_clock_us()))
@@ -34,8 +34,8 @@ def list_tokens(home: HomeFolder) -> None:
     """List who has a token."""
     from rich.console import Console
 
-    from slicemill.server.access import Access
-    from slicemill.shell.display import rows_table
+    from slicemill.cli.shell import rows_table
+    from slicemill.server.auth import Access
 
     rows = [
         {"name": entry["name"], "role": entry["role"], "names": " ".join(entry["names"]) or "all"}
@@ -48,7 +48,7 @@ def list_tokens(home: HomeFolder) -> None:
 @token_app.command("drop", epilog="Example: slicemill token drop ann --home work")
 def drop_token(name: Annotated[str, typer.Argument(help="Whose token.")], home: HomeFolder) -> None:
     """Revoke a token, at once."""
-    from slicemill.server.access import Access
+    from slicemill.server.auth import Access
 
     access = Access(home)
     access.drop(name)

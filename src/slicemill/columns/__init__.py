@@ -1,1 +1,1 @@
-"""Utilities for columns and tables: keys, order, slices, rows."""
+"""Columns and tables: schemas, keys, order, ranges and changelogs."""

@@ -6,23 +6,22 @@ distinct key of a table, not per row. Rows have the position of their key among 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.columns.numbered import GrowingRows
-from slicemill.columns.pieces import together
-from slicemill.storage.codec import register
-from slicemill.storage.slice import Slice
+from slicemill.codec.registry import register, stored_as
+from slicemill.columns.pieces import Slice, together
+from slicemill.kernels.arrays import Int32s, Int64s
 
-Numbers: TypeAlias = NDArray[np.int32]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 _NAN_BITS = int(np.array([np.nan]).view(np.int64)[0])
@@ -180,7 +179,7 @@ class Keys:
         """Return True if both have the same keys in the same order."""
         return self is other or self._numbers == other._numbers
 
-    def number(self, keys: DistinctKeys, columns: Sequence[Column]) -> Numbers:
+    def number(self, keys: DistinctKeys, columns: Sequence[Column]) -> Int32s:
         """Return the number of each row's key, and add new keys.
 
         `columns` are the columns that `keys` was made from.
@@ -238,7 +237,7 @@ class Keys:
             keys.number(distinct_keys(columns, rows), columns)
         return keys
 
-    def keep(self, alive: NDArray[np.bool_]) -> Numbers:
+    def keep(self, alive: NDArray[np.bool_]) -> Int32s:
         """Evict keys.
 
         Return the new number of each old key, -1 for evicted ones.
@@ -267,3 +266,227 @@ def _chunked(column: Column) -> pa.ChunkedArray:
 def shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Replace -0.0 by 0.0, for output independent of the order of arrival."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+
+
+# Hash partitioning: the cell (partition) of a key or row.
+#
+# The result is the same in every process, run and version. Equal keys have the same cell, in any columns.
+# Equality is that of GROUP BY (`columns.keys`): NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Integers
+# of any width, dates and times are hashed as 64-bit integers, so that both sides of a join agree. Values of
+# other types are hashed once per distinct value.
+
+
+Cells: TypeAlias = NDArray[np.uint16]
+Words: TypeAlias = NDArray[np.uint64]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0xD1B54A32D192ED03)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
+    """Return each row's cell, from 0 to count - 1, by its key."""
+    hashes = np.zeros(rows, np.uint64)
+    for column in columns:
+        for part in comparable(column):
+            hashes = _mixed((_words(part) ^ hashes) + _STEP)
+    # Use the low bits, because the directories of joins use the high bits of a very similar hash.
+    return np.asarray(((hashes & _LOW) * np.uint64(count)) >> np.uint64(32), np.uint16)
+
+
+def stripes_of(seqs: NDArray[np.int64], count: int) -> Cells:
+    """Return the cells of rows with these numbers, independent of keys (S33, S39).
+
+    Stripes are one row wide, so that even a short window is distributed evenly. Multiples of the golden
+    ratio are evenly distributed for any start, and also for numbers with constant steps.
+    """
+    turns = seqs.view(np.uint64) * _STEP
+    return np.asarray(((turns >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32), np.uint16)
+
+
+def _words(column: pa.Array) -> Words:
+    """Return a word for each value. Equal values have equal words."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        filled = column.fill_null(False if pa.types.is_boolean(kind) else 0) if column.null_count else column
+        words: Words = filled.cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
+        return np.where(column.is_valid().to_numpy(False), words, _NULL) if column.null_count else words
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    distinct = [_NULL if value is None else _checksum(value) for value in encoded.dictionary.to_pylist()]
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    return np.asarray(np.array(distinct, np.uint64)[codes])
+
+
+def _checksum(value: object) -> int:
+    return zlib.crc32(value if isinstance(value, bytes) else str(value).encode())
+
+
+def _mixed(words: Words) -> Words:
+    """Apply the finaliser of splitmix64, a bijection of 64-bit words."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+# Values and rows by key number, for runs with few of many keys.
+#
+# `keys` numbers the keys. The cost of a run depends on its number of rows and not on the number of keys. A
+# run reads and writes only the entries of its own keys. Arrays are copied only to grow, which is amortised
+# by doubling.
+
+
+Figure = TypeVar("Figure", bound=np.generic)
+
+_LEAST_ROOM = 64
+# A piece is merged with the next one while it is less than _STEP times as long, or both are small.
+_GROWTH_STEP, _SMALL = 8, 4_096
+# Unused rows are dropped when they outnumber the used ones and this number.
+_MANY_GONE = 1_024
+
+
+def touched(numbered: NDArray[np.integer[Any]]) -> tuple[Int64s, Int32s]:
+    """Return sorted distinct numbers, and each row's index among them."""
+    distinct, local = np.unique(numbered, return_inverse=True)
+    return distinct.astype(np.int64), local.astype(np.int32)
+
+
+def grown(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figure]:
+    """Return `figures` extended to `count` keys, for writing.
+
+    New keys start with `first`. The result is the start of a larger array, which the next call reuses. So
+    the caller must own the array, and must not share parts of it.
+    """
+    known = len(figures)
+    if known >= count:
+        return figures
+    room = _room_of(figures)
+    if room is None or len(room) < count:
+        room = np.empty(max(_LEAST_ROOM, count + count // 2), figures.dtype)
+        room[:known] = figures
+    room[known:count] = first
+    return room[:count]
+
+
+def _room_of(figures: NDArray[Figure]) -> NDArray[Figure] | None:
+    """Return the larger array that `figures` is the start of, or None."""
+    room = figures.base
+    if not isinstance(room, np.ndarray) or room.base is not None or room.ndim != 1:
+        return None
+    is_first = room.__array_interface__["data"][0] == figures.__array_interface__["data"][0]
+    return room if is_first and room.dtype == figures.dtype else None
+
+
+def _no_places() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+@stored_as("rows.growing", version=1)
+@dataclass(slots=True)
+class GrowingRows:
+    """Append-only rows in immutable pieces.
+
+    Neighbouring pieces are merged, so that there are few. Rows keep their positions.
+    """
+
+    pieces: list[Slice] = field(default_factory=list)
+    rows: int = 0
+
+    def add(self, rows: pa.Table) -> None:
+        if not rows.num_rows and self.pieces:
+            return
+        self.rows += rows.num_rows
+        self.pieces.append(Slice(rows.combine_chunks()))
+        while len(self.pieces) > 1 and _belong_together(*self.pieces[-2:]):
+            last = self.pieces.pop().table
+            self.pieces[-1] = Slice(together([self.pieces[-1].table, last]).combine_chunks())
+
+    def at(self, places: NDArray[np.integer[Any]]) -> pa.Table:
+        """Return the rows at these positions.
+
+        Arrow's own `take` would concatenate the pieces each time.
+        """
+        tables = [piece.table for piece in self.pieces]
+        if len(tables) == 1:
+            return tables[0].take(pa.array(places))
+        ends = np.cumsum([table.num_rows for table in tables])
+        order = np.argsort(places, kind="stable")
+        ordered = places[order]
+        stops = np.searchsorted(ordered, ends)
+        found = [
+            table.take(pa.array(ordered[start:stop] - (end - table.num_rows)))
+            for table, end, start, stop in zip(tables, ends, [0, *stops[:-1]], stops, strict=True)
+        ]
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return together(found).combine_chunks().take(pa.array(back))
+
+    def behind(self, places: NDArray[np.integer[Any]], new: pa.Table) -> pa.Table:
+        """Return the rows at these positions, followed by new ones."""
+        return together([self.at(places), new]) if len(places) else new
+
+    def only(self, places: NDArray[np.integer[Any]]) -> GrowingRows:
+        """Return only these rows, at new positions."""
+        found = GrowingRows()
+        if self.pieces:
+            found.add(self.at(places))
+        return found
+
+
+def mostly_gone(rows: int, used: int) -> bool:
+    """Return True if so many rows are unused that compaction pays off."""
+    return rows - used > max(used, _MANY_GONE)
+
+
+@stored_as("rows.by_number", version=1)
+@dataclass(slots=True)
+class RowsByNumber:
+    """One row for each number. `replace` supersedes it.
+
+    `places` has the position of the row, -1 for none:
+
+        added   a1 b1 c1      places   a  b  c  d      `replace` b and d by b2 and d1: they are appended,
+                b2 d1                  0  3  2  4      and b1 is dropped when many rows are unused
+    """
+
+    added: GrowingRows = field(default_factory=GrowingRows)
+    places: Int64s = field(default_factory=_no_places)
+    used: int = 0
+
+    @staticmethod
+    def of_all(table: pa.Table | None) -> RowsByNumber:
+        """Return rows numbered by their positions."""
+        found = RowsByNumber()
+        if table is not None:
+            found.reach(table.num_rows)
+            found.replace(np.arange(table.num_rows), table)
+        return found
+
+    def reach(self, count: int) -> None:
+        """Make room for `count` numbers."""
+        self.places = grown(self.places, count, -1)
+
+    def replace(self, numbers: Int64s, rows: pa.Table) -> None:
+        """Replace the rows of these numbers."""
+        self.used += int(np.count_nonzero(self.places[numbers] < 0))
+        self.places[numbers] = self.added.rows + np.arange(len(numbers))
+        self.added.add(rows)
+        if mostly_gone(self.added.rows, self.used):
+            self._tidy()
+
+    def keep(self, alive: NDArray[np.bool_]) -> None:
+        """Drop all numbers but these, and renumber them."""
+        self.places = self.places[alive]
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop unused rows."""
+        numbers = np.flatnonzero(self.places >= 0)
+        in_order = np.sort(self.places[numbers])
+        self.added = self.added.only(in_order)
+        self.places[numbers] = np.searchsorted(in_order, self.places[numbers])
+        self.used = len(numbers)
+
+
+def _belong_together(older: Slice, newer: Slice) -> bool:
+    old, new = len(older.table), len(newer.table)
+    return old < _GROWTH_STEP * new or old + new <= _SMALL

@@ -13,7 +13,8 @@ Each output row of an operator has the number of the row that caused it. So if t
                                               that of a key's first change; readers of changes renumber
     window of FROM at its end                 that of the group's first tuple in the window
     runs of a partition at a slide            that of the first tuple of the partition that is shown
-    join                                      that of the later tuple, *behind* if it is of the second input;
+    join                                      that of the later tuple, *behind* if it is of the second
+    input;
                                               then by the other tuple, oldest first
     union of declared streams that is joined  that of the tuple, behind those of the inputs before its own
     other unions, classifier, all without     renumbered in the order of their rows
@@ -34,25 +35,28 @@ operator. If there is no room on the right, rows with one cause share a number. 
 and keep the cell's order, until an operator repartitions them by another key. If there is no room on the
 left, numbers lose bits on the right.
 
-If rows with one cause come from several cells, their reader numbers them (`storage.ties`).
+If rows with one cause come from several cells, their reader numbers them (`columns.merge`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from slicemill.columns.keys import whole
+from slicemill.columns.merge import fanned, ties_of, untied, with_seqs
 from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fanned_bits, ranked_bits
-from slicemill.storage.ties import fanned, ties_of, untied, with_seqs
+from slicemill.kernels.arrays import Int64s
+from slicemill.kernels.kernel import kernel
 
-Integers = NDArray[np.int64]
 
-
-def ranked(seqs: Integers, rank: Integers | int, bits: int, ranks: int = 1) -> Integers:
+def ranked(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> Int64s:
     """Return numbers ordered by rank, then by number.
 
     Numbers have `bits` bits and ranks `ranks` bits.
@@ -81,7 +85,7 @@ class Numbering:
     ranks: bool = False
     fans: bool = False
 
-    def applied(self, table: pa.Table, rank: Integers | NDArray[np.bool_] | int = 0) -> pa.Table:
+    def applied(self, table: pa.Table, rank: Int64s | NDArray[np.bool_] | int = 0) -> pa.Table:
         bits = self.bits
         if self.ranks:
             ranks = np.asarray(rank, np.int64)
@@ -107,3 +111,119 @@ def put_together(tables: Sequence[pa.Table]) -> pa.Table:
 def renumbered(table: pa.Table, first: int) -> pa.Table:
     """Number rows consecutively from `first`."""
     return with_seqs(table, np.arange(first, first + table.num_rows, dtype=np.int64))
+
+
+# ORDER BY over columns.
+#
+# NULL is the smallest value and NaN the greatest, as everywhere in ESL.
+
+
+def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Int64s:
+    """Return integers that sort like the values of a column."""
+    array = whole(column)
+    kind = array.type
+    valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        array = array.cast(pa.int64())
+    elif pa.types.is_date32(kind) or pa.types.is_boolean(kind):
+        array = array.cast(pa.int32())
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
+        codes = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    else:
+        encoded = pc.dictionary_encode(array, null_encoding="mask")
+        values_ = encoded.dictionary.to_pylist()
+        ranks = np.empty(len(values_), np.int64)
+        ranks[sorted(range(len(values_)), key=values_.__getitem__)] = np.arange(len(values_))
+        places = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+        codes = ranks[places] if len(ranks) else np.zeros(len(array), np.int64)
+    codes = np.where(valid, codes + 1, 0)
+    return -codes if descending else codes
+
+
+def ordered_by(codes: Sequence[Int64s], last: Int64s) -> Int64s:
+    """Return the positions of rows in order of the codes.
+
+    `last` breaks ties.
+    """
+    return np.lexsort((last, *reversed(codes)))
+
+
+class _Reversed:
+    """Wrapper that reverses the order of a value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return bool(other.value < self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and bool(self.value == other.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def sort_key(values: Sequence[Any], descending: Sequence[bool]) -> tuple[Any, ...]:
+    """Return a comparable sort key for the values of one row."""
+    return tuple(
+        _Reversed(_in_order(value)) if falls else _in_order(value)
+        for value, falls in zip(values, descending, strict=True)
+    )
+
+
+def _in_order(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return 0, 0
+    return (2, 0) if value != value else (1, value)
+
+
+# Stable sort for compiled loops.
+#
+# The order is that of `np.argsort`, which takes seven times as long to compile.
+
+
+_RUN = 16  # rows up to which insertion is faster than merging
+
+
+@kernel
+def sort_by(order: Any, keys: Any, start: int, end: int) -> None:
+    """Sort order[start:end] by keys[order[…]], stable and with NaN last."""
+    for low in range(start, end, _RUN):
+        for place in range(low + 1, min(low + _RUN, end)):
+            row = order[place]
+            key = keys[row]
+            before = place - 1
+            while before >= low and _after(keys[order[before]], key):
+                order[before + 1] = order[before]
+                before -= 1
+            order[before + 1] = row
+    width = _RUN
+    if end - start <= width:
+        return
+    other = np.empty(end - start, order.dtype)
+    while width < end - start:
+        for low in range(start, end, 2 * width):
+            middle, high = min(low + width, end), min(low + 2 * width, end)
+            left, right = low, middle
+            for place in range(low, high):
+                if right == high or (left < middle and not _after(keys[order[left]], keys[order[right]])):
+                    other[place - start] = order[left]
+                    left += 1
+                else:
+                    other[place - start] = order[right]
+                    right += 1
+        for place in range(start, end):
+            order[place] = other[place - start]
+        width *= 2
+
+
+@kernel(inline="always")
+def _after(a: Any, b: Any) -> Any:
+    """Return True if a sorts after b.
+
+    NaN, which does not equal itself, sorts last.
+    """
+    return a > b or (a != a and b == b)

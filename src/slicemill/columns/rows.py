@@ -1,7 +1,7 @@
 """Conversion between Arrow tables and rows of the reference engine.
 
 In rows, timestamps and intervals are microseconds, dates are days and periods are pairs, as in
-`esl/types/expression.py`.
+`catalog/expressions.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types.schema import OP, OPS, Kind, Schema, Type
-from slicemill.rows import Row, Timed
-from slicemill.scalar.vectors import list_values
-from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
+from slicemill.columns.arrow_schema import TS, to_arrow, with_system_columns
+from slicemill.functions.vectors import list_values
+from slicemill.types import OP, OPS, Kind, Row, Schema, Timed, Type
 
 _AS_INT64 = (Kind.TIMESTAMP, Kind.INTERVAL)
 

@@ -1,1 +1,1 @@
-"""Connectors: sources and sinks, one folder each."""
+"""Connectors: sources and sinks."""

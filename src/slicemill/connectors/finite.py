@@ -15,16 +15,25 @@ from typing import Any
 import numpy.typing as npt
 import pyarrow.parquet as parquet
 
+from slicemill.catalog.catalog import SourceSpec
 from slicemill.connectors.generators import highway, nexmark, rfid
 from slicemill.connectors.generators.generator import PACE_OPTIONS
 from slicemill.connectors.origin import SourceOrigin, origin_of
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import SourceSpec
-from slicemill.esl.types.schema import Kind, Schema, TimestampUnit
+from slicemill.functions.calendar import BLANKS
 from slicemill.ingest.formats.csv import field_of, header_notice
-from slicemill.ingest.formats.raw_values import BadValueError, converter, spelled
-from slicemill.ingest.formats.records import NO_TEXT, BadRow, Entry, Record, json_record, value_of
-from slicemill.scalar.calendar import BLANKS
+from slicemill.ingest.formats.records import (
+    NO_TEXT,
+    BadRow,
+    BadValueError,
+    Entry,
+    Record,
+    converter,
+    json_record,
+    spelled,
+    value_of,
+)
+from slicemill.types import Kind, Schema, TimestampUnit
 
 Row = tuple[object, ...]
 

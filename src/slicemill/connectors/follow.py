@@ -3,9 +3,9 @@
     for epoch, rows in follow(Path("work"), "hot_items"):
         print(rows.num_rows)
 
-No mill is involved: a follower reads the journal, and maps the segments that its records name. It checks the
-size of the journal every millisecond, which takes a few microseconds, and reads it only when it has grown. So
-a row is visible about half a millisecond after its commit.
+No mill is involved: a follower reads the journal, and maps the segments that its records name. It checks
+the size of the journal every millisecond, which takes a few microseconds, and reads it only when it has
+grown. So a row is visible about half a millisecond after its commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from slicemill.storage.arrow_schema import as_results
+from slicemill.columns.arrow_schema import as_results
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.journal import JOURNAL, RECORDS
 from slicemill.storage.segments import ExtentGone

@@ -3,16 +3,17 @@
     spark.dataSource.register(SlicemillSource)
     spark.readStream.format("slicemill").option("home", "work").option("query", "hot_items").load()
 
-Rows have `_ts`, their timestamp, and the query's columns. An offset is the number of the last epoch that was
-read. Epochs are numbered over the whole home, so a query's epochs have gaps. Tasks map the segments of the
-query's log without the mill, which may be running and writing. `spark.read` returns the current content of
-the log. If a query is dropped and recreated with the same columns, reading continues with the new results.
+Rows have `_ts`, their timestamp, and the query's columns. An offset is the number of the last epoch that
+was read. Epochs are numbered over the whole home, so a query's epochs have gaps. Tasks map the segments
+of the query's log without the mill, which may be running and writing. `spark.read` returns the current
+content of the log. If a query is dropped and recreated with the same columns, reading continues with the
+new results.
 
 With the option `mode` = `table`, `spark.read` returns the current rows of a changelog, without `_op`.
 
-Options: `home`, `query`, `mode` (`log` or `table`); `reader`, a name under which the home keeps a cursor of
-this consumer, so that unread epochs are not freed (without it, a slow consumer may fail because epochs were
-freed); `maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
+Options: `home`, `query`, `mode` (`log` or `table`); `reader`, a name under which the home keeps a cursor
+of this consumer, so that unread epochs are not freed (without it, a slow consumer may fail because epochs
+were freed); `maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
 """
 
 from __future__ import annotations
@@ -33,14 +34,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from slicemill.columns.changes import table_of_now
-from slicemill.connectors.sinks.cursor import READERS, SinkCursor, open_cursor
+from slicemill.columns.arrow_schema import as_results, from_arrow, with_system_columns
+from slicemill.columns.changelog import table_of_now
+from slicemill.connectors.sinks.sink import READERS, SinkCursor, open_cursor
 from slicemill.errors import SlicemillError, did_you_mean
-from slicemill.esl.types.schema import OP
-from slicemill.storage.arrow_schema import as_results, from_arrow, with_system_columns
-from slicemill.storage.epochs import Epoch, read_epochs
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.log import Log
+from slicemill.storage.log import Epoch, Log, read_epochs
+from slicemill.types import OP
 
 FORMAT = "slicemill"
 

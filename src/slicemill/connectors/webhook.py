@@ -1,10 +1,11 @@
 """Webhooks: one HTTP POST to an address.
 
-Only the given address is contacted: redirects are not followed and no proxy is used. A host name is resolved
-once per POST. Each of its addresses is checked before the first connection, like an address in the URL, and
-the connection uses a checked address, so a later change of the name has no effect. Some addresses are
-rejected: link-local ones, where clouds serve secrets of the machine, multicast and unspecified ones. A server
-also rejects private addresses that its operator has not allowed (`server.permissions`).
+Only the given address is contacted: redirects are not followed and no proxy is used. A host name is
+resolved once per POST. Each of its addresses is checked before the first connection, like an address in
+the URL, and the connection uses a checked address, so a later change of the name has no effect. Some
+addresses are rejected: link-local ones, where clouds serve secrets of the machine, multicast and
+unspecified ones. A server also rejects private addresses that its operator has not allowed
+(`server.permissions`).
 """
 
 from __future__ import annotations

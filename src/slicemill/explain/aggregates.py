@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from slicemill.aggregate.compiler.prepare import prepare
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import AggregateCall, FrameUnit, Window, WindowCall
 from slicemill.errors import SlicemillError, did_you_mean
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Column
-from slicemill.operators.group.spec import GroupAggregate
-from slicemill.operators.over.spec import WindowAggregate
-from slicemill.operators.windowed_group.as_over import calls_that_run
-from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.operators.specs import GroupAggregate
+from slicemill.operators.window.spec import RelationAggregate, WindowAggregate, calls_that_run
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
+from slicemill.types import Column
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:

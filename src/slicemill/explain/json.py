@@ -10,10 +10,13 @@ Existing keys are stable, new keys may be added.
   `shared_models`, and `part` for one query's results of them); `role` (`source`, `table`, `stateless`,
   `stateful`, `sink`);
   `title`; `facts`, a list of `{what, text}`; `inputs`, ids by port; `columns`, a list of `{name, type}`;
-  `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into `components`;
-  for `shared_models` also `cores`, the values kept per window, each with `core`, `window` and `users`, which
+  `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into
+  `components`;
+  for `shared_models` also `cores`, the values kept per window, each with `core`, `window` and `users`,
+  which
   are `{query, call}`
-- `arcs`: `source`, `target`, `port`, `alias` (the target's name for this input, or null), `kind` (`tuples` or
+- `arcs`: `source`, `target`, `port`, `alias` (the target's name for this input, or null), `kind`
+(`tuples` or
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
 - `streams`: the name of each stream, table and view that is read or derived → the id of its node
@@ -26,13 +29,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from slicemill.esl.types.schema import Schema
 from slicemill.explain.placements import PlacedUnit, placements_data
-from slicemill.explain.words import is_lookup_arc, operator_name, port_name, role_of, words_of
-from slicemill.operators.description import call_text
+from slicemill.explain.text import is_lookup_arc, operator_name, port_name, role_of, words_of
+from slicemill.extensions.models.spec import SharedModels, cores_of
 from slicemill.operators.graph import Arc, Node, QueryGraph
-from slicemill.operators.models.spec import SharedModels, cores_of
-from slicemill.operators.streams.spec import QueryResults, Source
+from slicemill.operators.protocol import call_text
+from slicemill.operators.specs import QueryResults, Source
+from slicemill.types import Schema
 
 
 def explain_json(graph: QueryGraph, indent: int | None = 2, units: Sequence[PlacedUnit] = ()) -> str:

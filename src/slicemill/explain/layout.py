@@ -1,23 +1,18 @@
 """Layered layout of boxes and arcs, from left to right.
 
 The layout is independent of queries. Each connected part is laid out in steps: assignment to layers
-(`layout_layers`), order within a layer (`layout_order`), heights (`layout_coordinates`), folding into bands
-(`layout_fold`), arcs. Then the parts are packed into rows (`layout_pack`).
+(`layout_layers`), order within a layer (`layout_order`), heights (`layout_coordinates`), folding into
+bands (`layout_fold`), arcs. Then the parts are packed into rows (`layout_pack`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
+from bisect import bisect_right, insort
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-from slicemill.explain.layout_coordinates import heights
-from slicemill.explain.layout_fold import Fold, apart, folded
-from slicemill.explain.layout_layers import Layered, layered
-from slicemill.explain.layout_order import ordered
-from slicemill.explain.layout_pack import packed
+from itertools import accumulate, pairwise
 
 _BETWEEN_BOXES = 20.0
 _BEND_SIZE = 2.0
@@ -207,3 +202,554 @@ def _within(wanted: list[float], top: float, bottom: float) -> list[float]:
         min(max(level - i * distance, low), high) + i * distance
         for i, level in enumerate(apart(wanted, distance))
     ]
+
+
+# Layer assignment: the column of each node, and bends of long arcs.
+#
+# First step of a layered drawing (Sugiyama, Tagawa, Toda 1981). Nodes are numbers, arcs are pairs.
+
+
+Arcs = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A graph whose arcs connect neighbouring layers only.
+
+    Vertices below `real` are nodes, the others bends. `paths` lists, per arc, its vertices from source to
+    target. Arcs with the same source carry the same tuples and share their bends, so they branch as late as
+    possible.
+    """
+
+    real: int
+    layers: tuple[tuple[int, ...], ...]
+    left: tuple[tuple[int, ...], ...]
+    right: tuple[tuple[int, ...], ...]
+    paths: tuple[tuple[int, ...], ...]
+
+    def is_bend(self, vertex: int) -> bool:
+        return vertex >= self.real
+
+
+def ranks(count: int, arcs: Arcs) -> list[int]:
+    """Return the layer of each node: after its inputs, near its neighbours.
+
+    >>> ranks(5, [(0, 1), (1, 2), (2, 3), (4, 3)])
+    [0, 1, 2, 3, 2]
+    """
+    sources: list[list[int]] = [[] for _ in range(count)]
+    targets: list[list[int]] = [[] for _ in range(count)]
+    for source, target in arcs:
+        sources[target].append(source)
+        targets[source].append(target)
+    order = _topological(sources, targets)
+    rank = [0] * count
+    for node in order:
+        rank[node] = max((rank[s] + 1 for s in sources[node]), default=0)
+    # Move nodes with more arcs ahead than behind to the right, e.g. a table next to its look-up.
+    for node in reversed(order):
+        if targets[node] and len(targets[node]) >= len(sources[node]):
+            rank[node] = min(rank[t] for t in targets[node]) - 1
+    # Move nodes back to the left if that was no gain, e.g. a filter next to its stream.
+    for node in order:
+        if sources[node] and len(sources[node]) >= len(targets[node]):
+            rank[node] = max(rank[s] for s in sources[node]) + 1
+    lowest = min(rank, default=0)
+    return [r - lowest for r in rank]
+
+
+def _topological(sources: list[list[int]], targets: list[list[int]]) -> list[int]:
+    missing = [len(s) for s in sources]
+    ready = deque(node for node, count in enumerate(missing) if count == 0)
+    order: list[int] = []
+    while ready:
+        node = ready.popleft()
+        order.append(node)
+        for target in targets[node]:
+            missing[target] -= 1
+            if missing[target] == 0:
+                ready.append(target)
+    assert len(order) == len(sources), "a query graph has no cycle"
+    return order
+
+
+def layered(count: int, arcs: Arcs) -> Layered:
+    """Assign nodes to layers, with bends in layers that arcs pass."""
+    rank = ranks(count, arcs)
+    bends: dict[tuple[int, int], int] = {}
+    paths: list[tuple[int, ...]] = []
+    layer_of = list(rank)
+    for source, target in arcs:
+        path = [source]
+        for layer in range(rank[source] + 1, rank[target]):
+            if (source, layer) not in bends:
+                bends[source, layer] = len(layer_of)
+                layer_of.append(layer)
+            path.append(bends[source, layer])
+        paths.append((*path, target))
+    left: defaultdict[int, list[int]] = defaultdict(list)
+    right: defaultdict[int, list[int]] = defaultdict(list)
+    for a, b in dict.fromkeys(step for path in paths for step in pairwise(path)):
+        right[a].append(b)
+        left[b].append(a)
+    layers: list[list[int]] = [[] for _ in range(max(layer_of, default=-1) + 1)]
+    for vertex, layer in enumerate(layer_of):
+        layers[layer].append(vertex)
+    vertices = range(len(layer_of))
+    return Layered(
+        count,
+        tuple(tuple(layer) for layer in layers),
+        tuple(tuple(left[v]) for v in vertices),
+        tuple(tuple(right[v]) for v in vertices),
+        tuple(paths),
+    )
+
+
+# Order of vertices within each layer, with few crossings of arcs.
+#
+# Barycentre and median sweeps with transpositions (Gansner et al. 1993). The initial order has no crossings
+# if the graph is a tree.
+
+
+Order = list[list[int]]
+Neighbours = Sequence[Sequence[int]]
+
+_SWEEPS = 24
+_PATIENCE = 6  # sweeps without improvement before giving up
+
+
+def ordered(graph: Layered) -> Order:
+    """Order the vertices of each layer, preferring their given order."""
+    sources = [vertex for vertex in range(graph.real) if not graph.left[vertex]]
+    best = _walked(graph, sources)
+    fewest = crossings(best, graph.right)
+    for start in (best, _walked(graph, sources[::-1])):
+        if fewest:
+            order, count = _swept(graph, start)
+            if count < fewest:
+                best, fewest = order, count
+    return best
+
+
+def crossings(order: Order, right: Neighbours) -> int:
+    """Count the crossings of arcs between neighbouring layers."""
+    return sum(
+        _crossings_between(layer, {v: i for i, v in enumerate(following)}, right)
+        for layer, following in pairwise(order)
+    )
+
+
+def _crossings_between(layer: Sequence[int], place: dict[int, int], right: Neighbours) -> int:
+    count = 0
+    passed: list[int] = []
+    for vertex in layer:
+        ends = sorted(place[target] for target in right[vertex])
+        for end in ends:
+            count += len(passed) - bisect_right(passed, end)
+        for end in ends:
+            insort(passed, end)
+    return count
+
+
+def _walked(graph: Layered, starts: Sequence[int]) -> Order:
+    """Order layers by a walk from the sources, inputs first, then consumers.
+
+    Each subtree is completed before the next one, so trees have no crossings.
+    """
+    layer_of = {v: i for i, layer in enumerate(graph.layers) for v in layer}
+    order: Order = [[] for _ in graph.layers]
+    seen: set[int] = set()
+    for start in starts:
+        waiting = [start]
+        while waiting:
+            vertex = waiting.pop()
+            if vertex in seen:
+                continue
+            seen.add(vertex)
+            order[layer_of[vertex]].append(vertex)
+            waiting += [*reversed(graph.right[vertex]), *reversed(graph.left[vertex])]
+    return order
+
+
+def _swept(graph: Layered, start: Order) -> tuple[Order, int]:
+    order = [list(layer) for layer in start]
+    best, fewest = order, crossings(order, graph.right)
+    since = 0
+    for sweep in range(_SWEEPS):
+        if fewest == 0 or since > _PATIENCE:
+            break
+        rightwards = sweep % 2 == 0
+        weight = _median if sweep % 4 >= 2 else _mean
+        order = [list(layer) for layer in order]
+        steps = range(1, len(order)) if rightwards else range(len(order) - 2, -1, -1)
+        for index in steps:
+            fixed = order[index - 1 if rightwards else index + 1]
+            neighbours = graph.left if rightwards else graph.right
+            order[index] = _sorted(order[index], {v: i for i, v in enumerate(fixed)}, neighbours, weight)
+        _transpose(order, graph)
+        count = crossings(order, graph.right)
+        since += 1
+        if count < fewest:
+            best, fewest, since = order, count, 0
+    return best, fewest
+
+
+def _mean(places: list[int]) -> float:
+    return sum(places) / len(places)
+
+
+def _median(places: list[int]) -> float:
+    places = sorted(places)
+    middle = len(places) // 2
+    return places[middle] if len(places) % 2 else (places[middle - 1] + places[middle]) / 2
+
+
+def _sorted(
+    layer: list[int], place: dict[int, int], neighbours: Neighbours, weight: Callable[[list[int]], float]
+) -> list[int]:
+    """Sort a layer by its neighbours' weights.
+
+    Vertices without neighbours keep their position.
+    """
+    weights = {v: weight([place[n] for n in neighbours[v]]) for v in layer if neighbours[v]}
+    movable = iter(sorted(weights, key=lambda v: weights[v]))
+    return [next(movable) if v in weights else v for v in layer]
+
+
+def _transpose(order: Order, graph: Layered) -> None:
+    """Swap adjacent vertices while that removes crossings."""
+    places = [{v: i for i, v in enumerate(layer)} for layer in order]
+    improved = True
+    while improved:
+        improved = False
+        for index, layer in enumerate(order):
+            sides = []
+            if index > 0:
+                sides.append((graph.left, places[index - 1]))
+            if index + 1 < len(order):
+                sides.append((graph.right, places[index + 1]))
+            for i in range(len(layer) - 1):
+                v, w = layer[i], layer[i + 1]
+                gain = sum(_pair_gain(side[v], side[w], place) for side, place in sides)
+                if gain > 0:
+                    layer[i], layer[i + 1] = w, v
+                    places[index][v], places[index][w] = i + 1, i
+                    improved = True
+
+
+def _pair_gain(upper: Sequence[int], lower: Sequence[int], place: dict[int, int]) -> int:
+    """Return the number of crossings that a swap of two vertices removes."""
+    gain = 0
+    for a in upper:
+        for b in lower:
+            gain += (place[a] > place[b]) - (place[a] < place[b])
+    return gain
+
+
+# Heights of vertices in a layered drawing, without overlaps.
+#
+# Brandes and Köpf, "Fast and simple horizontal coordinate assignment" (2001), with a block compaction that
+# avoids the error in the published version. Vertices are aligned with their median neighbours four times,
+# from both sides and both ends. The result is the mean of the two middle positions. Layers are columns
+# here, so the paper's x is the height.
+
+
+Heights = dict[int, float]
+
+
+def heights(graph: Layered, order: Order, size: Sequence[float], gap: float) -> Heights:
+    """Return the middle of each vertex, relative to the drawing's top."""
+    forbidden = _conflicts(graph, order)
+    answers: list[tuple[Heights, bool]] = []
+    for rightwards in (True, False):
+        for downwards in (True, False):
+            layers = [layer if downwards else layer[::-1] for layer in (order if rightwards else order[::-1])]
+            neighbours = graph.left if rightwards else graph.right
+            blocks = _aligned(layers, neighbours, forbidden)
+            found = _compacted(layers, blocks, size, gap)
+            answers.append((found if downwards else {v: -y for v, y in found.items()}, downwards))
+    return _balanced(answers, size)
+
+
+def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
+    """Return the arcs that cross inner segments of long arcs.
+
+    Long arcs stay straight, so the arcs that cross them are not aligned.
+    """
+    found: set[tuple[int, int]] = set()
+    for layer, following in pairwise(order):
+        place = {v: i for i, v in enumerate(following)}
+        arcs = [(i, place[w], v, w) for i, v in enumerate(layer) for w in graph.right[v]]
+        inner = [(i, j) for i, j, v, w in arcs if graph.is_bend(v) and graph.is_bend(w)]
+        for i, j, v, w in arcs:
+            if not (graph.is_bend(v) and graph.is_bend(w)) and any((i - a) * (j - b) < 0 for a, b in inner):
+                found |= {(v, w), (w, v)}
+    return found
+
+
+def _aligned(
+    layers: Order, neighbours: Sequence[Sequence[int]], forbidden: set[tuple[int, int]]
+) -> dict[int, int]:
+    """Return the first vertex of each vertex's block.
+
+    The vertices of a block are drawn on a straight line.
+    """
+    root = {v: v for layer in layers for v in layer}
+    for before, layer in pairwise(layers):
+        place = {v: i for i, v in enumerate(before)}
+        reached = -1
+        for vertex in layer:
+            near = sorted(neighbours[vertex], key=lambda n: place[n])
+            for candidate in near[(len(near) - 1) // 2 : len(near) // 2 + 1]:
+                free = root[vertex] == vertex and place[candidate] > reached
+                if free and (vertex, candidate) not in forbidden:
+                    root[vertex] = root[candidate]
+                    reached = place[candidate]
+    return root
+
+
+def _compacted(layers: Order, root: dict[int, int], size: Sequence[float], gap: float) -> Heights:
+    """Place blocks as close together as sizes allow.
+
+    Blocks with room are then moved towards the next block.
+    """
+    after: dict[int, dict[int, float]] = {block: {} for block in root.values()}
+    waits = dict.fromkeys(after, 0)
+    for layer in layers:
+        for v, w in pairwise(layer):
+            distance = (size[v] + size[w]) / 2 + gap
+            followers = after[root[v]]
+            waits[root[w]] += root[w] not in followers
+            followers[root[w]] = max(distance, followers.get(root[w], 0.0))
+    ready = [block for block, count in waits.items() if count == 0]
+    place = dict.fromkeys(after, 0.0)
+    done: list[int] = []
+    while ready:
+        block = ready.pop()
+        done.append(block)
+        for follower, distance in after[block].items():
+            place[follower] = max(place[follower], place[block] + distance)
+            waits[follower] -= 1
+            if waits[follower] == 0:
+                ready.append(follower)
+    for block in reversed(done):
+        if after[block]:
+            room = min(place[follower] - distance for follower, distance in after[block].items())
+            place[block] = max(place[block], room)
+    return {vertex: place[block] for vertex, block in root.items()}
+
+
+def _balanced(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
+    """Align the four solutions and average the middle two per vertex.
+
+    They are aligned to the ends of the smallest one.
+    """
+
+    def ends(found: Heights) -> tuple[float, float]:
+        return (
+            min((y - size[v] / 2 for v, y in found.items()), default=0.0),
+            max((y + size[v] / 2 for v, y in found.items()), default=0.0),
+        )
+
+    spans = [ends(found) for found, _ in answers]
+    top, bottom = min(spans, key=lambda span: span[1] - span[0])
+    shifts = [
+        top - span[0] if downwards else bottom - span[1]
+        for span, (_, downwards) in zip(spans, answers, strict=True)
+    ]
+    result: Heights = {}
+    for vertex in answers[0][0]:
+        places = sorted(found[vertex] + shift for (found, _), shift in zip(answers, shifts, strict=True))
+        result[vertex] = (places[1] + places[2]) / 2
+    first = ends(result)[0]
+    return {vertex: y - first for vertex, y in result.items()}
+
+
+# Folding of long drawings into bands, like text into lines.
+#
+# An arc into the next band leaves on the right side, runs back between the bands and enters on the left.
+# Its lanes are nested, so turns cause no crossings.
+
+
+_LANE = 10.0
+_CLEARANCE = 18.0  # distance between lanes and boxes
+_WORTHWHILE = 0.7  # fold only if the result is smaller than this share of the unfolded size
+_SHAPE = 1.6
+
+Column = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Lanes of an arc into the next band, and its end."""
+
+    right: float
+    between: float
+    left: float
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Columns and heights after folding, and turns between bands."""
+
+    columns: list[Column]
+    heights: dict[int, float]
+    turns: dict[int, Turn]
+    width: float
+    height: float
+
+
+def folded(
+    graph: Layered,
+    order: Order,
+    heights: dict[int, float],
+    size: Sequence[float],
+    columns: list[Column],
+    limit: float,
+) -> Fold:
+    """Fold into bands at most `limit` wide, if worthwhile."""
+    bottom = max(heights[v] + size[v] / 2 for v in heights)
+    flat = Fold(columns, heights, {}, columns[-1][1], bottom)
+    bands = _bands(columns, limit)
+    if len(bands) < 2:
+        return flat
+    made = _stacked(graph, order, heights, size, columns, bands)
+    helps = _extent(made) < _WORTHWHILE * _extent(flat)
+    return made if helps else flat
+
+
+def _extent(fold: Fold) -> float:
+    return max(fold.width / _SHAPE, fold.height)
+
+
+def _bands(columns: list[Column], limit: float) -> list[range]:
+    """Return the layers of each band.
+
+    There are as few bands as the limit allows, of about equal width.
+    """
+    bands = _filled(columns, limit)
+    for percent in range(95, 50, -5):
+        narrower = _filled(columns, limit * percent / 100)
+        if len(narrower) > len(bands):
+            break
+        bands = narrower
+    return bands
+
+
+def _filled(columns: list[Column], limit: float) -> list[range]:
+    bands: list[range] = []
+    first = 0
+    for layer, (_, right) in enumerate(columns):
+        if layer > first and right - columns[first][0] > limit:
+            bands.append(range(first, layer))
+            first = layer
+    return [*bands, range(first, len(columns))]
+
+
+def _stacked(
+    graph: Layered,
+    order: Order,
+    heights: dict[int, float],
+    size: Sequence[float],
+    columns: list[Column],
+    bands: list[range],
+) -> Fold:
+    ends = [[v for v in order[band[-1]] if graph.right[v]] for band in bands[:-1]]
+    gaps = [columns[band[-1] + 1][0] - columns[band[-1]][1] for band in bands[:-1]]
+    indent = max(len(end) * _LANE + gap for end, gap in zip(ends, gaps, strict=True))
+    new_columns: list[Column] = []
+    new_heights: dict[int, float] = {}
+    turns: dict[int, Turn] = {}
+    y = width = 0.0
+    for number, band in enumerate(bands):
+        vertices = [v for layer in band for v in order[layer]]
+        top = min(heights[v] - size[v] / 2 for v in vertices)
+        shift = indent - columns[band[0]][0]
+        new_columns += [(columns[layer][0] + shift, columns[layer][1] + shift) for layer in band]
+        new_heights.update((v, heights[v] - top + y) for v in vertices)
+        if number:
+            _arrive(graph, turns, ends[number - 1], new_heights, indent - gaps[number - 1])
+        y = max(new_heights[v] + size[v] / 2 for v in vertices)
+        right = new_columns[-1][1]
+        width = max(width, right)
+        if number < len(ends):
+            end = ends[number]
+            for i, vertex in enumerate(end):
+                lane = (len(end) - 1 - i) * _LANE
+                turns[vertex] = Turn(right + _CLEARANCE + lane, y + _CLEARANCE + lane, i * _LANE, 0.0, 0.0)
+            width = max(width, right + _CLEARANCE + len(end) * _LANE)
+            y += 2 * _CLEARANCE + len(end) * _LANE
+    return Fold(new_columns, new_heights, turns, width, y)
+
+
+def _arrive(
+    graph: Layered, turns: dict[int, Turn], end: list[int], heights: dict[int, float], x: float
+) -> None:
+    """Complete the turns into a band, level with their target vertices."""
+    wanted = [sum(heights[w] for w in graph.right[v]) / len(graph.right[v]) for v in end]
+    for vertex, y in zip(end, apart(wanted, _LANE), strict=True):
+        turn = turns[vertex]
+        turns[vertex] = Turn(turn.right, turn.between, x - turn.left, x, y)
+
+
+def apart(wanted: Sequence[float], distance: float) -> list[float]:
+    """Return ascending values at least `distance` apart, close to the wanted values.
+
+    Isotonic regression: neighbours that are too close are pooled around their mean.
+
+    >>> apart([0, 50, 50], 12)
+    [0.0, 44.0, 56.0]
+    """
+    pools: list[tuple[float, int]] = []
+    for i, value in enumerate(wanted):
+        pools.append((value - i * distance, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (a, m), (b, n) = pools[-2:]
+            pools[-2:] = [((a * m + b * n) / (m + n), m + n)]
+    flat = [value for value, count in pools for _ in range(count)]
+    return [float(value + i * distance) for i, value in enumerate(flat)]
+
+
+# Packing of rectangles into rows with the aspect ratio of a screen.
+
+
+_SCREEN_SHAPE = 1.6  # width to height
+
+Size = tuple[float, float]
+
+
+def packed(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float, float]], float, float]:
+    """Return the top left corners of rectangles, and the total size.
+
+    Corners are in the given order.
+
+    >>> packed([(10, 10), (10, 10), (10, 10), (10, 10)], 2)
+    ([(0.0, 0.0), (12.0, 0.0), (0.0, 12.0), (12.0, 12.0)], 22.0, 22.0)
+    """
+    if not sizes:
+        return [], 0.0, 0.0
+    widest = max(width for width, _ in sizes)
+    first_rows = accumulate(width + gap for width, _ in sizes)
+    limits = {max(widest, total - gap) for total in first_rows}
+    tries = [_rows(sizes, gap, limit) for limit in sorted(limits)]
+    return min(tries, key=lambda found: _badness(found[1], found[2]))
+
+
+def _badness(width: float, height: float) -> float:
+    """Return a measure of the smallest screen that would hold the rectangles."""
+    return max(width / _SCREEN_SHAPE, height) ** 2
+
+
+def _rows(sizes: Sequence[Size], gap: float, limit: float) -> tuple[list[tuple[float, float]], float, float]:
+    spots: list[tuple[float, float]] = []
+    x = y = tallest = widest = 0.0
+    for width, height in sizes:
+        if spots and x + width > limit + 1e-9:
+            x, y, tallest = 0.0, y + tallest + gap, 0.0
+        spots.append((x, y))
+        widest = max(widest, x + width)
+        tallest = max(tallest, height)
+        x += width + gap
+    return spots, widest, y + tallest

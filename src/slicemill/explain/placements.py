@@ -1,10 +1,10 @@
 """EXPLAIN of placements: distribution of rows, and costs of alternatives.
 
-The JSON is a list of units with: `id`; `nodes`; `inputs` and `outputs`, which are logs; `cells`, the maximal
-number of cells; `placement` with `kind`, `shape` and `by` (by log and dimension: keys, `every` or `stripe`);
-`why`; `measured`, false if rates are assumed; `rates` by log; `candidates`, the cheapest of each kind, in
-order of cost, each with `kind`, `shape`, `cpu_s` and `slowest_s` (CPU seconds per second of all cells and of
-the slowest), `rows_kept`, `most_kept` (in one cell) and `rows_read` (per second).
+The JSON is a list of units with: `id`; `nodes`; `inputs` and `outputs`, which are logs; `cells`, the
+maximal number of cells; `placement` with `kind`, `shape` and `by` (by log and dimension: keys, `every` or
+`stripe`); `why`; `measured`, false if rates are assumed; `rates` by log; `candidates`, the cheapest of
+each kind, in order of cost, each with `kind`, `shape`, `cpu_s` and `slowest_s` (CPU seconds per second of
+all cells and of the slowest), `rows_kept`, `most_kept` (in one cell) and `rows_read` (per second).
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slicemill.operators.description import Fact
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.measured import measured_statistics
+from slicemill.operators.protocol import Fact
 from slicemill.plan.placement import Candidate, Placement, PlacementKind, candidates, chosen, restored
-from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics
+from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics, measured_statistics
 from slicemill.plan.units import Unit, cut
 
 _WHY = {

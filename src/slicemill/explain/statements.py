@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from slicemill.errors import all_of, counted
-from slicemill.esl.render.words import timestamp_text
-from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.alert import Alert
-from slicemill.esl.types.catalog import (
+from slicemill.catalog.aggregates import AggregateDefinition
+from slicemill.catalog.alert import Alert
+from slicemill.catalog.catalog import (
     AlteredQuery,
     AlteredStream,
     DerivedStream,
@@ -18,15 +16,16 @@ from slicemill.esl.types.catalog import (
     Table,
     TimestampKind,
 )
-from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.function import FunctionDefinition
-from slicemill.esl.types.lives import LifeChange
-from slicemill.esl.types.model import ModelDefinition, ModelTemplate
-from slicemill.esl.types.query import SelectQuery
-from slicemill.esl.types.replay import Replay
-from slicemill.esl.types.schema import Schema
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.function import FunctionDefinition
+from slicemill.catalog.model import ModelDefinition, ModelTemplate
+from slicemill.catalog.queries import SelectQuery
+from slicemill.catalog.statements import LifeChange, Replay
+from slicemill.errors import all_of, counted
+from slicemill.functions.render import timestamp_text
 from slicemill.secrets import redacted_address
 from slicemill.time import BEGINNING, END, format_us
+from slicemill.types import Schema
 
 
 def describe(statement: Statement) -> tuple[str, str]:

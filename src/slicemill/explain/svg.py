@@ -1,34 +1,249 @@
 """Drawing of the query graph as SVG, without external programs.
 
-Tuples flow from left to right. Labels are wide and low, so many queries fit below each other. The tooltip of
-a box or arc has its full description.
+Tuples flow from left to right. Labels are wide and low, so many queries fit below each other. The tooltip
+of a box or arc has its full description.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 from slicemill.explain.layout import Box, Layout, Rectangle, lay_out
-from slicemill.explain.svg_legend import legend
-from slicemill.explain.svg_shapes import (
-    ARC,
-    FAINT_INK,
-    INK,
-    LOOKS,
-    LOOKUP,
-    NAMED,
-    PANEL,
-    PANEL_EDGE,
-    PAPER,
-    clock,
-    curve,
-    n,
-    outline,
-)
-from slicemill.explain.svg_text import MONO, SANS, text_width, wrapped, xml
-from slicemill.explain.words import is_lookup_arc, port_name, role_of, words_of
+from slicemill.explain.text import is_lookup_arc, port_name, role_of, words_of
 from slicemill.operators.graph import Arc, Node, QueryGraph
-from slicemill.operators.kind import Role
+from slicemill.operators.protocol import Role
+
+# Legend of a drawn query graph, limited to symbols that occur.
+
+
+_ICON = 34.0
+_ROW = 30.0
+_SIZE = 11.5
+_SPACE = 26.0
+
+
+def legend(graph: QueryGraph, width: float) -> tuple[str, float, float]:
+    """Return the legend in rows of at most `width`, with its size."""
+    entries = _entries(graph)
+    parts: list[str] = []
+    x = y = widest = 0.0
+    for icon, words in entries:
+        needed = _ICON + 9.0 + text_width(words, _SIZE)
+        if x and x + needed > width:
+            x, y = 0.0, y + _ROW
+        text = f'<text class="legend" x="{n(_ICON + 9)}" y="14">{xml(words)}</text>'
+        parts.append(f'<g transform="translate({n(x)} {n(y)})">{icon}{text}</g>')
+        widest = max(widest, x + needed)
+        x += needed + _SPACE
+    return "".join(parts), widest, y + 20.0
+
+
+def _entries(graph: QueryGraph) -> list[tuple[str, str]]:
+    """Return the symbols and their meanings."""
+    roles = {role_of(node) for node in graph}
+    frame = Rectangle(0.0, 0.0, _ICON, 20.0)
+    entries = [(outline(role, frame), LOOKS[role].meaning) for role in Role if role in roles]
+    if any(node.waits_for_time for node in graph):
+        entries.append((clock(_ICON / 2, 10.0), "waits for time"))
+    lookups = {is_lookup_arc(graph, arc.target, arc.port) for arc in graph.arcs}
+    line = f'd="M0 10H{n(_ICON)}"'
+    if False in lookups:
+        entries.append((f'<path class="line" {line} marker-end="url(#arrow)"/>', "tuples"))
+    if True in lookups:
+        entries.append((f'<path class="line lookup" {line} marker-end="url(#arrow-lookup)"/>', "looked up"))
+    return entries
+
+
+# Shapes and colours of a drawn query graph.
+#
+# Roles differ in shape and colour. The colours are those of Okabe and Ito, which are distinct for
+# colour-blind readers. They are light fills under dark text with a strong outline.
+
+
+INK = "#1b2733"
+FAINT_INK = "#566372"
+PAPER = "#ffffff"
+PANEL = "#f6f8fa"
+PANEL_EDGE = "#d9e0e6"
+ARC = "#5b6773"
+LOOKUP = "#8a6d00"
+WAITS = "#b94a00"
+NAMED = "#00588a"
+
+TIP = 12.0  # length of a source's arrow tip
+LID = 7.0  # height of the lid of a table's cylinder
+CORNER = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Colours of a role, and the space between its outline and text."""
+
+    fill: str
+    edge: str
+    meaning: str
+    left: float = 12.0
+    right: float = 12.0
+    top: float = 8.0
+
+
+LOOKS = {
+    Role.SOURCE: Look("#dcecf8", "#0072b2", "stream", right=12.0 + TIP),
+    Role.TABLE: Look("#fdf3cf", "#8a6d00", "table or view", top=8.0 + 2 * LID),
+    Role.STATELESS: Look("#ffffff", "#6b7783", "works tuple by tuple"),
+    Role.STATEFUL: Look("#dcf3ea", "#00795c", "keeps a window or groups", left=18.0),
+    Role.SINK: Look("#f9e2ef", "#a3407a", "query result", left=18.0, right=18.0),
+}
+
+
+def n(value: float) -> str:
+    """Format a coordinate with at most one decimal.
+
+    >>> n(12.0), n(3.14159)
+    ('12', '3.1')
+    """
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def outline(role: Role, r: Rectangle) -> str:
+    """Return the SVG elements of a node's box, without its text."""
+    look = LOOKS[role]
+    style = f'fill="{look.fill}" stroke="{look.edge}" stroke-width="1.5"'
+    x, y, right, bottom = n(r.x), n(r.y), n(r.right), n(r.bottom)
+    if role is Role.SOURCE:
+        shoulder = n(r.right - TIP)
+        path = f"M{x} {y}H{shoulder}L{right} {n(r.middle)}L{shoulder} {bottom}H{x}Z"
+        return f'<path d="{path}" stroke-linejoin="round" {style}/>'
+    if role is Role.TABLE:
+        arc = f"{n(r.width / 2)} {n(LID)} 0 0"
+        side = f"M{x} {n(r.y + LID)}A{arc} 1 {right} {n(r.y + LID)}V{n(r.bottom - LID)}"
+        body = f"{side}A{arc} 1 {x} {n(r.bottom - LID)}Z"
+        lid = f"M{x} {n(r.y + LID)}A{arc} 0 {right} {n(r.y + LID)}"
+        return f'<path d="{body}" {style}/><path d="{lid}" {style.replace(look.fill, "none")}/>'
+    radius = n(min(r.height / 2, 18.0) if role is Role.SINK else 5.0)
+    box = f'<rect x="{x}" y="{y}" width="{n(r.width)}" height="{n(r.height)}" rx="{radius}" {style}/>'
+    if role is Role.STATEFUL:
+        bar = f"M{n(r.x + 6)} {y}V{bottom}"
+        return f'{box}<path d="{bar}" stroke="{look.edge}" stroke-width="1.5"/>'
+    return box
+
+
+def clock(x: float, y: float) -> str:
+    """Return the badge of an operator that waits for a watermark."""
+    hands = f"M{n(x)} {n(y - 4.5)}V{n(y)}L{n(x + 3.2)} {n(y + 2)}"
+    return (
+        f'<circle cx="{n(x)}" cy="{n(y)}" r="8" fill="{WAITS}" stroke="{PAPER}" stroke-width="1.5"/>'
+        f'<path d="{hands}" fill="none" stroke="{PAPER}" stroke-width="1.6" stroke-linecap="round" '
+        'stroke-linejoin="round"/>'
+    )
+
+
+def curve(points: tuple[tuple[float, float], ...]) -> str:
+    """Return the SVG path of a route.
+
+    It has horizontal lines, curves with horizontal ends, and vertical lines with round corners.
+    """
+    parts = [f"M{n(points[0][0])} {n(points[0][1])}"]
+    for i in range(1, len(points) - 1, 2):
+        (ax, ay), (bx, by) = points[i], points[i + 1]
+        if ax == bx and ay != by:
+            parts.append(_upright(points[i - 1], points[i], points[i + 1], points[i + 2]))
+        elif abs(ay - by) >= 0.05:
+            middle = n((ax + bx) / 2)
+            parts.append(f"H{n(ax)}C{middle} {n(ay)} {middle} {n(by)} {n(bx)} {n(by)}")
+    return "".join([*parts, f"H{n(points[-1][0])}"])
+
+
+def _upright(*points: tuple[float, float]) -> str:
+    """Return a vertical line between two horizontal lines, with round corners."""
+    (before, _), (x, top), (_, bottom), (after, _) = points
+    radius = min(CORNER, abs(bottom - top) / 2)
+    down = radius if bottom > top else -radius
+    enter = x - radius if before < x else x + radius
+    leave = x - radius if after < x else x + radius
+    first = f"H{n(enter)}Q{n(x)} {n(top)} {n(x)} {n(top + down)}"
+    return f"{first}V{n(bottom - down)}Q{n(x)} {n(bottom)} {n(leave)} {n(bottom)}"
+
+
+# Text in SVG drawings: width, line breaks and XML escapes.
+
+
+MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+SANS = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
+
+# Widths in em. The viewer chooses the font, so assume DejaVu Sans, the widest of the common fonts.
+_MONO_EM = 0.602
+_CLASSES = {
+    "ijl|'": 0.28,
+    " .,:;!Ift": 0.36,
+    'r()[]{}/\\-"': 0.42,
+    "cksvxyz_?*": 0.56,
+    "mw%@MW": 0.95,
+    "<>=+~^": 0.84,
+    "ABCEFKLPRSTVXYZ&": 0.69,
+    "DGHNOQU": 0.78,
+}
+_SANS_EM = {char: width for chars, width in _CLASSES.items() for char in chars}
+_BOLD = 1.1
+
+# A line may break at a space, but not within a string constant.
+_PIECES = re.compile(r"(?:'(?:[^']|'')*'|\S)+")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def xml(text: str) -> str:
+    """Escape text for XML content and double-quoted attributes; replace invalid characters.
+
+    >>> xml('a < "b" & \\x1b')
+    'a &lt; &quot;b&quot; &amp; \\ufffd'
+    """
+    return escape(_NOT_XML.sub("\ufffd", text), {'"': "&quot;"})
+
+
+def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
+    """Return the estimated width of a line, rather too wide."""
+    em = sum(_em(char, mono) for char in text)
+    return em * size * (_BOLD if bold and not mono else 1.0)
+
+
+def _em(char: str, mono: bool) -> float:
+    if unicodedata.east_asian_width(char) in "WF":
+        return 1.0
+    return _MONO_EM if mono else _SANS_EM.get(char, 0.65)
+
+
+def wrapped(text: str, size: float, width: float, lines: int, mono: bool = False) -> list[str]:
+    """Break text into at most `lines` lines; an ellipsis marks omitted text.
+
+    >>> wrapped("price > 1000 AND sellerID = 'x y'", 10, 120, 3, mono=True)
+    ['price > 1000 AND', "sellerID = 'x y'"]
+    >>> wrapped("a_name_that_is_much_too_long", 10, 60, 1, mono=True)
+    ['a_name_t…']
+    """
+
+    def fits(line: str) -> bool:
+        return text_width(line, size, mono) <= width
+
+    made: list[str] = []
+    for piece in _PIECES.findall(text):
+        if made and fits(f"{made[-1]} {piece}"):
+            made[-1] = f"{made[-1]} {piece}"
+            continue
+        while not fits(piece):
+            cut = max((i for i in range(1, len(piece)) if fits(piece[:i])), default=1)
+            made.append(piece[:cut])
+            piece = piece[cut:]
+        made.append(piece)
+    if len(made) <= lines:
+        return made
+    last = made[lines - 1]
+    while last and not fits(f"{last}…"):
+        last = last[:-1]
+    return [*made[: lines - 1], f"{last.rstrip(' ,(')}…"]
+
 
 _TITLE_SIZE = 13.0
 _FACT_SIZE = 10.5

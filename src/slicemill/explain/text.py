@@ -1,7 +1,7 @@
 """EXPLAIN of the query graph as text, one tree per result.
 
-The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a tree of
-its own, to which other trees refer (↗).
+The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a
+tree of its own, to which other trees refer (↗).
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from slicemill.esl.types.schema import Schema
 from slicemill.explain.placements import PlacedUnit, placement_facts
-from slicemill.explain.words import port_name, role_of, words_of
-from slicemill.operators.description import Fact
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.kind import Role
-from slicemill.operators.streams.spec import TIMESTAMPS
+from slicemill.operators.protocol import Description, Fact, Operator, Role
+from slicemill.operators.registry import kind_of
+from slicemill.operators.specs import TIMESTAMPS
+from slicemill.types import Schema
 
 _MIN_WIDTH = 40
 _WAITS = "[waits for time]"
@@ -168,3 +167,37 @@ class _Printer:
             break_on_hyphens=False,
         )
         return [line.replace(_GLUE, " ") for line in lines]
+
+
+# Names and descriptions of nodes, shared by text, JSON and SVG.
+
+
+def role_of(node: Node) -> Role:
+    return kind_of(node.operator).role
+
+
+def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
+    """Return True if an input is looked up, not a stream."""
+    operator = graph[target].operator
+    return kind_of(operator).looked_up(operator, port)
+
+
+def words_of(node: Node, graph: QueryGraph) -> Description:
+    """Return the description of a node."""
+    return kind_of(node.operator).words(node.operator, node, graph)
+
+
+def operator_name(operator: Operator) -> str:
+    """Return the class name of an operator in snake case.
+
+    >>> from slicemill.operators.specs import Merge
+    >>> operator_name(Merge())
+    'merge'
+    """
+    name = type(operator).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+
+
+def port_name(node: Node, port: int) -> str:
+    """Return the alias of an operator's input, or an empty string."""
+    return kind_of(node.operator).alias(node.operator, port)

@@ -1,1 +1,1 @@
-"""Ingest: source readers, ordering, late tuples and watermarks."""
+"""Ingest: source readers, order, late rows and watermarks."""

@@ -1,8 +1,8 @@
 """Intake of a stream: detect late tuples, sort others (M24-M27).
 
-The intake is a state machine without clock, files or threads. A worker passes the batches of a reader to it,
-and its answer becomes one journal record. It decides tuple by tuple in arrival order, so results do not
-depend on batch boundaries:
+The intake is a state machine without clock, files or threads. A worker passes the batches of a reader to
+it, and its answer becomes one journal record. It decides tuple by tuple in arrival order, so results do
+not depend on batch boundaries:
 
     SLACK 5                     arrives as       0    1    2    3    4
                                 timestamp        9    5   12    6   11
@@ -14,12 +14,15 @@ depend on batch boundaries:
 - A tuple is late if it is below the announced watermark, or more than SLACK below an earlier tuple of its
   partition. Tuples of a partition that was silent are compared with the stream's watermark.
 - Tuples above the stream's watermark are held back, in memory and, once each, in the stream's held log.
-  Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart the held tuples are
+  Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart the held tuples
+  are
   all rows of the held log from `held_from` on.
-- `_seq` is the tuple's number in emission order. It increases with `_ts`, so the order by (`_ts`, `_seq`) is
+- `_seq` is the tuple's number in emission order. It increases with `_ts`, so the order by (`_ts`, `_seq`)
+is
   the order by `_seq`. In the held log and in the late stream `_seq` counts arrivals.
 - Rows that no query needs advance the watermark too, so queries do not change which tuples are late.
-- SLACK is a delay that the user requested. So the arrival time (`_arr`) of a held-back tuple is the end of
+- SLACK is a delay that the user requested. So the arrival time (`_arr`) of a held-back tuple is the end
+of
   its slack, and latencies are measured from there.
 - Tuples of internal streams, late rows and bad rows get their arrival as timestamp, or the announced
   watermark if that is later.
@@ -35,8 +38,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.catalog.catalog import ERROR_SCHEMA, Stream, TimestampKind
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import ERROR_SCHEMA, Stream, TimestampKind
 from slicemill.ingest.watermarks import (
     ENDED,
     HELD_FROM,
@@ -49,8 +53,8 @@ from slicemill.ingest.watermarks import (
     watermark_by_data,
     watermark_by_silence,
 )
-from slicemill.metrics.due import TimeLine, TimeMoments, moments_of
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.kernels.arrays import Int64s
+from slicemill.metrics.due_times import TimeLine, TimeMoments, moments_of
 from slicemill.time import BEGINNING
 
 # More fields of a stream's progress: the next `_seq`, the next arrival number and the next number of a bad
@@ -62,8 +66,6 @@ ONLY = ""
 
 _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRIVAL)]
 
-Integers = NDArray[np.int64]
-
 
 class BatchTimestamps(NamedTuple):
     """Timestamps of a batch's rows, and a mask of needed rows.
@@ -72,7 +74,7 @@ class BatchTimestamps(NamedTuple):
     its rows.
     """
 
-    times: Integers
+    times: Int64s
     wanted: NDArray[np.bool_]
 
 
@@ -132,7 +134,7 @@ class Intake:
         self,
         partition: str,
         rows: pa.Table | None,
-        arrival_us: int | Integers,
+        arrival_us: int | Int64s,
         watermark: int,
         seen_us: int,
         *,
@@ -193,7 +195,7 @@ class Intake:
                 self._side_stamp = max(self._side_stamp, table.column(TS)[-1].as_py())
         return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
 
-    def stamps(self, count: int, arrival_us: int | Integers, watermark: int) -> Integers:
+    def stamps(self, count: int, arrival_us: int | Int64s, watermark: int) -> Int64s:
         """Return the timestamps of an internal stream's next `count` rows."""
         arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
         return _stamps(arrivals, max(watermark, self._stamp))
@@ -206,12 +208,12 @@ class Intake:
         rows = self._numbered(rows.set_column(2, _FIELDS[2], pa.array(arrivals)))
         return Admitted(rows, self._nothing, self._nothing, self._no_errors, self._progress(ended=True), [])
 
-    def _times(self, rows: pa.Table | None) -> Integers:
+    def _times(self, rows: pa.Table | None) -> Int64s:
         if rows is None or not rows.num_rows:
             return np.empty(0, np.int64)
         return _integers(rows.column(self.stream.time_column)).view(np.int64)
 
-    def _find_late(self, times: Integers, max_ts: int | None) -> NDArray[np.bool_]:
+    def _find_late(self, times: Int64s, max_ts: int | None) -> NDArray[np.bool_]:
         """Mask tuples below the watermark, or too far below an earlier tuple."""
         before = np.empty_like(times)
         if len(times):
@@ -299,7 +301,7 @@ class _HeldTuples:
     __slots__ = ("_runs",)
 
     def __init__(self) -> None:
-        self._runs: list[tuple[Integers, pa.Table]] = []
+        self._runs: list[tuple[Int64s, pa.Table]] = []
 
     @property
     def least(self) -> int | None:
@@ -317,7 +319,7 @@ class _HeldTuples:
     def release(self, watermark: int) -> list[pa.Table]:
         """Remove the tuples up to a watermark: one sorted table per run."""
         out: list[pa.Table] = []
-        kept: list[tuple[Integers, pa.Table]] = []
+        kept: list[tuple[Int64s, pa.Table]] = []
         for times, run in self._runs:
             upto = int(np.searchsorted(times, watermark, side="right"))
             if upto:
@@ -349,7 +351,7 @@ def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
 
 
 def _moved(
-    part: PartitionProgress, times: Integers, arrivals: Integers, is_late: NDArray[np.bool_]
+    part: PartitionProgress, times: Int64s, arrivals: Int64s, is_late: NDArray[np.bool_]
 ) -> PartitionProgress:
     """Return a partition's progress after a batch.
 
@@ -361,7 +363,7 @@ def _moved(
     return part._replace(max_ts=_unless_beginning(max_ts), arrival_us=int(arrivals[-1]))
 
 
-def _stamps(arrivals: Integers, least: int) -> Integers:
+def _stamps(arrivals: Int64s, least: int) -> Int64s:
     """Return arrivals as increasing timestamps, not below the announced watermark."""
     return np.maximum.accumulate(np.maximum(arrivals, least))
 
@@ -371,20 +373,20 @@ def _wanted(values: NDArray[Any], passed: BatchTimestamps | None) -> NDArray[Any
 
 
 def _chosen(
-    rows: pa.Table | None, passed: BatchTimestamps | None, times: Integers, seqs: Integers, arrivals: Integers
+    rows: pa.Table | None, passed: BatchTimestamps | None, times: Int64s, seqs: Int64s, arrivals: Int64s
 ) -> pa.Table:
     """Return the needed rows of a batch, with their system columns."""
     assert rows is not None
     return _with_system(rows, _wanted(times, passed), _wanted(seqs, passed), _wanted(arrivals, passed))
 
 
-def _with_system(rows: pa.Table, times: Integers, seqs: Integers, arrivals: Integers) -> pa.Table:
+def _with_system(rows: pa.Table, times: Int64s, seqs: Int64s, arrivals: Int64s) -> pa.Table:
     system = [pa.array(values, pa.int64()) for values in (times, seqs, arrivals)]
     return pa.table([*system, *rows.columns], schema=pa.schema([*_FIELDS, *rows.schema]))
 
 
-def _integers(column: pa.ChunkedArray) -> Integers:
-    found: Integers = column.to_numpy()
+def _integers(column: pa.ChunkedArray) -> Int64s:
+    found: Int64s = column.to_numpy()
     return found
 
 

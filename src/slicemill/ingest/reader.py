@@ -1,7 +1,7 @@
 """Interface of source readers: batches, offsets, and opening readers.
 
-A reader is one partition of a source, and lives in a worker. It reads the rows after an offset, and has no
-other state: a new reader can continue at any committed offset. Files (Parquet, CSV, JSON), sockets and
+A reader is one partition of a source, and lives in a worker. It reads the rows after an offset, and has
+no other state: a new reader can continue at any committed offset. Files (Parquet, CSV, JSON), sockets and
 generators have readers; all other formats are read through Spark.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slicemill.esl.types.catalog import Stream
+from slicemill.catalog.catalog import Stream
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class SourceReader(Protocol):
 class OpenReaders(Protocol):
     """Function that opens the readers of a stream's source.
 
-    `connectors/readers.py` has the implementation for all sources.
+    `connectors/registry.py` has the implementation for all sources.
     """
 
     def __call__(

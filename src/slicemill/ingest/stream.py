@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types.catalog import Stream, TimestampKind
+from slicemill.catalog.catalog import Stream, TimestampKind
+from slicemill.columns.arrow_schema import to_arrow, with_default_columns, with_system_columns
+from slicemill.functions.evaluate import compile_vector
 from slicemill.ingest.intake import ONLY, Admitted, BatchTimestamps, Intake
 from slicemill.ingest.reader import OpenReaders, SourceBatch, SourceReader
 from slicemill.ingest.watermarks import PARTITIONS
-from slicemill.plan.needs import Need
-from slicemill.plan.partitions import Exchange
-from slicemill.scalar.columns import compile_vector
-from slicemill.storage.arrow_schema import to_arrow, with_default_columns, with_system_columns
+from slicemill.plan.partitioning import Exchange
+from slicemill.plan.projection_pushdown import Need
 from slicemill.storage.segments import Extent, read_extent
 from slicemill.time import BEGINNING, wall_clock_us
 

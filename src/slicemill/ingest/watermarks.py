@@ -10,10 +10,10 @@ advance it:
                read, because rows are stamped no earlier than that. The same applies to late and bad rows.
     ended      END
 
-A partition is silent when its last read found nothing. The silence extends only to the start of that read:
-rows that arrive during a batch are in the next batch, so a long batch is no silence of its source. A
-partition that has not been read yet holds back the whole stream. A source that notifies (a socket, a program)
-is silent until it notifies.
+A partition is silent when its last read found nothing. The silence extends only to the start of that
+read: rows that arrive during a batch are in the next batch, so a long batch is no silence of its source.
+A partition that has not been read yet holds back the whole stream. A source that notifies (a socket, a
+program) is silent until it notifies.
 
 SLACK allows tuples to be out of order by that much, also after silence. So the greater of SLACK and SKEW
 applies.
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slicemill.esl.types.catalog import Stream, TimestampKind
+from slicemill.catalog.catalog import Stream, TimestampKind
 from slicemill.time import BEGINNING, END
 
 # Fields of a stream's progress in the journal.

@@ -14,12 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.esl.types.service_level import ServiceLevel
-from slicemill.metrics.due import Arrivals
-from slicemill.metrics.figures import IdealTime, QueryFigures, Record, StaleTime, Summary
-from slicemill.metrics.quantiles import Quantiles
-from slicemill.metrics.waiting import BUCKETS_KEPT
-from slicemill.shedding.report import Report
+from slicemill.catalog.queries import ServiceLevel
+from slicemill.metrics.due_times import Arrivals
+from slicemill.metrics.quality_of_service import (
+    BUCKETS_KEPT,
+    IdealTime,
+    Quantiles,
+    QueryFigures,
+    Record,
+    StaleTime,
+    Summary,
+)
+from slicemill.shedding.accuracy import Report
 
 
 @dataclass(frozen=True, slots=True)

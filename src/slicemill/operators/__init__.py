@@ -1,1 +1,1 @@
-"""Operators: one package each, with specification, execution step and registration."""
+"""Operators: logical specifications, execution steps and their registry."""

@@ -1,7 +1,7 @@
 """Assembly of output rows from input rows and call results.
 
-Each call answers at its own time: at once, at the end of a slot, and under ACTIVE EXPIRATION again when the
-row leaves the window. Output rows are ordered by (time, arrivals before expiries, row number). A row
+Each call answers at its own time: at once, at the end of a slot, and under ACTIVE EXPIRATION again when
+the row leaves the window. Output rows are ordered by (time, arrivals before expiries, row number). A row
 therefore waits for the answers of all calls to all earlier rows.
 """
 
@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.codec.registry import stored_as
 from slicemill.columns.order import Numbering
 from slicemill.columns.pieces import together
-from slicemill.metrics.due import released_by_time
-from slicemill.scalar.vectors import Mask, Vector, to_arrow
-from slicemill.storage.codec import stored_as
+from slicemill.functions.vectors import Vector, to_arrow
+from slicemill.kernels.arrays import Bools
+from slicemill.metrics.due_times import released_by_time
 
 _TS, _SEQ, _ARRIVAL = "_ts", "_seq", "_arr"
 _SYSTEM = (_TS, _SEQ, _ARRIVAL)
@@ -27,7 +28,7 @@ _BEGINNING = -(2**63)
 
 
 class Answered(Protocol):
-    """Answers of a call in a run, see `slicemill.aggregate.calls.Answers`."""
+    """Answers of a call in a run, see `slicemill.aggregates.calls.Answers`."""
 
     @property
     def numbers(self) -> NDArray[np.int64]: ...
@@ -36,7 +37,7 @@ class Answered(Protocol):
     @property
     def columns(self) -> list[Vector]: ...
     @property
-    def expired(self) -> Mask: ...
+    def expired(self) -> Bools: ...
     @property
     def answered(self) -> int: ...
     @property
@@ -52,12 +53,12 @@ class _Returned:
     """
 
     ts: NDArray[np.int64]
-    expired: Mask
+    expired: Bools
     numbers: NDArray[np.int64]
     place: NDArray[np.int64]
     columns: list[pa.ChunkedArray]
 
-    def part(self, rows: Mask) -> _Returned:
+    def part(self, rows: Bools) -> _Returned:
         chosen = pa.array(rows)
         columns = [column.filter(chosen) for column in self.columns]
         return _Returned(self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns)
@@ -103,7 +104,7 @@ class Assembly:
         out, leave = self._run(rows, answers)
         return self._numbering.applied(out, leave)
 
-    def _run(self, rows: pa.Table, answers: Sequence[Answered]) -> tuple[pa.Table, Mask]:
+    def _run(self, rows: pa.Table, answers: Sequence[Answered]) -> tuple[pa.Table, Bools]:
         """Return complete rows with their input row numbers, and expiry flags."""
         state = self.state
         if self._one_each(rows, answers):
@@ -157,7 +158,7 @@ class Assembly:
         self.state.held_from = None
         return rows
 
-    def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> tuple[pa.Table, Mask]:
+    def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> tuple[pa.Table, Bools]:
         # Answers of one call are in order. Answers of several calls are sorted, and answers to one event
         # share a row.
         ts, expired, numbers, place = (
@@ -228,12 +229,12 @@ def _joined(waiting: _Returned | None, new: _Returned) -> _Returned:
     )
 
 
-def _before(part: _Returned, ts: int, number: int) -> Mask:
+def _before(part: _Returned, ts: int, number: int) -> Bools:
     """Return the mask of answers that precede an arrival.
 
     The arrival has this `number` and time.
     """
-    earlier: Mask = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
+    earlier: Bools = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
     return earlier
 
 

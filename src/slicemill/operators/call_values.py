@@ -4,7 +4,8 @@
 |---|---|
 | a built-in with a kernel, such as a median | `_kernel_values`: the kernel that also evaluates OVER |
 | models | `_model_values`: all models of a query together, so that equal cores are computed once |
-| a user-defined aggregate, or another model | `_routine_values`: its compiled loop, each window as a group |
+| a user-defined aggregate, or another model | `_routine_values`: its compiled loop, each window as a
+group |
 | a built-in without a kernel, such as a synopsis | `_row_values`: row by row |
 """
 
@@ -18,25 +19,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregate.calls import Tuples, Uda
-from slicemill.aggregate.columns import ColumnStatistic, Rows, Windows
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.aggregate.compiler.source import NoCompiledForm
-from slicemill.aggregate.compiler.together import ModelCalls, model_calls
-from slicemill.aggregate.definition import RowAggregate, base_of, evaluate
-from slicemill.aggregate.functions import function_of, has_kernel, is_numbered, stored_arguments
-from slicemill.aggregate.model_calls import asked_by, go_together
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Column, Kind, Type
-from slicemill.operators.context import StepContext
-from slicemill.rows import Row
-from slicemill.scalar.vectors import Vector, arrow_type, from_arrow, from_values, take, to_arrow, to_values
+from slicemill.aggregates.calls import Tuples, Uda
+from slicemill.aggregates.columns import ColumnStatistic, Rows, Windows
+from slicemill.aggregates.definition import RowAggregate, base_of, evaluate
+from slicemill.aggregates.functions import function_of, has_kernel, is_numbered, stored_arguments
+from slicemill.aggregates.udf.compiler.layout import NoCompiledForm
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import AggregateCall, WindowCall
+from slicemill.extensions.models.calls import asked_by, go_together
+from slicemill.extensions.models.compiler.together import ModelCalls, model_calls
+from slicemill.functions.vectors import Vector, arrow_type, from_arrow, from_values, take, to_arrow, to_values
+from slicemill.kernels.arrays import Int64s
+from slicemill.operators.step import StepContext
+from slicemill.types import Column, Kind, Row, Type
 
 Call: TypeAlias = AggregateCall | WindowCall
-Places: TypeAlias = NDArray[np.int64]
 
 _AT_ONCE = 2**20  # rows of windows that are evaluated together
 
@@ -53,7 +52,7 @@ class WindowRows:
 class CallValues:
     """Result rows of windows; `windows` has each row's window, ascending."""
 
-    windows: Places
+    windows: Int64s
     columns: dict[str, pa.Array]
 
 
@@ -221,7 +220,7 @@ def _tuples(arguments: Sequence[Vector], owners: NDArray[np.int32]) -> Tuples:
     return Tuples(arguments, owners, no_stamps)
 
 
-def _pieces(windows: Windows) -> Iterator[tuple[int, Places, NDArray[np.int32]]]:
+def _pieces(windows: Windows) -> Iterator[tuple[int, Int64s, NDArray[np.int32]]]:
     """Yield batches of windows with a bounded number of rows.
 
     A batch has the number of its first window, the rows of all its windows, and each row's window relative to

@@ -11,9 +11,9 @@ from slicemill.time import END
 class Cell:
     """Cell `number` of `count`: a task's partition of a unit's state.
 
-    `by_time`: all cells read all rows, and each stores the rows of its stripe (`columns.cells.stripes_of`); a
+    `by_time`: all cells read all rows, and each stores the rows of its stripe (`columns.keys.stripes_of`); a
     pair is found in the cell that stores its older row (S33). `tied`: several cells may emit rows of one
-    cause (`storage.ties`).
+    cause (`columns.merge`).
     """
 
     number: int = 0
@@ -29,9 +29,8 @@ WHOLE = Cell()
 class HeavyKey:
     """Heavy key, whose rows all cells read from `since` until `over`.
 
-    See `operators.join.heavy`. `hash` is the hash of the key. `home` is the cell that stores its rows before
-    `since` and from `fades` on.
-    """
+    See `operators.join.heavy_keys`. `hash` is the hash of the key. `home` is the cell that stores its rows
+    before `since` and from `fades` on."""
 
     hash: int
     home: int

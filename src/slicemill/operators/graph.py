@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from slicemill.esl.types.catalog import TimestampKind
-from slicemill.esl.types.schema import Schema
-from slicemill.operators.operator import Operator
-from slicemill.operators.part.spec import Part
+from slicemill.catalog.catalog import TimestampKind
+from slicemill.operators.protocol import Operator
 from slicemill.operators.registry import kind_of
-from slicemill.operators.streams.spec import QueryResults, Source
+from slicemill.operators.specs import Part, QueryResults, Source
+from slicemill.types import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,39 @@
 """Fallback step that runs an operator row by row, without kernels.
 
-The step passes rows to the operator in order, as far as all inputs are complete. The output of a row operator
-does not say which input row caused it. An operator without keys has a single cell, and its output rows get
-new numbers. With keys, the output for an input row gets the number of that row. Output rows that the
-watermark releases follow, and are ordered by their values at equal timestamps. Any order would do that is the
-same in all cells.
+The step passes rows to the operator in order, as far as all inputs are complete. The output of a row
+operator does not say which input row caused it. An operator without keys has a single cell, and its
+output rows get new numbers. With keys, the output for an input row gets the number of that row. Output
+rows that the watermark releases follow, and are ordered by their values at equal timestamps. Any order
+would do that is the same in all cells.
 
-Joins of three or more streams over row counts run row by row (`join.rows`). So does coalescing under a budget
-of runs, or over row counts under any budget (`coalesce.rows`).
+Joins of three or more streams over row counts run row by row (`join.rows`). So does coalescing under a
+budget of runs, or over row counts under any budget (`coalesce.rows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import SelectItem
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ
 from slicemill.columns.order import Numbering
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.esl.types.schema import Schema
-from slicemill.operators.context import StepContext
-from slicemill.operators.in_turn import Due, borders, due_in_turn
+from slicemill.functions.rows import compile_expression
+from slicemill.operators.alignment import Due, borders, due_in_turn
 from slicemill.operators.registry import partition_keys
-from slicemill.operators.row_operator import Beginning, Holding, Reporting, Restorable, RowOperator
-from slicemill.operators.step import WithBytes
-from slicemill.rows import Row, Timed
-from slicemill.shedding.report import Report
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ
-from slicemill.storage.codec import stored_as
+from slicemill.operators.step import StepContext, WithBytes
+from slicemill.shedding.accuracy import Report
 from slicemill.storage.state_size import state_bytes
 from slicemill.time import END
+from slicemill.types import Row, Schema, Timed
 
 # An input row, and an output row: each with number and arrival of the input row. The number may be missing.
 Arrived: TypeAlias = tuple[Timed, int, int]
@@ -173,3 +173,111 @@ def _count_before(waiting: list[Arrived], until: int) -> int:
 def _by_values(row: Row) -> int:
     """Return a 40-bit hash of a row's values."""
     return int.from_bytes(blake2b(repr(row).encode(), digest_size=5).digest())
+
+
+# Interface between the execution cycle and row operators.
+#
+# An operator is a pure state machine without access to buffers, schedulers or clocks. The cycle selects the
+# input whose first row is next (NOS rules, TSM registers: M15-M26) and passes the row to the operator. The
+# operator returns the rows it produces, in timestamp order.
+
+
+@runtime_checkable
+class RowOperator(Protocol):
+    """Operator that processes one row at a time.
+
+    `waits_for_time` marks idle-waiting-prone operators (IWP, M21): unions, window joins, and aggregates whose
+    output waits for the end of a slot or an expiry. Only for these operators, the cycle keeps a TSM register
+    per input and calls `advance`.
+    """
+
+    @property
+    def inputs(self) -> int: ...
+
+    @property
+    def waits_for_time(self) -> bool: ...
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        """Process one row of input `port`.
+
+        Rows are in timestamp order over all inputs.
+        """
+        ...
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        """Release output when no later row of any input is below `ts`."""
+        ...
+
+    def finish(self) -> Sequence[Timed]:
+        """Release all output at the end of input."""
+        ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """Row operator with a state that can be stored and restored.
+
+    The state consists of plain values. Compiled code is created again from the plan.
+    """
+
+    def state(self) -> Any:
+        """Return the whole state, as plain values for `slicemill.codec`."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Load a stored state into a new operator."""
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """Row operator that holds output back, and knows until when.
+
+    Without this interface the cycle assumes that later output is at or after the operator's input time. It
+    then also schedules no wake-up, so that held output is emitted with the next row or enabling timestamp.
+    """
+
+    def held_from(self) -> int | None:
+        """Return the lowest timestamp of held output; None if nothing is held."""
+        ...
+
+    def due(self) -> int | None:
+        """Return the timestamp at which `advance` releases output; None if nothing is held."""
+        ...
+
+
+@runtime_checkable
+class Beginning(Protocol):
+    """Row operator that has output without input rows."""
+
+    def begin(self) -> Sequence[Timed]:
+        """Return the rows that hold before the first row, at `EARLIEST`.
+
+        A second call returns no rows.
+        """
+        ...
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """Row operator that may drop rows."""
+
+    @property
+    def report(self) -> Report: ...
+
+
+def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
+    """Compile a condition; a row passes only if the condition is TRUE."""
+    if condition is None:
+        return lambda _: True
+    evaluate = compile_expression(condition, schema)
+    return lambda row: evaluate(row) is True
+
+
+def row_of_items(items: Sequence[SelectItem], schema: Schema) -> Callable[[Row], Row]:
+    return row_of_expressions([item.expr for item in items], schema)
+
+
+def row_of_expressions(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
+    parts = [compile_expression(expr, schema) for expr in expressions]
+    return lambda row: tuple(part(row) for part in parts)

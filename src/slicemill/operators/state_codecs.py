@@ -1,8 +1,8 @@
 """Registration of all state classes for checkpoints; import before reading one.
 
 States also contain plan data: the definition of each query that they serve. After a change of the plan, a
-member with an unchanged definition keeps its state; a changed member starts empty. All of these classes are
-compared by value.
+member with an unchanged definition keeps its state; a changed member starts empty. All of these classes
+are compared by value.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from slicemill.aggregate.model_calls import Asked
-from slicemill.esl.types import expression, query, relation
-from slicemill.esl.types import schema as types
-from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.model.core_costs import CoreCosts
-from slicemill.model.model import Model
-from slicemill.model.model import expression as model_of
+from slicemill import types
+from slicemill.catalog import expressions as expression
+from slicemill.catalog import queries as query
+from slicemill.catalog import queries as relation
+from slicemill.catalog.queries import LoadBudget
+from slicemill.codec.registry import register, stored_as
+from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.cost import CoreCosts
+from slicemill.extensions.models.model import Model
+from slicemill.extensions.models.model import expression as model_of
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.registry import KINDS, imported
-from slicemill.storage.codec import register, stored_as
 
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,

@@ -1,22 +1,38 @@
 """Interfaces of execution steps: new input rows and watermarks in, rows out.
 
-A shared step returns a result for each of its members. An error of one member does not affect other members.
+A shared step returns a result for each of its members. An error of one member does not affect other
+members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from slicemill.aggregates.definition import RowAggregate, declared
+from slicemill.aggregates.udf.lookup import aggregate_lookup, evaluate_relation
+from slicemill.catalog.catalog import Catalog, View
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import AggregateCall, FrameUnit, RelationQuery, SelectQuery, WindowCall
+from slicemill.columns.keys import Keys, distinct_keys, whole
+from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.errors import SlicemillError
-from slicemill.operators.cell import HeavyKey
-from slicemill.operators.in_turn import Due
-from slicemill.operators.join.heavy import KeyWork
-from slicemill.shedding.ages import Compared
-from slicemill.shedding.load import Dropping
-from slicemill.shedding.report import Report
+from slicemill.functions.evaluate import compile_many
+from slicemill.functions.values import ExpressionError
+from slicemill.operators.alignment import Due
+from slicemill.operators.cell import WHOLE, Cell, HeavyKey
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.heavy_keys import KeyWork
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.registry import imported, kind_of
+from slicemill.shedding.accuracy import Report
+from slicemill.shedding.load import Compared, Dropping
+from slicemill.types import Row, Schema, Timed
 
 # Result of one member of a shared step: its rows and their watermark, or an error.
 StepResult: TypeAlias = tuple[pa.Table, int] | SlicemillError
@@ -35,7 +51,7 @@ class Step(Protocol):
 class Stateful(Protocol):
     """Step with state; `state` is all of it, as stored by checkpoints.
 
-    It consists of plain values, arrays, tables and registered classes (`storage.codec`). A `Slice` in the
+    It consists of plain values, arrays, tables and registered classes (`codec`). A `Slice` in the
     state is written once, when it is new, and referenced afterwards. Large states are therefore kept in
     slices, so that the cost of a run depends only on what has changed.
     """
@@ -133,3 +149,135 @@ class LastWords(Protocol):
 
     @property
     def latest_ts(self) -> int: ...
+
+
+# Context of an execution step: node, graph, catalog and state.
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """Node of a step, with its environment and last state."""
+
+    node: Node
+    graph: QueryGraph
+    catalog: Catalog
+    tables: Mapping[str, Sequence[Row]]
+    state: object | None
+    newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
+    cell: Cell = WHOLE
+    # By member of a shared operator: the former member whose state it takes over.
+    successors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def schemas(self) -> list[Schema]:
+        """Schemas of the inputs that the step reads."""
+        return [self.graph[source].schema for source in fed_by(self.node, self.graph)]
+
+    @property
+    def seq_bits(self) -> int:
+        """Maximum bits of its inputs' row numbers (`columns.order`)."""
+        return input_bits(self.node, self.graph, self.catalog)
+
+    def rows_of(self, relation: str) -> Sequence[Row]:
+        return relation_rows(relation, self.catalog, self.tables)
+
+    def definition(self, call: AggregateCall | WindowCall) -> RowAggregate:
+        """Return the row form of an aggregate, with results of the call's type."""
+        definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
+        if definition.columns == 1:
+            definition = replace(definition, finish=declared(call.columns[0].type))
+        return definition
+
+
+def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
+    """Return the step of a node; None for tables, views and parts.
+
+    Tables and views are read by the operators that look them up.
+    """
+    operator = context.node.operator
+    name = kind_of(operator).step
+    if name is None:
+        return None
+    step: Step | StatefulStep | SharedStep = imported(name)(operator, context)
+    return step
+
+
+def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
+    """Return the nodes whose rows an operator reads, in input order."""
+    return kind_of(node.operator).fed_by(node.operator, node, graph)
+
+
+def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
+    """Return the number of bits of the row numbers that an operator reads."""
+    kind = kind_of(node.operator)
+    return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
+
+
+def bits_of(sources: Iterable[str], graph: QueryGraph, catalog: Catalog) -> int:
+    """Return the maximum bits of the row numbers of some nodes."""
+    return max((_output_bits(graph[source], graph, catalog) for source in sources), default=SEQ_BITS)
+
+
+def _output_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
+    bits = input_bits(node, graph, catalog)
+    return kind_of(node.operator).seq_bits(node.operator, bits, catalog, node, graph)
+
+
+def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
+    """Return the rows of a table, or of a view over tables.
+
+    `tables` also contains the content of views over streams.
+    """
+    relation = catalog.relation(name)
+    if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
+        return evaluate_relation(relation.query, catalog, lambda inner: relation_rows(inner, catalog, tables))
+    return tables[name]
+
+
+def held_at(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
+    """Return the window content of a view at time `now` (M40).
+
+    `rows` are all rows of the view, in time order.
+    """
+    assert isinstance(view.query, SelectQuery), "the binder asks for one window"
+    window = view.query.inputs[0].window
+    assert window is not None and window.extent is not None, "the binder asks for a window with a beginning"
+    if window.frame is FrameUnit.ROWS:
+        return [timed.row for timed in rows[-window.extent :]]
+    return [timed.row for timed in rows if timed.ts > now - window.extent]
+
+
+# Partition numbers of rows, and expressions over new rows.
+
+
+class Columns:
+    """Expressions over new rows, compiled together for several calls."""
+
+    def __init__(self, groups: Sequence[Sequence[Expr]], schema: Schema) -> None:
+        self._sizes = [len(group) for group in groups]
+        self._types = [expr.type for group in groups for expr in group]
+        self._compute = compile_many([expr for group in groups for expr in group], schema)
+
+    def of(self, table: pa.Table) -> list[list[pa.Array]]:
+        """Return the columns of each group; raise the first error."""
+        arrays = []
+        for outcome in self._compute(table):
+            if isinstance(outcome, ExpressionError):
+                raise outcome
+            arrays.append(whole(outcome))
+        found: list[list[pa.Array]] = []
+        for size in self._sizes:
+            found.append(arrays[:size])
+            arrays = arrays[size:]
+        return found
+
+
+class Partitioned:
+    """Computes the partition number of each row."""
+
+    def __init__(self, keys: Sequence[Expr], schema: Schema) -> None:
+        self._columns = Columns([keys], schema)
+
+    def numbers(self, table: pa.Table, keys: Keys) -> NDArray[np.int32]:
+        columns = self._columns.of(table)[0]
+        return keys.number(distinct_keys(columns, table.num_rows), columns)

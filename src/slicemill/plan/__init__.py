@@ -1,1 +1,1 @@
-"""Planner: translates bound statements into a query graph and rewrites it."""
+"""Planner: translate bound statements into a query graph and rewrite it."""

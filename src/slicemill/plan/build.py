@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slicemill.esl.types.catalog import (
+from slicemill.catalog.catalog import (
     SHOWN,
     Catalog,
     DerivedStream,
@@ -15,37 +15,49 @@ from slicemill.esl.types.catalog import (
     TimestampKind,
     View,
 )
-from slicemill.esl.types.changing import schema_below
-from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.expression import ColumnRef, Expr, as_in_input, columns_of, conjunction, conjuncts
-from slicemill.esl.types.query import Continuous, FrameUnit, JoinKind, QueryInput, SelectQuery, UnionQuery
-from slicemill.esl.types.relation import RelationInput, RelationQuery, SelectItem
-from slicemill.esl.types.schema import TIMESTAMP, Column, Schema, changelog
-from slicemill.operators.asof.spec import AsOfJoin
-from slicemill.operators.classify.spec import Classify
-from slicemill.operators.coalesce.spec import Coalesce
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.expressions import ColumnRef, Expr, as_in_input, columns_of, conjunction, conjuncts
+from slicemill.catalog.queries import (
+    Continuous,
+    FrameUnit,
+    JoinKind,
+    QueryInput,
+    RelationInput,
+    RelationQuery,
+    SelectItem,
+    SelectQuery,
+    UnionQuery,
+    schema_below,
+)
+from slicemill.extensions.classify.spec import Classify
+from slicemill.operators.changelog.spec import JoinChanges, SessionChanges, WindowChanges
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.group.spec import GroupAggregate
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.join_changes.spec import JoinChanges
-from slicemill.operators.lookup.spec import Lookup, Materialize
-from slicemill.operators.operator import Operator
-from slicemill.operators.over.spec import WindowAggregate
-from slicemill.operators.punctuated_join.spec import PunctuatedJoin
-from slicemill.operators.reorder.spec import Reorder
-from slicemill.operators.select.spec import Filter, Project
-from slicemill.operators.session_changes.spec import SessionChanges
-from slicemill.operators.sessions.spec import SessionAggregate
-from slicemill.operators.streams.spec import QueryResults, Scan, Source
-from slicemill.operators.table_call.spec import TableCall
-from slicemill.operators.union.spec import Merge
-from slicemill.operators.unnest.spec import Unnest
-from slicemill.operators.window_changes.spec import WindowChanges
-from slicemill.operators.windowed_group.spec import RelationAggregate
-from slicemill.plan.changing_results import changing_groups, first_rows, projected, told
+from slicemill.operators.protocol import Operator
+from slicemill.operators.session.spec import SessionAggregate
+from slicemill.operators.specs import (
+    AsOfJoin,
+    Filter,
+    GroupAggregate,
+    Lookup,
+    Materialize,
+    Merge,
+    Project,
+    PunctuatedJoin,
+    QueryResults,
+    Reorder,
+    Scan,
+    Source,
+    TableCall,
+    Unnest,
+)
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
+from slicemill.plan.changelog_nodes import changing_groups, first_rows, projected, told
 from slicemill.plan.join_chain import join_chain
-from slicemill.plan.reads import as_query, views_to_answer
 from slicemill.plan.rules.join_parts import keys_of
+from slicemill.plan.statement_equality import as_query, views_to_answer
+from slicemill.types import TIMESTAMP, Column, Schema, changelog
 
 
 def build_graph(catalog: Catalog) -> QueryGraph:

@@ -3,8 +3,9 @@
 They do not depend on the process, the session or the order of queries.
 
 State is stored under the ids of nodes, and ids end in these digests. So a digest depends only on what is
-computed: it uses no `hash()`, no set order, and no field that is excluded from comparison. A field that has
-its default value is left out. So a later version may add fields without changing the ids of stored state.
+computed: it uses no `hash()`, no set order, and no field that is excluded from comparison. A field that
+has its default value is left out. So a later version may add fields without changing the ids of stored
+state.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.relation import AggregateCall, RelationInput
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.queries import AggregateCall, RelationInput, WindowCall
 
 _DIGITS = 10
 _PLAIN = frozenset((str, bool, int, float, bytes, type(None), Decimal, Fraction))

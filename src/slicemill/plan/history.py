@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.registry import kind_of
-from slicemill.plan.logs import log_of
+from slicemill.plan.units import log_of
 
 
 def history_us(graph: QueryGraph, root: str) -> int | None:

@@ -1,13 +1,15 @@
 """Chain of binary joins for three or more streams with outer joins.
 
-    a ── LEFT ── LEFT ── …    a joined row has the timestamps of its members (`a._ts`, `b._ts`). `_until` is
-    b ────┘       │           the end of the first of their windows: after it, the row has no more partners.
+    a ── LEFT ── LEFT ── …    a joined row has the timestamps of its members (`a._ts`, `b._ts`). `_until`
+    is
+    b ────┘       │           the end of the first of their windows: after it, the row has no more
+    partners.
     c ────────────┘           `_since` is the newest member's time less the window of the next stream
 
 Which rows match depends only on the timestamps of the members: any two streams of a result are in each
 other's windows, as in a single n-way join. So the order in which joined rows arrive does not matter. An
-unmatched row is emitted late, at the end of its window, so later joins keep their rows for that delay too.
-Inner joins at the beginning of FROM stay a single join of all their streams.
+unmatched row is emitted late, at the end of its window, so later joins keep their rows for that delay
+too. Inner joins at the beginning of FROM stay a single join of all their streams.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from slicemill.esl.types.expression import (
+from slicemill.catalog.expressions import (
     Call,
     ColumnRef,
     Expr,
@@ -25,13 +27,12 @@ from slicemill.esl.types.expression import (
     conjunction,
     conjuncts,
 )
-from slicemill.esl.types.query import ExpiryColumn, FrameUnit, JoinKind, QueryInput, Window
-from slicemill.esl.types.relation import SelectItem
-from slicemill.esl.types.schema import BOOLEAN, INTERVAL, TIMESTAMP, Column, Schema
+from slicemill.catalog.queries import ExpiryColumn, FrameUnit, JoinKind, QueryInput, SelectItem, Window
 from slicemill.operators.graph import Node
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.select.spec import Filter, Project
-from slicemill.plan.changing_results import GraphBuilder
+from slicemill.operators.specs import Filter, Project
+from slicemill.plan.changelog_nodes import GraphBuilder
+from slicemill.types import BOOLEAN, INTERVAL, TIMESTAMP, Column, Schema
 
 JOINED = ""  # alias of the joined rows, whose columns keep the aliases of the members
 _UNTIL, _SINCE = Column("_until", TIMESTAMP), Column("_since", TIMESTAMP)

@@ -5,12 +5,14 @@
 | one | 1 | the cell | the cell |
 | key | N | the cell of its key | the same |
 | time | N | all | one of them, round-robin; a pair is found where its older row is stored |
-| hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them, round-robin |
-| hypercube | n1 × n2 × … | cells with the row's coordinates, by keys and a round-robin number | the same |
+| hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them,
+round-robin |
+| hypercube | n1 × n2 × … | cells with the row's coordinates, by keys and a round-robin number | the same
+|
 | cube | n1 × n2 × … | cells with the row's round-robin coordinate in its stream's dimension | the same |
 
-Each placement finds each result exactly once. In a hypercube, the rows of a result fix one coordinate along
-each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
+Each placement finds each result exactly once. In a hypercube, the rows of a result fix one coordinate
+along each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from math import prod
 from typing import Any, TypeAlias
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.render.expressions import render
+from slicemill.functions.render import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin
-from slicemill.operators.kind import Keys
-from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
-from slicemill.plan.partitions import (
+from slicemill.operators.protocol import Keys
+from slicemill.plan.join_inputs import JoinedInputs, joined_inputs
+from slicemill.plan.partitioning import (
     MOST_CELLS,
     Along,
     Exchange,
@@ -37,13 +39,7 @@ from slicemill.plan.partitions import (
     by_time,
     may_spread_keys,
 )
-from slicemill.plan.placement_cost import (
-    ASSUMED,
-    CellsByTime,
-    PlacementCost,
-    PlacementStatistics,
-    cost_of,
-)
+from slicemill.plan.placement_cost import ASSUMED, CellsByTime, PlacementCost, PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
 
 # Limit on dimensions by number of cells, since planning time grows with both.

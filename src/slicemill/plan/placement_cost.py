@@ -1,15 +1,15 @@
 """Cost model of placements: CPU time and rows (S35, S38, S51).
 
-A row finds results by probing the windows of the other inputs one after the other. In each window, a partial
-result matches this number of rows (S35; rates are those after selections):
+A row finds results by probing the windows of the other inputs one after the other. In each window, a
+partial result matches this number of rows (S35; rates are those after selections):
 
     rate × window × share of pairs that match        with an equality
     rate × window                                    without one: all rows are compared
 
-A cell has a share of the rows of each input. The share is a product with a factor of 1/n for each dimension
-that partitions the input. A heavy key makes the factor greater, as the slowest cell decides (S38). A partial
-result finds the same share of its partners in a cell, except along dimensions by a key in which both agree:
-there it finds all of them.
+A cell has a share of the rows of each input. The share is a product with a factor of 1/n for each
+dimension that partitions the input. A heavy key makes the factor greater, as the slowest cell decides
+(S38). A partial result finds the same share of its partners in a cell, except along dimensions by a key
+in which both agree: there it finds all of them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, prod, sqrt
 
-from slicemill.esl.types.query import FrameUnit
-from slicemill.operators.kind import Keys
-from slicemill.plan.joined_inputs import JoinedInput, JoinedInputs
-from slicemill.plan.partitions import Along, Exchange
+from slicemill.catalog.queries import FrameUnit
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.multiway_spec import SharedMultiJoin
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.protocol import Keys
+from slicemill.plan.join_inputs import JoinedInput, JoinedInputs, joined_inputs
+from slicemill.plan.partitioning import Along, Exchange
+from slicemill.plan.units import Unit
 
 _US = 1e-6
 # assumed length in seconds of an unbounded window
@@ -357,3 +361,36 @@ class _Cell:
         its = statistics.heaviest(self._inputs[other].logs[0], others)
         pairs = own * its + max(matching - own * its, 0.0) / count
         return pairs / (matching * self._shares[other][along]) if matching else 1.0
+
+
+# Measured rates and matches of joins, for choosing a placement (S52).
+
+
+def measured_statistics(
+    unit: Unit, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
+) -> PlacementStatistics:
+    """Return measured rates and matches of a unit's joins, else assumed ones.
+
+    With the `exchanges` during the measurement, rows stored in several cells are counted once.
+    """
+    joined = joined_inputs(unit, graph)
+    rates: dict[str, float] = {}
+    matching: dict[str, float] = {}
+    for one in joined.inputs if joined is not None else ():
+        join = graph[one.join].operator
+        if not isinstance(join, (SharedJoin, SharedMultiJoin)) or join.measured is None:
+            continue
+        copies = _copies((exchanges or {}).get(one.logs[0]))
+        # The share of each log in a computed input is unknown: assume equal shares.
+        rates |= dict.fromkeys(one.logs, join.measured.rates[one.port] / copies / len(one.logs))
+        # Each pair is found once, regardless of how many cells store its rows.
+        matching[one.join] = matching.get(one.join, join.measured.matching) * copies
+    return PlacementStatistics(rates=rates, matching=matching) if rates else ASSUMED
+
+
+def _copies(exchange: Exchange | None) -> int:
+    """Return the number of cells that store a row.
+
+    With a placement by time it is one, though all cells read the row.
+    """
+    return 1 if exchange is None or exchange.parts == 1 else exchange.cells // exchange.parts

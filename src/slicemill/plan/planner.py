@@ -1,9 +1,9 @@
 """Planner: merges the plans of single statements into one shared plan.
 
-The plan of a statement does not depend on other statements (`rules.name_by_content`). The plan of a set of
-queries is the union of their plans, where a shared node serves all queries that contain it. So each statement
-is planned once and its plan is cached. Only joins over overlapping sets of streams depend on each other; they
-are combined in the last step (`overlapping`).
+The plan of a statement does not depend on other statements (`rules.name_by_content`). The plan of a set
+of queries is the union of their plans, where a shared node serves all queries that contain it. So each
+statement is planned once and its plan is cached. Only joins over overlapping sets of streams depend on
+each other; they are combined in the last step (`overlapping`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.catalog import AGAIN, Catalog, DerivedStream, QueryDefinition, Relation, View
-from slicemill.esl.types.classifier import Classifier
+from slicemill.catalog.aggregates import AggregateDefinition
+from slicemill.catalog.catalog import AGAIN, Catalog, DerivedStream, QueryDefinition, Relation, View
+from slicemill.catalog.classifier import Classifier
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.operator import SharedOperator, with_members
-from slicemill.plan.apart import (
+from slicemill.operators.protocol import SharedOperator, with_members
+from slicemill.plan.build import build_part
+from slicemill.plan.late_queries import (
     Apart,
     graph_of,
     in_order,
@@ -27,11 +28,10 @@ from slicemill.plan.apart import (
     unit_of,
     without_writers,
 )
-from slicemill.plan.build import build_part
-from slicemill.plan.needs import Need, needs_of
-from slicemill.plan.optimize import optimize, share
-from slicemill.plan.overlapping import NOTHING_RUNS, PlacedQueries, gathered
-from slicemill.plan.reads import as_query, views_to_answer
+from slicemill.plan.optimizer import optimize, share
+from slicemill.plan.overlapping_joins import NOTHING_RUNS, PlacedQueries, gathered
+from slicemill.plan.projection_pushdown import Need, needs_of
+from slicemill.plan.statement_equality import as_query, views_to_answer
 from slicemill.plan.units import Unit, cut
 
 
@@ -68,7 +68,7 @@ class Planner:
     ) -> Plan:
         """Plan a catalog; running queries stay in the units given by `placed`.
 
-        Queries and derived streams in `apart` run in units of their own (`plan.apart`).
+        Queries and derived streams in `apart` run in units of their own (`plan.late_queries`).
         """
         apart = dict(apart or {})
         defined = _definitions(catalog)

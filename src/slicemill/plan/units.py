@@ -1,8 +1,8 @@
 """Units: the sets of operators that the dispatcher schedules as one.
 
-Every declared stream, derived stream and query result has a log. A unit reads some logs and writes others.
-Inside a unit, operators pass tuples on directly. Queries share a unit where one read of a tuple can serve
-all of them:
+Every declared stream, derived stream and query result has a log. A unit reads some logs and writes
+others. Inside a unit, operators pass tuples on directly. Queries share a unit where one read of a tuple
+can serve all of them:
 
 | unit | queries in it |
 |---|---|
@@ -11,9 +11,10 @@ all of them:
 | joins of open and bid on item = item | window joins that share slices, or one state per stream |
 | q | any other query, alone; also a query over a changelog, which always starts with the full table |
 
-A unit's id is made of what its queries have in common, so it is stable while queries are added and removed.
-State is stored by the ids of stateful nodes, which are stable too (`rules.name_by_content`). When queries are
-added or removed, remaining nodes keep their state and new nodes start empty (`members.kept_nodes`).
+A unit's id is made of what its queries have in common, so it is stable while queries are added and
+removed. State is stored by the ids of stateful nodes, which are stable too (`rules.name_by_content`).
+When queries are added or removed, remaining nodes keep their state and new nodes start empty
+(`members.kept_nodes`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from slicemill.esl.render.expressions import render
+from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.kind import UnitOf
-from slicemill.operators.registry import kind_of
+from slicemill.operators.protocol import Keys, UnitOf
+from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import quoted, short
-from slicemill.plan.log_keys import keys_in_log
-from slicemill.plan.logs import log_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +136,49 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
             by = f" by {short([render(key) for key in keys], keys)}" if keys else ""
             return f"aggregates of {quoted(log)}{by}{behind}"
     return quoted(kept[root.id])
+
+
+# Nodes of a query graph whose output is stored in a log.
+
+
+def log_of(node: Node, graph: QueryGraph) -> str | None:
+    """Return the log that stores a node's output, if any."""
+    kind = kind_of(node.operator)
+    if kind.relation is not None:
+        return None
+    return graph.stream_of(node.id) if kind.own_name is None else kind.own_name(node.operator)
+
+
+# Partitioning keys of operators, traced back to columns of logs.
+
+
+def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
+    """Return a node's keys in columns of the log it reads.
+
+    The node has one input.
+
+    The result is () if the node cannot be partitioned. It is None if the keys are not those of one log, as
+    with a looked-up table or a join.
+    """
+    keys = partition_keys(node.operator)
+    found = keys_in_logs(graph, graph[node.inputs[0]], () if keys is None else keys[0])
+    return None if found is None or len(found) > 1 else next(iter(found.values()))
+
+
+def keys_in_logs(graph: QueryGraph, node: Node, keys: Keys) -> dict[str, Keys] | None:
+    """Translate keys of a node's output into columns of its logs.
+
+    Rows of these logs with equal keys, and no others, contribute to output with these keys. So a log can be
+    partitioned by them even if operators in between keep state. None if that does not hold, or if a log is
+    read twice by different keys.
+    """
+    log = log_of(node, graph)
+    if log is not None:
+        return {log: keys}
+    below = kind_of(node.operator).keys_below(node.operator, node, graph, keys)
+    found: dict[str, Keys] = {}
+    for source, own in below or ():
+        in_source = keys_in_logs(graph, graph[source], own)
+        if in_source is None or any(found.setdefault(name, by) != by for name, by in in_source.items()):
+            return None
+    return found or None

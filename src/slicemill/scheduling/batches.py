@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.scheduling.arrays import Floats, Positions
-from slicemill.scheduling.portions import Aim, UnitFigures
+from slicemill.kernels.arrays import Floats
+from slicemill.scheduling.portions import Aim, Positions, UnitFigures
 
 QUANTUM_S = 0.02
 """Estimated duration limit of a message to a worker, and of a run if other units wait."""

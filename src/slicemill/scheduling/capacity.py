@@ -1,7 +1,7 @@
 """Capacity planning: measured costs of units, and cores needed (§4.3).
 
-A job is one round of the dispatcher: messages to workers, their replies, and a commit. A job runs one task
-per unit, or one per core for a unit that is partitioned by key. Jobs, tasks and the delivery of each
+A job is one round of the dispatcher: messages to workers, their replies, and a commit. A job runs one
+task per unit, or one per core for a unit that is partitioned by key. Jobs, tasks and the delivery of each
 unit's results have fixed costs, independent of the number of rows. Times are in seconds.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.adaptive import BatchCost
+from slicemill.scheduling.statistics import BatchCost
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Positions
 from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.policies.policy_registry import DEFAULT_POLICY, Policy, policy_named
+from slicemill.scheduling.policies import DEFAULT_POLICY, Policy, policy_named
+from slicemill.scheduling.portions import Positions
 
 PATIENCE_S = 30.0
 GUARDED_EVERY = 10

@@ -5,10 +5,11 @@ read its logs. Each has its own ideal time T, so the value of a run is a sum ove
 
     V = Σ w_i / (work of the unit and of those behind it)      w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
-Units behind a derived stream need not run together with the unit that writes it. So of the tree of readers
-only the part that maximises V counts, the priority-defining tree (P27). This tree is found by cutting the
-slope chart of a fork (M6, M9): readers are added in order of descending slope while they increase the
-slope. The same cut, with rows that stop waiting in place of results, gives the units of Chain (M7).
+Units behind a derived stream need not run together with the unit that writes it. So of the tree of
+readers only the part that maximises V counts, the priority-defining tree (P27). This tree is found by
+cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they
+increase the slope. The same cut, with rows that stop waiting in place of results, gives the units of
+Chain (M7).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
 
 
 class Aim(IntEnum):
@@ -243,3 +244,9 @@ def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: 
         return shares[0]
     fresh = (1 - np.minimum(shares, 1.0)) ** rows
     return float(1 - np.average(fresh, weights=weights) ** (1 / rows))
+
+
+# Array types of scheduling.
+
+
+Positions: TypeAlias = npt.NDArray[np.intp]

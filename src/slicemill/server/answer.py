@@ -6,7 +6,7 @@ import math
 
 import pyarrow as pa
 
-from slicemill.server.questions.pool import AnswerRows
+from slicemill.server.adhoc.pool import AnswerRows
 
 
 class StatementAnswer:

@@ -1,7 +1,7 @@
 """Audit log: user, origin and outcome of each statement.
 
-The log has one line of JSON per statement, in `access/audit.jsonl` of the home. A file that has grown beyond
-64 MiB is renamed to `audit.1.jsonl`.
+The log has one line of JSON per statement, in `access/audit.jsonl` of the home. A file that has grown
+beyond 64 MiB is renamed to `audit.1.jsonl`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slicemill.secrets import redacted
 from slicemill.server.logs import note_event
-from slicemill.storage.files import PRIVATE_FOLDER
+from slicemill.storage.filesystem import PRIVATE_FOLDER
 from slicemill.time import wall_clock_us
 
 _LARGE = 64 << 20

@@ -7,20 +7,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill.api.mill import Mill
+from slicemill.catalog.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.statements import ShownKind
 from slicemill.connectors.webhook import place_of
-from slicemill.engine.alerts.delivery import AlertStatus
-from slicemill.engine.changing.statements import in_force
-from slicemill.engine.mill import Mill
-from slicemill.engine.query import Query
 from slicemill.errors import did_you_mean
-from slicemill.esl.types.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
-from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.command import ShownKind
-from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
+from slicemill.lifecycle.alerts import AlertStatus
+from slicemill.lifecycle.catalog_journal import in_force
+from slicemill.lifecycle.query import Query
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.secrets import redacted
-from slicemill.server.questions.errors import UnknownName
+from slicemill.server.adhoc.errors import UnknownName
+from slicemill.types import Schema
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _TEXT, _COUNT = pa.string(), pa.int64()

@@ -19,12 +19,11 @@ from pathlib import Path
 import uvicorn
 
 from slicemill.errors import SlicemillError
-from slicemill.server.access import Access, TokenFileError
-from slicemill.server.client_limits import ClientLimits
-from slicemill.server.connections import ConnectionLimits, LimitedSocket, OpenConnections
+from slicemill.server.auth import Access, TokenFileError
+from slicemill.server.connections import ClientLimits, ConnectionLimits, LimitedSocket, OpenConnections
 from slicemill.server.http.app import create_app
-from slicemill.server.http.protocol import bounded
-from slicemill.server.live import LiveResults
+from slicemill.server.http.protection import bounded
+from slicemill.server.live_results import LiveResults
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.postgres.listen import PostgresServer
 from slicemill.server.postgres.wire import too_many_clients

@@ -1,11 +1,11 @@
 """Permissions of statements that arrive over the network: names, code, files and addresses.
 
-Options of `slicemill serve` set which folders and schemes statements may use, and whether they may run Python
-code. The start-up script of `slicemill serve` is not checked.
+Options of `slicemill serve` set which folders and schemes statements may use, and whether they may run
+Python code. The start-up script of `slicemill serve` is not checked.
 
-`place_of` and `sink_target` decide what a source or sink opens. The check takes their result, and readers and
-sinks open exactly the same. Unknown formats and options are refused, since any option may name a file, a host
-or a class of the JVM.
+`place_of` and `sink_target` decide what a source or sink opens. The check takes their result, and readers
+and sinks open exactly the same. Unknown formats and options are refused, since any option may name a
+file, a host or a class of the JVM.
 """
 
 from __future__ import annotations
@@ -18,16 +18,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from slicemill.connectors.files.listing import GLOB
-from slicemill.connectors.files.options import BY_SPARK, CSV_ONLY, LISTING, WITHOUT_EFFECT
-from slicemill.connectors.generators.generator import GENERATORS
-from slicemill.connectors.origin import GUESSED, LINES_IN_FILES, TYPED_FILES, SourceOrigin, place_of
-from slicemill.connectors.places import climbs, scheme_of
-from slicemill.connectors.sinks.registry import POSTGRES_SINKS, SinkTarget, sink_target
-from slicemill.connectors.webhook import Address, host_and_port
-from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.alert import Alert
-from slicemill.esl.types.catalog import (
+from slicemill.catalog.aggregates import AggregateDefinition
+from slicemill.catalog.alert import Alert
+from slicemill.catalog.catalog import (
     AlteredQuery,
     Catalog,
     DerivedStream,
@@ -40,13 +33,26 @@ from slicemill.esl.types.catalog import (
     relations_of,
     tables_written,
 )
-from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.function import FunctionDefinition
-from slicemill.esl.types.schema import Schema
-from slicemill.esl.types.table_change import TableChange, relations_asked
-from slicemill.plan.reads import relations_named
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.function import FunctionDefinition
+from slicemill.catalog.table_change import TableChange, relations_asked
+from slicemill.connectors.files.listing import BY_SPARK, CSV_ONLY, GLOB, LISTING, WITHOUT_EFFECT
+from slicemill.connectors.generators.generator import GENERATORS
+from slicemill.connectors.origin import (
+    GUESSED,
+    LINES_IN_FILES,
+    TYPED_FILES,
+    SourceOrigin,
+    climbs,
+    place_of,
+    scheme_of,
+)
+from slicemill.connectors.sinks.registry import POSTGRES_SINKS, SinkTarget, sink_target
+from slicemill.connectors.webhook import Address, host_and_port
+from slicemill.plan.statement_equality import relations_named
 from slicemill.secrets import redacted_address
-from slicemill.server.access import Denied
+from slicemill.server.auth import Denied
+from slicemill.types import Schema
 
 _FILES = (GUESSED, *LINES_IN_FILES, *TYPED_FILES)
 # Generated rows, and results that stay in the process: no file and no address is opened.

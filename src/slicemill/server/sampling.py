@@ -1,7 +1,7 @@
 """Periodic samples of metrics: one thread samples all queries for all clients, and keeps a history.
 
-Sampling takes CPU time away from queries. So a sample is taken every second while a client watches and every
-five seconds otherwise, and sampling uses at most a fiftieth of the time.
+Sampling takes CPU time away from queries. So a sample is taken every second while a client watches and
+every five seconds otherwise, and sampling uses at most a fiftieth of the time.
 """
 
 from __future__ import annotations
@@ -11,24 +11,29 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from slicemill.engine.live import problems
-from slicemill.engine.mill import Mill
-from slicemill.engine.query import Query
-from slicemill.engine.unit import RunningUnit
-from slicemill.metrics.collecting import process_collecting_seconds, watch_collections
-from slicemill.metrics.figures import Summary
-from slicemill.metrics.quantiles import Quantiles
+from slicemill.api.mill import Mill
+from slicemill.api.status import problems
+from slicemill.catalog.queries import ServiceLevel
+from slicemill.lifecycle.query import Query
+from slicemill.metrics.profiling import process_collecting_seconds, watch_collections
+from slicemill.metrics.quality_of_service import Quantiles, Summary
 from slicemill.metrics.query_metrics import QueryMetrics
-from slicemill.operators.streams.spec import Source
-from slicemill.server.causes import Attention, QuerySituation, SlownessCause, cause_of
-from slicemill.server.history import EVERY_S, QUERY_FIGURES, FigureRing
-from slicemill.server.history_file import KeptHistory, read_history, write_history
+from slicemill.operators.specs import Source
+from slicemill.runtime.units import RunningUnit
+from slicemill.server.diagnosis import Attention, QuerySituation, SlownessCause, cause_of
 from slicemill.server.listings import state_of
-from slicemill.server.recent_levels import RecentLevels
+from slicemill.server.metrics_history import (
+    EVERY_S,
+    QUERY_FIGURES,
+    FigureRing,
+    KeptHistory,
+    read_history,
+    write_history,
+)
 from slicemill.time import BEGINNING, END, US, wall_clock_us
 
 _LOGGER = logging.getLogger("slicemill")
@@ -558,3 +563,54 @@ def _lag_s(watermark_us: int | None, streams: Iterable[float | None]) -> float |
 def _mean_since(now: Summary, before: Summary) -> float | None:
     count = now.count - before.count
     return (now.total - before.total) / count if count > 0 else None
+
+
+# Service levels over the last minute, so that a slow start long ago is not reported any more.
+
+
+RECENT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedResults:
+    """Cumulative response time counters of a query at one moment."""
+
+    at_s: float
+    counts: dict[int, int]
+    results: int
+    total_s: float
+
+
+class RecentLevels:
+    """Sliding one-minute measure of each query's service level."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, deque[_CountedResults]] = {}
+
+    def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
+        """Return the service level's measure over the last minute; None without a level or results."""
+        if metrics.slo is None:
+            return None
+        response = metrics.figures.response
+        now = _CountedResults(at_s, dict(metrics.responses.counts), response.count, response.total)
+        kept = self._counted.setdefault(name, deque([_CountedResults(at_s, {}, 0, 0.0)]))
+        kept.append(now)
+        while len(kept) > 2 and kept[1].at_s <= at_s - RECENT_S:
+            kept.popleft()
+        return _between(kept[0], now, metrics.slo)
+
+    def forget_others(self, names: Collection[str]) -> None:
+        for name in self._counted.keys() - set(names):
+            del self._counted[name]
+
+
+def _between(before: _CountedResults, now: _CountedResults, level: ServiceLevel) -> float | None:
+    results = now.results - before.results
+    if results <= 0:
+        return None
+    if level.measure == "mean":
+        return (now.total_s - before.total_s) / results
+    share = 1.0 if level.measure == "max" else int(level.measure[1:]) / 100
+    fresh = Quantiles({index: n - before.counts.get(index, 0) for index, n in now.counts.items()})
+    found = fresh.at(share)
+    return None if math.isnan(found) else found

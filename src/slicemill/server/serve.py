@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,18 +22,19 @@ from typing import TYPE_CHECKING
 import psutil
 from rich.console import Console
 
-from slicemill.engine.live import sources_polled
-from slicemill.engine.mill import Mill
-from slicemill.esl import SourceText
-from slicemill.server.access import Access
+from slicemill.api.mill import Mill
+from slicemill.api.status import sources_polled
+from slicemill.errors import SlicemillError
+from slicemill.server.adhoc.pool import QuestionLimits, QuestionPool
 from slicemill.server.audit import AuditLog
-from slicemill.server.http.console_files import NOT_BUILT, console_files
+from slicemill.server.auth import Access
+from slicemill.server.http.console_routes import NOT_BUILT, console_files
 from slicemill.server.logs import LogFormat, logging_to_stderr, note_event
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed
-from slicemill.server.questions.pool import QuestionLimits, QuestionPool
 from slicemill.server.service import MillService
-from slicemill.server.starting import WaitingStatements
+from slicemill.sql.cursor import StatementPiece, pieces
+from slicemill.sql.errors import EslError, SourceText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -235,3 +236,61 @@ def _ends_when_told(temporary: Path | None) -> Iterator[_Ending]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# Start-up script of a server, with retry of statements that cannot be declared yet.
+#
+# The engine itself retries a source that is down. A table whose file is missing, or a location that cannot
+# be opened, cannot be declared at all. Such a statement and the statements that depend on it are retried
+# later. The other statements run.
+
+
+class WaitingStatements:
+    """Statements of a script that could not be declared yet, with their errors."""
+
+    def __init__(self, service: MillService) -> None:
+        self._service = service
+        self._waiting: list[tuple[StatementPiece, SlicemillError]] = []
+        self._lock = threading.Lock()
+        service.other_problems.append(self.problems)
+
+    def declare(self, source: SourceText) -> None:
+        """Declare a script, or the part of it that can be declared. Raise EslError, without any effect, if
+        the text is invalid."""
+        try:
+            self._service.declare(source, None)
+        except EslError:
+            raise
+        except SlicemillError:
+            self._declare_each(pieces(source))
+
+    def try_again(self) -> list[str]:
+        """Retry the waiting statements. Returns the statements that are declared now."""
+        with self._lock:
+            before = [piece for piece, _ in self._waiting]
+            if before:
+                self._declare_each(before)
+            left = [piece for piece, _ in self._waiting]
+        return [_short(piece) for piece in before if piece not in left]
+
+    def problems(self) -> list[str]:
+        """Return the waiting statements with their errors."""
+        return [f"waits, and is tried again: {_short(piece)}: {why}" for piece, why in self._waiting]
+
+    def _declare_each(self, found: Sequence[StatementPiece]) -> None:
+        """Declare statements one by one. A statement that depends on a waiting statement fails and waits
+        as well."""
+        waiting: list[tuple[StatementPiece, SlicemillError]] = []
+        for piece in found:
+            try:
+                self._service.declare(piece.alone(), None)
+            except SlicemillError as problem:
+                waiting.append((piece, problem))
+            except OSError as problem:  # such as too many open files
+                waiting.append((piece, SlicemillError(problem.strerror or str(problem))))
+        self._waiting = waiting
+
+
+def _short(piece: StatementPiece) -> str:
+    words = piece.text.split()
+    return " ".join(words[:3]) + (" …" if len(words) > 3 else "")

@@ -11,32 +11,30 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from slicemill.api.mill import Mill
+from slicemill.api.status import problems
+from slicemill.catalog.catalog import QueryDefinition, Statement, Stream, Table, View
+from slicemill.columns.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.columns.rows import plain_table
 from slicemill.connectors.webhook import post
-from slicemill.engine.changing.statements import Entry, in_force, shown
-from slicemill.engine.changing.versions import shown_after, version_at
-from slicemill.engine.live import problems
-from slicemill.engine.mill import Mill
-from slicemill.engine.query import Query
-from slicemill.engine.state_view import placements_in, with_measures
 from slicemill.errors import SlicemillError
-from slicemill.esl import SourceText
-from slicemill.esl.types.catalog import QueryDefinition, Statement, Stream, Table, View
-from slicemill.esl.types.schema import OP
 from slicemill.explain.json import explain_json
 from slicemill.explain.placements import placed_units
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
+from slicemill.lifecycle.catalog_journal import Entry, in_force, shown, shown_after, version_at
+from slicemill.lifecycle.query import Query
 from slicemill.operators.graph import QueryGraph
+from slicemill.runtime.state_view import placements_in, with_measures
 from slicemill.secrets import redacted
+from slicemill.server.adhoc.ask import AskedRelation, HeldRows, LogRows
+from slicemill.server.adhoc.pool import QuestionPool, shared_pool
 from slicemill.server.audit import AuditLog
 from slicemill.server.listings import unknown
 from slicemill.server.permissions import Allowed
-from slicemill.server.questions.pool import QuestionPool, shared_pool
-from slicemill.server.questions.rows import AskedRelation, HeldRows, LogRows
-from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
-from slicemill.storage.epochs import Epoch
-from slicemill.storage.log import Log
+from slicemill.sql.errors import SourceText
+from slicemill.storage.log import Epoch, Log
+from slicemill.types import OP
 
 _STATEMENTS = 64
 

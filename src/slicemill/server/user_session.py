@@ -1,9 +1,9 @@
 """Session of a principal: checks permissions for every call, and writes changes to the audit log.
 
-There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied all
-or none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement by itself. Commands
-(SHOW, DESCRIBE, EXPLAIN) read the catalog. Ad hoc queries (SELECT …) are answered at once from the stored
-rows; only `CREATE QUERY` starts a continuous query.
+There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied
+all or none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement by itself.
+Commands (SHOW, DESCRIBE, EXPLAIN) read the catalog. Ad hoc queries (SELECT …) are answered at once from
+the stored rows; only `CREATE QUERY` starts a continuous query.
 """
 
 from __future__ import annotations
@@ -13,43 +13,55 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 
-from slicemill.engine.alerts.delivery import AlertStatus
-from slicemill.engine.changing.replace_effects import ReplaceEffect
-from slicemill.engine.changing.statements import Entry
-from slicemill.engine.query import Query
-from slicemill.errors import SlicemillError, counted
-from slicemill.esl import EslError, SourceText
-from slicemill.esl.binder import Bound, bind_script
-from slicemill.esl.syntax.errors import Diagnostic
-from slicemill.esl.syntax.grammar.commands import STARTS, read_command
-from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
-from slicemill.esl.syntax.nesting import nesting_told
-from slicemill.esl.syntax.pieces import QUESTIONS, StatementPiece, pieces
-from slicemill.esl.syntax.source import TextSpan
-from slicemill.esl.types.catalog import AlteredQuery, AlteredStream, Catalog, DroppedName, Setting, Statement
-from slicemill.esl.types.command import (
+from slicemill.api.mill import Mill
+from slicemill.binder.script import Bound, bind_script
+from slicemill.catalog.catalog import (
+    AlteredQuery,
+    AlteredStream,
+    Catalog,
+    DerivedStream,
+    DroppedName,
+    QueryDefinition,
+    Setting,
+    Statement,
+    Stream,
+)
+from slicemill.catalog.statements import (
     Command,
     Describe,
     ExplainReplace,
+    LifeChange,
+    Replay,
     Show,
     ShowCreate,
     ShownKind,
     ShowVersions,
 )
-from slicemill.esl.types.lives import LifeChange
-from slicemill.esl.types.replay import Replay
+from slicemill.errors import SlicemillError, counted
 from slicemill.explain.statements import describe
-from slicemill.server.access import OWNER, Denied, Principal, UserRole
+from slicemill.ingest.intake import NEXT_ARRIVAL
+from slicemill.lifecycle.alerts import AlertStatus
+from slicemill.lifecycle.backfill import starts_in_words
+from slicemill.lifecycle.catalog_journal import Entry
+from slicemill.lifecycle.query import Query
+from slicemill.lifecycle.replace_report import ReplaceEffect
+from slicemill.plan.content import quoted
+from slicemill.server.adhoc.ask import AskedRelation
 from slicemill.server.answer import StatementAnswer
+from slicemill.server.auth import OWNER, Denied, Principal, UserRole
 from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
-from slicemill.server.notices import seen_by, start_of
-from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_changed, relations_read_by
-from slicemill.server.questions.rows import AskedRelation
 from slicemill.server.service import MillService, RelationShape, ResultPage
+from slicemill.sql.cursor import QUESTIONS, StatementPiece, nesting_told, pieces
+from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
+from slicemill.sql.grammar.statements import STARTS, read_command
+from slicemill.sql.grammar.tables import ROW_CHANGES
+from slicemill.sql.lexer import tokenize
 
 # Command tags of PostgreSQL, and the words of our messages.
 _CHANGED = {
@@ -372,3 +384,140 @@ def _done(statement: Statement) -> StatementAnswer:
     if isinstance(statement, Setting):
         return StatementAnswer("SET", f"{statement.name} is {what}")
     return StatementAnswer(f"CREATE {kind.upper()}", f"{kind} {statement.name}: {what}")
+
+
+# Parameters of statements: substitute values for $1, $2, …
+
+
+_PARAMETER = re.compile(r"\$(\d+)")
+
+
+class UntypedText(str):
+    """Parameter that the client sent as text without a type."""
+
+    __slots__ = ()
+
+
+_INTEGER = re.compile(r"[+-]?\d{1,38}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def guessed(value: object) -> object:
+    """Convert untyped parameters of an ad hoc query: a number if the text looks like one, without loss of
+    digits.
+
+    >>> guessed(UntypedText("12")), guessed(UntypedText("0.5")), guessed(UntypedText("infinity"))
+    (12, 0.5, 'infinity')
+    >>> guessed(UntypedText("12345678901234567890.5"))
+    Decimal('12345678901234567890.5')
+    >>> guessed([UntypedText("1"), None]), guessed([UntypedText("1"), UntypedText("a")])
+    ([1, None], ['1', 'a'])
+    """
+    if isinstance(value, list):
+        found = [guessed(element) for element in value]
+        kinds = {type(element) for element in found if element is not None}
+        # All elements of a list must have the same type.
+        return found if len(kinds) < 2 else [None if one is None else str(one) for one in value]
+    if not isinstance(value, UntypedText):
+        return value
+    if _INTEGER.fullmatch(value):
+        return int(value)
+    if _NUMBER.fullmatch(value):
+        number, exact = float(value), Decimal(value)
+        return exact if Decimal(repr(number)) != exact and len(exact.as_tuple().digits) <= 38 else number
+    return str(value)
+
+
+def with_values(piece: StatementPiece, values: Sequence[object]) -> SourceText:
+    """Return the statement with its parameters replaced by literals. Quotes in texts are doubled."""
+    text = piece.text
+    parts: list[str] = []
+    end = 0
+    for token in tokenize(text):
+        if found := _PARAMETER.fullmatch(text[token.start : token.end + 1]):
+            number = int(found[1])
+            if not 1 <= number <= len(values):
+                raise SlicemillError(f"${number} has no value; {len(values)} are given")
+            parts += [text[end : token.start], constant(values[number - 1])]
+            end = token.end + 1
+    return SourceText("".join([*parts, text[end:]]), piece.source.name)
+
+
+def constant(value: object) -> str:
+    """Return a value as an ESL literal.
+
+    >>> constant("it's"), constant(None), constant(True), constant(-3), constant(b"a")
+    ("'it''s'", 'NULL', 'TRUE', '-3', "unhex('61')")
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, (int, Decimal)):
+        return f"{value:f}" if isinstance(value, Decimal) else str(value)
+    if isinstance(value, float):
+        return f"CAST('{value!r}' AS DOUBLE)"
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return f"TIMESTAMP '{moment.isoformat(sep=' ')}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, timedelta):
+        us = value // timedelta(microseconds=1)
+        return f"{'-' if us < 0 else ''}INTERVAL {abs(us)} MICROSECONDS"
+    if isinstance(value, (bytes, memoryview)):
+        return f"unhex('{value.hex()}')"
+    if isinstance(value, list):
+        return f"ARRAY[{', '.join(map(constant, value))}]"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    raise SlicemillError(f"a value of type {type(value).__name__} cannot be given as a parameter here")
+
+
+# Notices: rows that an ad hoc query could not see, and where a new query starts to read.
+
+
+def seen_by(mill: Mill, names: Iterable[str]) -> str:
+    """Return which rows an ad hoc query missed because they are no longer retained; empty if none."""
+    return "; ".join(notice for name in names for notice in _of(mill, name))
+
+
+def start_of(mill: Mill, statement: object) -> str:
+    """Return where a new query starts to read, and when its first complete window begins.
+
+    Empty for other statements.
+    """
+    if isinstance(statement, Stream):
+        where = "with its first row" if statement.starts_early else "with what arrives from then on"
+        return f"; queries start {where}"
+    if isinstance(statement, (QueryDefinition, DerivedStream)):
+        words = starts_in_words(mill.dispatcher.running, mill.graph, statement.name)
+        return f"; {words}" if words else ""
+    return ""
+
+
+def _of(mill: Mill, name: str) -> Iterator[str]:
+    known = mill.catalog.queries.get(name.lower()) or mill.catalog.relation(name)
+    if not isinstance(known, (Stream, DerivedStream, QueryDefinition)) or known.schema.changelog:
+        return
+    log = mill.home.logs.get(known.name)
+    if isinstance(known, Stream):
+        owner = mill.catalog.declared_stream(known.name)
+        keep = f"declare {quoted(owner.name)} with RETAIN, as in RETAIN 7 DAYS, to keep more"
+        if log is None:
+            yield f"no query reads {known.name}, so none of its rows are stored; create one, or {keep}"
+            return
+        read = int(mill.home.streams.get(owner.name, {}).get(NEXT_ARRIVAL, 0))
+        if known.name == owner.name and log.rows < read:
+            yield (
+                f"{known.name} stores {log.rows:,} of the {read:,} rows that were read, those that queries "
+                f"have yet to read; {keep}"
+            )
+        elif known.name != owner.name and log.freed >= 0:
+            yield f"older rows of {known.name} are no longer stored; {keep}"
+    elif log is not None and log.freed >= 0:
+        kind = "query" if isinstance(known, QueryDefinition) else "stream"
+        yield (
+            f"older rows of {known.name} are no longer stored; "
+            f"declare the {kind} with RETAIN, as in RETAIN 7 DAYS, to keep more"
+        )

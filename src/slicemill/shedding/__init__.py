@@ -1,4 +1,1 @@
-"""Load shedding: which tuples to drop under load or memory limits.
-
-Pure logic, used by both engines.
-"""
+"""Load shedding: which tuples to drop under load or memory limits."""

@@ -7,10 +7,16 @@ they originate from, so a value that occurs twice counts twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
+
+from slicemill.codec.registry import stored_as
+from slicemill.shedding.memory import Tuple, Values
+from slicemill.shedding.methods import scattered
 
 Interval: TypeAlias = tuple[int, int]
 
@@ -104,3 +110,228 @@ def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[I
     shares = sum(kept_share(one, approximate.get(run, ())) for run, one in exact.items())
     results = _results(exact, approximate)
     return Fraction(shares, results) if results else Fraction(1)
+
+
+# Shadow of the exact result, for measuring accuracy (L25).
+#
+# The begin and end of each run are stored before anything is dropped, and are kept if all its tuples are
+# dropped. The accuracy of the remaining tuples follows from these. This accuracy is exact, except for the
+# oldest run of a partition if the first tuple in the window was dropped. If there are many runs, only a
+# sample of them is stored, selected by run number. Accuracy is then that of the sample.
+
+
+LIMIT = 1024
+_LEAST = 64
+ORIGINAL_BYTES = 400  # per stored run, in the row-wise form
+SEED = 0x5AD0
+
+
+def runs_remembered(capacity: int) -> int:
+    """Return the number of runs stored beside a memory of this capacity.
+
+    >>> [runs_remembered(capacity) for capacity in (10, 2_500, 100_000)]
+    [64, 312, 1024]
+    """
+    return min(LIMIT, max(_LEAST, capacity // 8))
+
+
+@stored_as("shed.original", version=1)
+@dataclass(slots=True)
+class Original:
+    """A run before anything was dropped.
+
+    `last_begin` and `last_number` belong to its last tuple. `lost_begin` is the begin of its latest
+    dropped tuple.
+    """
+
+    values: Values
+    begin: int
+    end: int
+    last_begin: int
+    first_number: int
+    last_number: int
+    lost_begin: int = -(2**63)
+
+
+@stored_as("shed.shadow", version=1)
+@dataclass(slots=True)
+class Shadow:
+    """Runs by partition.
+
+    If there are more than `limit`, every second run is dropped, repeatedly.
+    """
+
+    limit: int = LIMIT
+    halvings: int = 0
+    _count: int = 0
+    _partitions: dict[Hashable, dict[int, Original]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def saw(self, tuple_: Tuple, partition: Hashable) -> None:
+        """Add a tuple whose period has ended.
+
+        Its run continues, or begins with it.
+        """
+        runs = self._partitions.setdefault(partition, {})
+        known = runs.get(tuple_.run)
+        if known is not None:
+            known.end, known.last_begin, known.last_number = tuple_.end, tuple_.begin, tuple_.number
+        elif self.samples(tuple_.run):
+            begin, number = tuple_.begin, tuple_.number
+            runs[tuple_.run] = Original(tuple_.values, begin, tuple_.end, begin, number, number)
+            self._count += 1
+            while self._count > self.limit:
+                self.halvings += 1
+                self._keep(lambda _, run, __: self.samples(run))
+
+    def lost(self, dropped: Tuple, partition: Hashable) -> None:
+        known = self.runs(partition).get(dropped.run)
+        if known is not None:
+            last = dropped.begin if dropped.count == 1 else dropped.end - 1
+            known.lost_begin = max(known.lost_begin, last)
+
+    def expire(self, passed: Callable[[Hashable, Original], bool]) -> None:
+        """Drop runs that left the window."""
+        self._keep(lambda partition, _, original: not passed(partition, original))
+        if not self._count:
+            self.halvings = 0
+
+    def runs(self, partition: Hashable) -> Mapping[int, Original]:
+        return self._partitions.get(partition, {})
+
+    @property
+    def share(self) -> float:
+        """Return the share of runs that are stored."""
+        return 0.5**self.halvings
+
+    def samples(self, run: int) -> bool:
+        """Return True if this run is in the sample."""
+        return not self.halvings or scattered(run, SEED) & ((1 << self.halvings) - 1) == 0
+
+    def _keep(self, wanted: Callable[[Hashable, int, Original], bool]) -> None:
+        kept = {
+            partition: {run: one for run, one in runs.items() if wanted(partition, run, one)}
+            for partition, runs in self._partitions.items()
+        }
+        self._partitions = {partition: runs for partition, runs in kept.items() if runs}
+        self._count = sum(map(len, self._partitions.values()))
+
+
+# Report of load shedding: dropped tuples, and accuracy over time (L25).
+
+
+BUCKETS = 64
+SLIDES = 128
+
+
+@stored_as("shed.bucket", version=1)
+@dataclass(slots=True)
+class Bucket:
+    """Time span, from its first to its last output."""
+
+    begin: int
+    end: int
+    shares: float
+    results: int
+
+    @property
+    def accuracy(self) -> float:
+        return self.shares / self.results if self.results else 1.0
+
+
+@stored_as("shed.report", version=1)
+@dataclass(slots=True)
+class Report:
+    """Number of arrived and dropped tuples, and accuracy by time bucket.
+
+    The number of buckets is limited: neighbours are merged.
+    """
+
+    arrived: int = 0
+    dropped: int = 0
+    buckets: list[Bucket] = field(default_factory=list)
+
+    def add(self, ts: int, sums: AccuracySums) -> None:
+        self.buckets = _few([*self.buckets, Bucket(ts, ts, *sums)])
+
+    @property
+    def accuracy(self) -> float:
+        """Return the accuracy over all outputs, 1 before the first."""
+        whole = Bucket(0, 0, sum(b.shares for b in self.buckets), sum(b.results for b in self.buckets))
+        return whole.accuracy
+
+    def plain(self) -> dict[str, object]:
+        """Return a form for JSON."""
+        return {
+            "arrived": self.arrived,
+            "dropped": self.dropped,
+            "accuracy": round(self.accuracy, 4),
+            "buckets": [[b.begin, b.end, round(b.accuracy, 4)] for b in self.buckets],
+        }
+
+
+@stored_as("shed.memory_report", version=1)
+@dataclass(slots=True)
+class MemoryReport(Report):
+    """Report of a temporal query with a memory budget.
+
+    `dropped` counts tuples dropped before they left the window. `runs` is the number of runs of all
+    tuples. `capacity` is the memory size, and `in_window` the number of tuples in the latest window.
+    `sampled` is the share of runs for which accuracy is measured.
+    """
+
+    capacity: int = 0
+    runs: int = 0
+    in_window: int = 0
+    sampled: float = 1.0
+
+    @property
+    def coalescing(self) -> float:
+        """Return the measured share of tuples that continue the run of their predecessor."""
+        return 1 - self.runs / self.arrived if self.arrived else 0.0
+
+    @property
+    def memory_ratio(self) -> float:
+        """Return the memory capacity per tuple of the latest window."""
+        return self.capacity / self.in_window if self.in_window else 1.0
+
+    def plain(self) -> dict[str, object]:
+        # super() does not work here: slots=True creates a new class, but super() refers to the old one.
+        return Report.plain(self) | {
+            "memory_ratio": round(self.memory_ratio, 4),
+            "coalescing": round(self.coalescing, 4),
+            "sampled": self.sampled,
+        }
+
+
+def merged(reports: Sequence[Report]) -> Report:
+    """Merge the reports of all cells or inputs of a query."""
+    if len(reports) == 1:
+        return reports[0]
+    buckets = sorted((bucket for report in reports for bucket in report.buckets), key=lambda b: b.begin)
+    arrived, dropped = (sum(found) for found in zip(*((r.arrived, r.dropped) for r in reports), strict=True))
+    return Report(arrived, dropped, _few(buckets))
+
+
+def few_slides(until: deque[tuple[int, int]]) -> None:
+    """Drop every second slide if there are too many."""
+    if len(until) > SLIDES:
+        newest = until[-1]
+        kept = [*until][::2]
+        until.clear()
+        until.extend(kept if kept[-1] == newest else [*kept, newest])
+
+
+def _few(buckets: list[Bucket]) -> list[Bucket]:
+    while len(buckets) > BUCKETS:
+        pairs = zip(buckets[::2], [*buckets[1::2], None], strict=False)
+        buckets = [left if right is None else _joined(left, right) for left, right in pairs]
+    return buckets
+
+
+def _joined(left: Bucket, right: Bucket) -> Bucket:
+    return Bucket(
+        left.begin, max(left.end, right.end), left.shares + right.shares, left.results + right.results
+    )

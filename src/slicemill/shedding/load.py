@@ -8,13 +8,16 @@ tuples are kept for any number of cells and batches.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
-Mask = npt.NDArray[np.bool_]
-Times = npt.NDArray[np.int64]
+from slicemill.catalog.queries import LoadBudget
+from slicemill.kernels.arrays import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,12 @@ class Dropping:
 NOTHING = Dropping()
 
 
-def keep_random(times: Times, seqs: Times, share: float) -> Mask:
+def keep_random(times: Int64s, seqs: Int64s, share: float) -> Bools:
     """Keep each tuple with the same probability."""
     return _chances(times, seqs) < share
 
 
-def keep_useful(times: Times, seqs: Times, utility: npt.NDArray[np.float64], share: float) -> Mask:
+def keep_useful(times: Int64s, seqs: Int64s, utility: npt.NDArray[np.float64], share: float) -> Bools:
     """Keep the most useful tuples, with random choice among equal ones.
 
     Tuples without a utility (NaN) are dropped first.
@@ -50,7 +53,7 @@ def keep_useful(times: Times, seqs: Times, utility: npt.NDArray[np.float64], sha
     return kept
 
 
-def keep_windows(times: Times, range_us: int, skipped: tuple[tuple[int, int], ...]) -> Mask:
+def keep_windows(times: Int64s, range_us: int, skipped: tuple[tuple[int, int], ...]) -> Bools:
     """Keep the tuples of windows that are not skipped.
 
     Windows [end - range, end) with an end in one of the spans (first, last] are skipped. A tuple is dropped
@@ -65,7 +68,7 @@ def keep_windows(times: Times, range_us: int, skipped: tuple[tuple[int, int], ..
     return kept
 
 
-def in_whole_windows(ends: Times, skipped: tuple[tuple[int, int], ...]) -> Mask:
+def in_whole_windows(ends: Int64s, skipped: tuple[tuple[int, int], ...]) -> Bools:
     """Return a mask of the results whose windows were not skipped.
 
     `ends` are the ends of the results' windows.
@@ -79,7 +82,7 @@ def in_whole_windows(ends: Times, skipped: tuple[tuple[int, int], ...]) -> Mask:
     return whole
 
 
-def _chances(times: Times, seqs: Times) -> npt.NDArray[np.float64]:
+def _chances(times: Int64s, seqs: Int64s) -> npt.NDArray[np.float64]:
     """Return a pseudo-random number in [0, 1) for each tuple (splitmix64)."""
     bits = times.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     bits += seqs.astype(np.uint64)
@@ -87,3 +90,230 @@ def _chances(times: Times, seqs: Times) -> npt.NDArray[np.float64]:
         bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
     bits ^= bits >> np.uint64(31)
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+# Overload detector: computes the share of tuples that can be processed in time.
+#
+# Before each run of a query's unit, the pending work of the machine is added up. Work of queries without a
+# budget is done in full. The rest of the permitted lag is divided among queries with a budget, by weight.
+# Under constant overload, a round over all units takes half of the lag: tuples wait for one round and are
+# processed in the next.
+#
+# The share falls at once and rises in steps. A share close to 1 counts as 1, so that it does not oscillate
+# at the limit.
+
+
+# The target, as a share of the lag. A run may take longer than the previous one.
+_AIM = 0.8
+_RISE = 0.1
+_NEARLY_ALL = 0.95
+# Minimum time per round, as a share of the lag. Dropping everything would never catch up.
+_AT_LEAST = 0.1
+_PERIOD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Pending work of the machine: what cannot be dropped, and what may be.
+
+    The second is weighted: it is the sum of each unit's time multiplied by its weight.
+    """
+
+    certain_s: float
+    weighted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingLoad:
+    """Pending input of a run, and the current state size."""
+
+    waited_s: float
+    rows: int
+    state_bytes: int
+    bytes_per_row: float
+    backlog: Backlog
+
+
+@dataclass(slots=True)
+class Controller:
+    """Share controller of one query, or of several with the same budget.
+
+    Each of them gets a part of the available time by its weight.
+    """
+
+    budget: LoadBudget
+    weight: float = 1.0
+    share: float = 1.0
+
+    def decide(self, waiting: WaitingLoad) -> float:
+        """Return the share of the pending tuples to process now."""
+        afforded = 1.0
+        if self.budget.lag_us is not None:
+            afforded = self._in_time(waiting, self.budget.lag_us / 1_000_000)
+        if self.budget.memory is not None and waiting.bytes_per_row > 0 and waiting.rows:
+            room = max(0, self.budget.memory - waiting.state_bytes)
+            afforded = min(afforded, room / (waiting.bytes_per_row * waiting.rows))
+        return max(self.budget.least, min(1.0, afforded))
+
+    def _in_time(self, waiting: WaitingLoad, lag_s: float) -> float:
+        backlog = waiting.backlog
+        allowed_s = max(_AIM * lag_s - waiting.waited_s - backlog.certain_s, _AT_LEAST * lag_s)
+        share = self.weight * allowed_s / backlog.weighted_s if backlog.weighted_s > 0 else 1.0
+        self.share = min(1.0 if share > _NEARLY_ALL else share, self.share + _RISE, 1.0)
+        return self.share
+
+
+@dataclass(slots=True)
+class Skipper:
+    """Converter of a share into spans of skipped windows.
+
+    A span (first, last] covers the windows with these ends. Skipping a window saves only tuples that no
+    other window needs, so a span must be long compared with the range. Its length is the skipped share of
+    a period of eight ranges, plus one range.
+    """
+
+    range_us: int
+    spans: tuple[tuple[int, int], ...] = ()
+    next_us: int | None = None
+
+    def plan(self, share: float, first_us: int) -> tuple[tuple[int, int], ...]:
+        """Return the spans that affect tuples from `first_us` on.
+
+        A new span is added when the last period is over.
+        """
+        self.spans = tuple(span for span in self.spans if span[1] + self.range_us >= first_us)
+        if share < 1 and (self.next_us is None or first_us >= self.next_us):
+            period = _PERIOD * self.range_us
+            length = min(period, round((1 - share) * period) + self.range_us)
+            self.spans = (*self.spans, (first_us, first_us + length))
+            self.next_us = first_us + period
+        return self.spans
+
+
+# Age statistics of join comparisons, for load shedding (S54, S55).
+#
+# Under load, a join does not compare tuples that are far apart in time. The savings are measured: each
+# slice that is searched reports how often its rows were compared and how old they are. The counts of all
+# cells of a unit are added up, so that decisions do not depend on the number of cells.
+
+
+# number of buckets for the longest window of an input
+PARTS = 16
+
+_DECAY = 0.9
+_STEPS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Comparisons of one run, per input.
+
+    `parts` has the number of comparisons by age bucket, the youngest first. `oldest` is the bucket of the
+    oldest rows that were searched, -1 if there were none.
+    """
+
+    parts: tuple[tuple[int, ...], ...]
+    oldest: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(map(sum, self.parts))
+
+
+class AgeCounter:
+    """Counter of the comparisons of one run.
+
+    The counter uses Python numbers, because runs may be short.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        self._inputs = inputs
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self._counts = [[0.0] * PARTS for _ in range(self._inputs)]
+        self._oldest = [-1] * self._inputs
+
+    def add(self, side: int, youngest: float, oldest: float, count: int) -> None:
+        """Count comparisons with the rows of a slice.
+
+        Ages are shares of the input's longest window. Rows are assumed to be evenly distributed between
+        the two ages.
+        """
+        low, high = (PARTS * min(max(age, 0.0), 1.0) for age in (youngest, oldest))
+        first, last = min(int(low), PARTS - 1), min(int(high), PARTS - 1)
+        counts = self._counts[side]
+        self._oldest[side] = max(self._oldest[side], last)
+        if first >= last:
+            counts[first] += count
+            return
+        each = count / (high - low)
+        counts[first] += each * (first + 1 - low)
+        for part in range(first + 1, last):
+            counts[part] += each
+        counts[last] += each * (high - last)
+
+    def found(self) -> Compared:
+        parts = []
+        for counts in self._counts:
+            # Round cumulative counts, to preserve the sum.
+            upto = [round(so_far) for so_far in accumulate(counts)]
+            parts.append(tuple(after - before for before, after in pairwise((0, *upto))))
+        return Compared(tuple(parts), tuple(self._oldest))
+
+
+class ComparedByAge:
+    """Average comparisons per arriving row, by input and age bucket."""
+
+    def __init__(self, inputs: int = 2) -> None:
+        self._parts = np.zeros((inputs, PARTS))
+        self._known = np.zeros((inputs, PARTS), np.bool_)
+
+    @property
+    def parts(self) -> NDArray[np.float64]:
+        """Return the averages.
+
+        Buckets without data get the mean of the input's other buckets.
+        """
+        known = self._known.sum(axis=1)
+        means = np.where(self._known, self._parts, 0.0).sum(axis=1) / np.maximum(known, 1)
+        return np.where(self._known, self._parts, means[:, None])
+
+    def add(self, cells: Sequence[Compared], rows: int, looked: float = 1.0) -> None:
+        """Add the counts of a run over `rows` rows.
+
+        `looked` is the share of the windows that was searched. Averages of older buckets stay unchanged.
+        """
+        if not rows or not cells:
+            return
+        oldest = np.max([cell.oldest for cell in cells], axis=0)
+        ends = np.arange(1, PARTS + 1) / PARTS
+        seen = (np.arange(PARTS) <= oldest[:, None]) & (ends <= looked + 1e-9)
+        now = np.sum([np.array(cell.parts, np.float64) for cell in cells], axis=0) / rows
+        weight = np.where(self._known, 1 - _DECAY, 1.0)
+        self._parts = np.where(seen, (1 - weight) * self._parts + weight * now, self._parts)
+        self._known |= seen
+
+    def within(self, windows: Sequence[float], share: float) -> float:
+        """Return the comparisons with rows in the newest `share` of the windows.
+
+        `windows` are shares of the longest window.
+        """
+        return sum(
+            float(np.interp(window * share * PARTS, np.arange(PARTS + 1), np.append(0.0, np.cumsum(side))))
+            for window, side in zip(windows, self.parts, strict=True)
+        )
+
+    def reach(self, windows: Sequence[float], share: float) -> float:
+        """Return the share of the windows that contains this share of the comparisons.
+
+        The newest rows are counted first. Without data all ages are equally likely.
+        """
+        whole = self.within(windows, 1.0)
+        if share >= 1.0 or whole <= 0.0:
+            return min(share, 1.0)
+        low, high = 0.0, 1.0
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.within(windows, middle) < share * whole else (low, middle)
+        return high

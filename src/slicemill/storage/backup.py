@@ -8,20 +8,21 @@ from functools import partial
 from pathlib import Path
 
 from slicemill.storage.check import HomeReport, check_home
-from slicemill.storage.files import PRIVATE_FOLDER, TEMPORARY, telling_full
-from slicemill.storage.home import Home
-from slicemill.storage.home_format import (
+from slicemill.storage.filesystem import PRIVATE_FOLDER, TEMPORARY, telling_full
+from slicemill.storage.garbage import TRASH
+from slicemill.storage.home import (
     CURRENT,
+    LOCK,
     READABLE,
     FormatError,
+    Home,
+    HomeLock,
     check_format,
     read_format,
     require_home,
 )
-from slicemill.storage.home_lock import LOCK, HomeLock
 from slicemill.storage.home_state import STEPS, HomeError
 from slicemill.storage.journal import Progress
-from slicemill.storage.trash import TRASH
 
 
 def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None) -> HomeReport:

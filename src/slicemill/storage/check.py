@@ -1,24 +1,33 @@
 """Check of a home: verify all files that its journal refers to.
 
 All files with a checksum are read and verified. Files of FORMAT 5 have no checksum: they are counted as
-unverified, and only decoding errors are found. Nothing is changed, and a mill may run in the home meanwhile.
+unverified, and only decoding errors are found. Nothing is changed, and a mill may run in the home
+meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from slicemill.storage.changes import Change, split_lines
 from slicemill.storage.checkpoints import damage
-from slicemill.storage.epochs import Epoch, lost_rows
-from slicemill.storage.files import LOCAL, FileSystem
-from slicemill.storage.home_format import read_format
+from slicemill.storage.filesystem import LOCAL, FileSystem
+from slicemill.storage.home import Home, read_format, require_home
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.home_state import CHECKPOINT_FIELD, TABLES
+from slicemill.storage.home_state import (
+    BEFORE,
+    CHECKPOINT,
+    CHECKPOINT_FIELD,
+    SINCE_CHECKPOINT,
+    TABLES,
+    SnapshotDamaged,
+    gone_back_to,
+)
 from slicemill.storage.journal import (
     JOURNAL,
     RECORDS,
@@ -26,15 +35,13 @@ from slicemill.storage.journal import (
     Progress,
     bases,
     missing_commits,
+    read_end,
     read_snapshot,
     records_path,
     snapshot_path,
 )
-from slicemill.storage.journal_end import read_end
-from slicemill.storage.lines import split_lines
-from slicemill.storage.log import Log
+from slicemill.storage.log import Epoch, Log, lost_rows
 from slicemill.storage.segments import UNVERIFIED, Extent, ExtentDamaged, ExtentGone, SegmentReader
-from slicemill.storage.snapshot import SnapshotDamaged
 from slicemill.storage.table_files import TableDamaged, read_table_file
 
 
@@ -196,3 +203,86 @@ def _entries(value: object) -> Iterator[list[Any]]:
         else:
             for inner in value:
                 yield from _entries(inner)
+
+
+# Repair of a home: continue without the parts that cannot be read.
+#
+# One record drops damaged extents, and selects the newest whole checkpoint of each unit. Files are not
+# changed, and all losses are reported.
+
+
+_OF_STATE = ("due", "latest", "heavy", *SINCE_CHECKPOINT, "resumable", BEFORE)
+
+
+def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
+    """Drop damaged parts of a home; return what was lost and done.
+
+    The list is empty if the home is undamaged. Raises JournalDamaged if records in the middle of the journal
+    cannot be read.
+    """
+    require_home(folder)
+    home = Home(folder, durability="machine")
+    done: list[str] = []
+
+    home.lock()
+    try:
+        end = read_end(folder / JOURNAL, LOCAL)
+        home.open(progress, without_lost=True)
+        missing = missing_commits(folder, home.epoch, 0, end)
+        if missing is not None:
+            done.append(f"the commits of epochs {home.epoch + 1} and later are lost")
+        report = check_home(folder, progress=progress)
+        done += report.mistakes
+        change = Change(tables=dict.fromkeys(report.damage.tables))
+        change.lost = {
+            log: [(extent.segment, extent.offset) for extent in extents]
+            for log, extents in report.damage.extents.items()
+        }
+        done += (
+            f"table {name} has no rows until they are given or read again" for name in report.damage.tables
+        )
+        for name, damaged in report.damage.checkpoints.items():
+            done += _with_whole_checkpoint(name, home, damaged, change)
+        if done:
+            _resume(home.units, change)
+        home.commit(change)
+    finally:
+        home.close()
+    return done
+
+
+def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Change) -> Iterator[str]:
+    """Restore a unit from a whole checkpoint, or restart it without state."""
+    unit, fields = home.units[name], change.units.setdefault(name, {})
+    before = unit.get(BEFORE)
+    if CHECKPOINT not in damaged:
+        fields[BEFORE] = None
+        yield f"unit {name} loses the checkpoint before its last one, and nothing else"
+    elif before is not None and BEFORE not in damaged and _can_replay(home, before):
+        fields |= gone_back_to(before)
+        yield f"unit {name} is restored from the checkpoint before its last one, and loses nothing"
+    else:
+        outputs = unit.get("outputs", [])
+        why = "its state was damaged and could not be restored"
+        fields |= dict.fromkeys(_OF_STATE)
+        fields["failed"] = dict.fromkeys(outputs, why) or None
+        fields[CHECKPOINT] = {
+            "cursors": unit.get("cursors", {}),
+            "input_watermarks": unit.get("input_watermarks", {}),
+            "files": [],
+        }
+        yield f"unit {name} has lost its state: {', '.join(outputs)} begin anew"
+
+
+def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
+    return all(log in home.logs and home.logs[log].covers(at) for log, at in checkpoint["cursors"].items())
+
+
+def _resume(units: Mapping[str, dict[str, Any]], change: Change) -> None:
+    """Resume queries that stopped with their whole unit, on damage."""
+    for name, unit in units.items():
+        stopped = unit.get("resumable", ())
+        if stopped and "failed" not in change.units.get(name, {}):
+            left = {log: why for log, why in unit.get("failed", {}).items() if log not in stopped}
+            change.units.setdefault(name, {}).update(failed=left or None, resumable=None)
+            change.lives |= {log: {"tries": None} for log in stopped}

@@ -6,18 +6,20 @@ A checkpoint has one head file, and one file for each new slice.
     files = write(folder, encoded)                # in any thread, at any later time
     states = read_checkpoint(folder, files)
 
-A slice (`slicemill.storage.slice`) is immutable, so it is written once, and later checkpoints only refer to
-it. It is mapped on first access. All other state is in the head file:
+A slice (`slicemill.columns.pieces`) is immutable, so it is written once, and later checkpoints only refer
+to it. It is mapped on first access. All other state is in the head file:
 
-    SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers, each at a multiple of 64
+    SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers, each at a multiple
+    of 64
 
-The JSON has the tree of the states (`slicemill.storage.codec`), the names of the slices and the position of
-each buffer. A head file is mapped too: tables are views of its bytes. File names are unique, and a file is
-not read before the journal names it. So files are written in place, and a crash leaves orphans.
+The JSON has the tree of the states (`slicemill.codec`), the names of the slices and the position of each
+buffer. A head file is mapped too: tables are views of its bytes. File names are unique, and a file is not
+read before the journal names it. So files are written in place, and a crash leaves orphans.
 
-The journal has the CRC-32 of every file. The head file is verified before it is decoded. A slice is verified
-when it is mapped. When state is restored, slices are verified with the head file, so that damage is found
-while the previous checkpoint still exists. Files of FORMAT 5 have no checksum and are read unverified.
+The journal has the CRC-32 of every file. The head file is verified before it is decoded. A slice is
+verified when it is mapped. When state is restored, slices are verified with the head file, so that damage
+is found while the previous checkpoint still exists. Files of FORMAT 5 have no checksum and are read
+unverified.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from slicemill.storage.codec import Encoded, StorageError, decode, encode
-from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, unique_name
-from slicemill.storage.slice import Slice
+from slicemill.codec.encoder import Encoded
+from slicemill.codec.registry import StorageError
+from slicemill.codec.state import decode, encode
+from slicemill.columns.pieces import Slice
+from slicemill.storage.filesystem import LOCAL, FileSystem, ensure_folder, unique_name
 
 # JSON of [path, checksum, bytes] for each file, relative to the folder, the head file first. FORMAT 5 has no
 # checksum: [path, bytes].

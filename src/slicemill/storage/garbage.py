@@ -1,8 +1,8 @@
 """Garbage collection: remove files that no journal record references any more.
 
-Files that were never referenced are moved to the trash instead. A segment is removed when all its extents are
-freed and no writer appends to it any more: its writer has ended, or has committed rows in a later segment of
-the same log.
+Files that were never referenced are moved to the trash instead. A segment is removed when all its extents
+are freed and no writer appends to it any more: its writer has ended, or has committed rows in a later
+segment of the same log.
 
 A state file is removed when a committed checkpoint does not reference it and it is older than the kept
 checkpoints, because a slice that left the state never returns. So files of uncommitted checkpoints are
@@ -13,15 +13,17 @@ All functions may be interrupted at any step and called again.
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from slicemill.storage.checkpoints import HEAD_SUFFIX
-from slicemill.storage.files import FileSystem, exists
+from slicemill.storage.filesystem import FileSystem, ensure_folder, exists, is_full
 from slicemill.storage.home_state import CHECKPOINTS, LOGS, TABLES, HomeState, checkpoint_files
 from slicemill.storage.log import Log
 from slicemill.storage.segments import parse_segment
 from slicemill.storage.table_files import TableDamaged, files_of_versions
-from slicemill.storage.trash import Trash, remove_tree
 
 # A file written this long before a commit cannot belong to a later checkpoint. The margin covers a checkpoint
 # that is being written while another one is committed, and clock differences between hosts.
@@ -137,3 +139,116 @@ def _is_finished(log: Log, segment: str, writers: frozenset[str]) -> bool:
 
 def _folders(files: FileSystem, parent: Path) -> list[Path]:
     return [parent / name for name in sorted(files.names(parent))]
+
+
+# Trash of a home: unreferenced files, deleted after a day.
+#
+#     trash/1700000000000000/logs/bid/w3.2-0.arrows     moved there at that time (µs)
+#
+# A crashed writer leaves such files, and they are useless. But after external damage the journal may fail
+# to reference files that are needed, so opening a home only moves files. `mv trash/<time>/* .` in the home
+# restores them. The folder may be removed at any time to free space.
+
+
+TRASH = "trash"
+KEPT_US = 86_400_000_000
+_NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and units
+
+
+class Trash:
+    """Move of files to the trash, with one time."""
+
+    __slots__ = ("_files", "_home", "_now_us")
+
+    def __init__(self, home: Path, files: FileSystem, now_us: int) -> None:
+        self._home = home
+        self._files = files
+        self._now_us = now_us
+
+    def take(self, path: Path) -> bool:
+        """Move a file to the trash. False if it does not exist.
+
+        On a full disk, or across file systems, the file stays where it is.
+        """
+        target = self._home / TRASH / str(self._now_us) / path.relative_to(self._home)
+        try:
+            ensure_folder(self._files, target.parent)
+            self._files.replace(path, target)
+        except OSError as problem:
+            if is_full(problem) or problem.errno in (errno.EXDEV, errno.ENOENT):
+                return False
+            raise
+        return True
+
+    def take_folder(self, folder: Path) -> int:
+        """Move a folder's files to the trash; return their number."""
+        taken = sum(self.take(folder / name) for name in self._files.names(folder))
+        self._files.remove_folder(folder)
+        return taken
+
+    def empty(self) -> None:
+        """Delete files that have been in the trash for a day."""
+        for name in self._files.names(self._home / TRASH):
+            if name.isdecimal() and int(name) <= self._now_us - KEPT_US:
+                batch = self._home / TRASH / name
+                for kind in self._files.names(batch):
+                    if kind in _NESTED:
+                        for inner in self._files.names(batch / kind):
+                            remove_tree(self._files, batch / kind / inner)
+                    remove_tree(self._files, batch / kind)
+                self._files.remove_folder(batch)
+
+
+def remove_tree(files: FileSystem, folder: Path) -> int:
+    """Remove a folder and its files; return the number of files."""
+    names = files.names(folder)
+    for name in names:
+        files.remove(folder / name)
+    files.remove_folder(folder)
+    return len(names)
+
+
+# Retention: find consumed epochs whose retention time is over.
+#
+# A consumer's cursor in a log is the number of the last epoch that it has read (-1: none). It corresponds
+# to the dummy buffers of the theses: many queues share one stored copy. Epochs are freed in order, so one
+# number per log is enough.
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Retention of epochs after all consumers have read them."""
+
+    age_us: int = 0  # since arrival
+    epochs: int = 0  # number of newest epochs to keep
+
+
+def slowest(consumers: Iterable[Mapping[str, int]], log: str) -> int | None:
+    """Return the smallest cursor of a log. None without a reader."""
+    return min((cursors[log] for cursors in consumers if log in cursors), default=None)
+
+
+def epochs_to_free(
+    logs: Iterable[Log], consumers: Sequence[Mapping[str, int]], kept_us: Mapping[str, int], now_us: int
+) -> dict[str, int]:
+    """Return by log the first epoch to keep, for `Change.freed`.
+
+    Logs without an epoch to free are left out.
+    """
+    freed = {}
+    for log in logs:
+        retention = Retention(age_us=kept_us.get(log.name, 0))
+        first = keep_from(log, slowest(consumers, log.name), retention, now_us)
+        if first > log.first:
+            freed[log.name] = first
+    return freed
+
+
+def keep_from(log: Log, slowest_cursor: int | None, retention: Retention, now_us: int) -> int:
+    """Return the first epoch to keep, for `Change.freed`.
+
+    It is at most log.first if no epoch can be freed.
+    """
+    read = log.head if slowest_cursor is None else min(slowest_cursor, log.head)
+    upto = min(read, log.newest(retention.epochs) - 1)
+    return log.first_arrived_after(now_us - retention.age_us, upto)

@@ -6,60 +6,73 @@
     logs/<name>/            segments of rows           (slicemill.storage.segments)
     checkpoints/<unit>/     state files                (slicemill.storage.checkpoints)
     tables/                 rows of tables, by version     (slicemill.storage.table_files)
-    trash/                  unreferenced files, kept for a day     (slicemill.storage.trash)
+    trash/                  unreferenced files, kept for a day     (slicemill.storage.garbage)
     sources/ sinks/ readers/   files of sources, sinks and external readers
 
-Workers append rows to segments and write checkpoints, which are not visible yet. `commit` appends one record
-that names all of them, and makes them visible atomically. `free` later removes files that are no longer
-referenced. `sweep` moves files that were never referenced, because their writer crashed, to the trash.
+Workers append rows to segments and write checkpoints, which are not visible yet. `commit` appends one
+record that names all of them, and makes them visible atomically. `free` later removes files that are no
+longer referenced. `sweep` moves files that were never referenced, because their writer crashed, to the
+trash.
 
-Durability: with "process" a commit survives the end of any process, at any instruction. With "machine" the
-record is synced to disk before `commit` returns, so the commit also survives a loss of power, if the writers
-have synced their segments before.
+Durability: with "process" a commit survives the end of any process, at any instruction. With "machine"
+the record is synced to disk before `commit` returns, so the commit also survives a loss of power, if the
+writers have synced their segments before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
+import os
+import socket
 import stat
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import pyarrow as pa
 
 from slicemill.storage.changes import Change, encode_record
-from slicemill.storage.files import (
+from slicemill.storage.filesystem import (
     LOCAL,
     PRIVATE_FOLDER,
     FileSystem,
     ensure_folder,
     folder_name,
     now_us,
+    open_private,
     remove_temporary,
     telling_full,
+    write_whole,
 )
-from slicemill.storage.garbage import remove_garbage, remove_orphans
-from slicemill.storage.home_format import check_format, make_home, write_format
-from slicemill.storage.home_lock import HomeLock
-from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError, HomeState, merged
+from slicemill.storage.garbage import TRASH, Trash, remove_garbage, remove_orphans, remove_tree
+from slicemill.storage.home_state import (
+    CHECKPOINTS,
+    LOGS,
+    TABLES,
+    HomeError,
+    HomeState,
+    encode_snapshot,
+    merged,
+)
 from slicemill.storage.journal import (
     JOURNAL,
     JournalDamaged,
+    JournalEndWriter,
     JournalWriter,
     Progress,
     load,
     missing_commits,
+    read_end,
+    records_path,
     write_snapshot,
 )
-from slicemill.storage.journal_end import JournalEndWriter, read_end
 from slicemill.storage.log import Log
-from slicemill.storage.snapshot import encode_snapshot
-from slicemill.storage.trash import TRASH, Trash, remove_tree
 
 Durability = Literal["process", "machine"]
 
@@ -146,7 +159,7 @@ class Home:
 
     @property
     def alerts(self) -> Mapping[str, dict[str, Any]]:
-        """Return the progress of each alert (`engine.alerts`)."""
+        """Return the progress of each alert (`lifecycle.alerts`)."""
         return self._state.alerts
 
     @property
@@ -389,3 +402,143 @@ def _tell_others_rights(folder: Path) -> None:
 
 
 __all__ = ["CHECKPOINTS", "LOGS", "Durability", "Home", "HomeError"]
+
+
+# FORMAT: the version number of a home's layout.
+
+
+FORMAT = "FORMAT"
+CURRENT = 6
+# FORMAT 6 added checksums of extents and checkpoint files. A home of FORMAT 5 is read as it is, and data
+# without a checksum is not verified. Its FORMAT becomes 6 when a mill opens it.
+READABLE = (5, CURRENT)
+
+_PARTS = (JOURNAL, LOGS, CHECKPOINTS)
+
+
+class FormatError(HomeError):
+    """Home that this version of slicemill cannot read."""
+
+
+def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
+    """Return the number in FORMAT; None without a home.
+
+    It is 0 for a home made before there was a FORMAT.
+    """
+    try:
+        text = files.read(folder / FORMAT).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return 0 if _has_content(folder, files) else None
+    if not text.isdecimal():
+        raise FormatError(f"{folder / FORMAT} says {text[:40]!r}, not a number; restore it from a copy")
+    return int(text)
+
+
+def _has_content(folder: Path, files: FileSystem) -> bool:
+    """Return True if a folder without FORMAT has data of a home."""
+    if any(files.names(folder / part) for part in (LOGS, CHECKPOINTS, TABLES)):
+        return True
+    journal = folder / JOURNAL
+    return any(files.stat(journal / name).bytes for name in files.names(journal))
+
+
+def check_format(folder: Path, files: FileSystem = LOCAL) -> None:
+    """Raise, with advice, if this slicemill cannot read the home."""
+    found = read_format(folder, files)
+    if found is None or found in READABLE:
+        return
+    if found > CURRENT:
+        raise FormatError(
+            f"home {folder} has FORMAT {found}, and this slicemill reads {CURRENT}: a newer one made it. "
+            "Install that one; 'slicemill home upgrade' brings a home forward, never back"
+        )
+    raise FormatError(
+        f"home {folder} has FORMAT {found}, and this slicemill reads {CURRENT}: run "
+        f"'slicemill home upgrade {folder}' first, or restore the file FORMAT from a copy if it was damaged"
+    )
+
+
+def require_home(folder: Path, files: FileSystem = LOCAL) -> None:
+    """Raise if there is no home in the folder."""
+    if read_format(folder, files) is None:
+        raise FormatError(f"there is no home in {folder}; a mill makes one when it runs with --home")
+
+
+def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
+    """Create a home's folders and journal, and FORMAT last.
+
+    Existing files stay. Because FORMAT is created last, a home with FORMAT and without a journal has lost its
+    journal.
+    """
+    for part in _PARTS:
+        ensure_folder(files, folder / part, durable)
+    if read_format(folder, files) is None:
+        files.append(records_path(folder, 0)).close()
+        if durable:
+            files.sync(folder / JOURNAL)
+        write_format(folder, files, durable)
+
+
+def write_format(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
+    """Write the current number into FORMAT, unless it is there."""
+    if read_format(folder, files) != CURRENT:
+        write_whole(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)
+
+
+# Lock of a home: only one process writes at a time.
+
+
+LOCK = "lock"
+
+
+class HomeLocked(HomeError):
+    """Home that is locked by another process."""
+
+
+class HomeLock:
+    """`flock` with the holder's id; released when the process ends."""
+
+    __slots__ = ("_file", "_folder")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: IO[str] | None = None
+
+    def take(self, advice: str = "stop it, or give this one a home of its own") -> None:
+        """Take the lock; raise HomeLocked if another process has it."""
+        if self._file is not None:
+            return
+        try:
+            self._folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            # Opening must not truncate: the file may name the current holder.
+            file = os.fdopen(open_private(self._folder / LOCK), "a+", encoding="utf-8")
+        except OSError as problem:
+            raise HomeError(
+                f"{self._folder} cannot be a home: {problem.strerror}; name a folder that can be written"
+            ) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = _described(file.read())
+            file.close()
+            raise HomeLocked(f"another mill{holder} runs in {self._folder}; {advice}") from None
+        file.truncate(0)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since}, file)
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _described(text: str) -> str:
+    """Return the holder of a lock as text, "" if unknown."""
+    try:
+        holder = json.loads(text)
+        return f" (process {holder['pid']} on {holder['host']}, since {holder['since']})"
+    except (ValueError, KeyError, TypeError):
+        return ""

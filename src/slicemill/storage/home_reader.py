@@ -1,8 +1,8 @@
 """Reader of a home in another process, while its mill runs.
 
-The reader follows the journal without a lock. A record counts once it is whole, so the reader always sees the
-state after some commit, and never goes back. It sees a record as soon as it is written; with durability
-"machine" some milliseconds before the record survives a loss of power.
+The reader follows the journal without a lock. A record counts once it is whole, so the reader always sees
+the state after some commit, and never goes back. It sees a record as soon as it is written; with
+durability "machine" some milliseconds before the record survives a loss of power.
 
 Reading rows that were freed meanwhile raises `ExtentGone`; call `poll` and retry.
 """
@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slicemill.storage.files import LOCAL, FileSystem, exists
-from slicemill.storage.home_format import check_format, require_home
+from slicemill.storage.filesystem import LOCAL, FileSystem, exists
+from slicemill.storage.home import check_format, require_home
 from slicemill.storage.home_state import HomeError, HomeState, UnreferencedFiles
 from slicemill.storage.journal import JournalDamaged, JournalPosition, apply_lines, load, records_path
 from slicemill.storage.log import Log

@@ -1,25 +1,25 @@
 """Log index: the epochs of a log and their extents.
 
-A log stores a stream, a derived stream or the results of a query. Each journal record may append one epoch to
-a log. Epochs are numbered by record, with one sequence for the whole home, so a log's epochs have gaps. The
-index is kept in columns of integers, some 90 bytes for an epoch of one extent, because a log of one day has
-millions of epochs:
+A log stores a stream, a derived stream or the results of a query. Each journal record may append one
+epoch to a log. Epochs are numbered by record, with one sequence for the whole home, so a log's epochs
+have gaps. The index is kept in columns of integers, some 90 bytes for an epoch of one extent, because a
+log of one day has millions of epochs:
 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
     extents  segment (position in a list of names)  offset  length  rows  checksum
 
-Epochs are freed from the front. Epochs of a changelog are folded instead: its first epoch is then its *base*,
-the resulting table as inserts, under the number of the last folded epoch:
+Epochs are freed from the front. Epochs of a changelog are folded instead: its first epoch is then its
+*base*, the resulting table as inserts, under the number of the last folded epoch:
 
     epochs   3    5    8 │ 9   12            log.fold(8, …)     8 │ 9   12       freed = base = 8
              changes     │ changes                           rows │ changes
 
 So a reader that starts at the beginning gets the current table. A reader that has read only some of the
 folded epochs has `missed` changes and must start again. If the definition of a changelog is replaced, an
-epoch deletes all rows of the old table, and the new table starts after that epoch (`begun_after`). A reader
-with a cursor reads these deletes. A reader from the beginning (-1) skips all epochs up to `begun_after`,
-because they cancel out. While a log is paused, readers see the definition at the pause. Only
-`HomeState.apply` changes an index; any thread may read it.
+epoch deletes all rows of the old table, and the new table starts after that epoch (`begun_after`). A
+reader with a cursor reads these deletes. A reader from the beginning (-1) skips all epochs up to
+`begun_after`, because they cancel out. While a log is paused, readers see the definition at the pause.
+Only `HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -37,10 +37,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types.schema import OP, Schema
-from slicemill.storage.arrow_schema import TS, conform, from_arrow, with_system_columns
-from slicemill.storage.epochs import Epoch, lost_rows, neighbouring, read_epochs
-from slicemill.storage.files import LOCAL, FileSystem
+from slicemill.columns.arrow_schema import TS, conform, from_arrow, with_system_columns
+from slicemill.columns.merge import has_ties, merge_sorted, ties_of, untied
+from slicemill.storage.filesystem import LOCAL, FileSystem
 from slicemill.storage.segments import (
     UNVERIFIED,
     Extent,
@@ -50,7 +49,7 @@ from slicemill.storage.segments import (
     read_extent,
     reader_of,
 )
-from slicemill.storage.ties import has_ties
+from slicemill.types import OP, Schema
 
 # Number of epochs among which the oldest arrival is searched.
 _LOOKED_AT = 1_000
@@ -639,3 +638,100 @@ def _begun_after(first: int, columns: pa.Schema, _: pa.Schema) -> int:
 
 def _with_crc(extent: Sequence[Any]) -> Sequence[Any]:
     return extent if len(extent) == len(EXTENT_COLUMNS) else (*extent, UNVERIFIED)
+
+
+# Epochs: rows that one record appended to a log, and reading them.
+
+
+class Epoch(NamedTuple):
+    """Rows that one record appended to a log."""
+
+    number: int
+    extents: tuple[Extent, ...]
+    rows: int
+    bytes: int
+    min_ts: int | None
+    max_ts: int | None
+    arrival_us: int
+
+
+def neighbouring(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
+    """Yield runs of epochs whose rows are adjacent in one segment.
+
+    An epoch with several extents is a run of its own.
+    """
+    run: list[Epoch] = []
+    for epoch in epochs:
+        if not epoch.rows:
+            continue
+        if run and not _follows(run[-1], epoch):
+            yield run
+            run = []
+        run.append(epoch)
+    if run:
+        yield run
+
+
+def _follows(before: Epoch, after: Epoch) -> bool:
+    if len(before.extents) != 1 or len(after.extents) != 1:
+        return False
+    (one,), (other,) = before.extents, after.extents
+    return one.segment == other.segment and one.offset + one.length == other.offset
+
+
+def read_epochs(
+    folder: Path,
+    columns: pa.Schema,
+    epochs: Iterable[Epoch],
+    needed: frozenset[str] = frozenset(),
+    files: FileSystem = LOCAL,
+) -> pa.Table:
+    """Return the rows of epochs sorted by (`_ts`, `_seq`).
+
+    The system columns precede the other columns. Nothing is copied unless the times of extents overlap. A
+    column that was not stored is NULL. An extent without a `needed` column is left out, because it was stored
+    before its reader existed.
+    """
+    schema = with_system_columns(columns)
+    found = stored_tables(folder, epochs, needed, files)
+    tables = [conform(table, schema, arrival_us) for table, arrival_us in found]
+    return merge_sorted(tables) if tables else schema.empty_table()
+
+
+def stored_tables(
+    folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
+) -> Iterator[tuple[pa.Table, int]]:
+    """Yield the extents of epochs as stored, with arrival times; see `read_epochs`.
+
+    Rows with ties, which several partitions produced, are merged here for all readers of logs.
+    """
+    for epoch in epochs:
+        tied = []
+        for extent in epoch.extents:
+            if extent.rows:
+                try:
+                    table = read_extent(folder, extent, files)
+                except ExtentDamaged as problem:
+                    raise lost_rows(folder, [epoch], problem) from problem
+                if needed and not needed.issubset(table.column_names):
+                    continue
+                if ties_of(table):
+                    tied.append(table)
+                else:
+                    yield table, epoch.arrival_us
+        if tied:
+            yield untied(tied), epoch.arrival_us
+
+
+def lost_rows(folder: Path, epochs: Sequence[Epoch], problem: ExtentDamaged) -> ExtentDamaged:
+    """Return an error with log, epochs and timestamps of damaged rows."""
+    first, last = epochs[0], epochs[-1]
+    numbers = f"epoch {first.number}" if first is last else f"epochs {first.number} to {last.number}"
+    spans = [ts for epoch in epochs for ts in (epoch.min_ts, epoch.max_ts) if ts is not None]
+    times = f" with timestamps from {_moment(min(spans))} to {_moment(max(spans))}" if spans else ""
+    rows = sum(epoch.rows for epoch in epochs)
+    return ExtentDamaged(f"{rows:,} rows of {folder.name}, {numbers},{times} cannot be read: {problem}")
+
+
+def _moment(ts_us: int) -> str:
+    return str(np.datetime64(ts_us, "us"))

@@ -6,16 +6,17 @@
              ^ extent: (segment, offset, length, rows, checksum)
 
 Each writer appends messages to its own segment: no two processes write to one file, and no byte is
-overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer left
-are ignored. A writer starts a new segment when the schema changes or the old segment is full.
+overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer
+left are ignored. A writer starts a new segment when the schema changes or the old segment is full.
 
-An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The journal
-has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before it parses it:
-after each read, and once per mapping. Extents of FORMAT 5 have no checksum and are read unverified.
+An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The
+journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before it
+parses it: after each read, and once per mapping. Extents of FORMAT 5 have no checksum and are read
+unverified.
 
 Segments are memory-mapped: columns are views of the page cache, shared by all processes of the machine. A
-small batch at the end of a growing segment is read instead, because mapping a file again takes longer than
-copying some kilobytes.
+small batch at the end of a growing segment is read instead, because mapping a file again takes longer
+than copying some kilobytes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.storage.files import (
+from slicemill.storage.filesystem import (
     LOCAL,
     AppendFile,
     FileSystem,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slicemill.codec.registry import codec_of
+from slicemill.columns.objects_by_key import ObjectsByKey
+from slicemill.columns.pieces import Slice
 from slicemill.storage.checkpoints import SliceFile
-from slicemill.storage.codec.registry import codec_of
-from slicemill.storage.objects_by_key import ObjectsByKey
-from slicemill.storage.slice import Slice
 
 _SAMPLE = 64
 _ARRAY = 112  # header of an array

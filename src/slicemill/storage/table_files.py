@@ -3,9 +3,9 @@
     tables/item-5f0a….arrow     100 000 rows
     tables/item-77c1….arrow     parent item-5f0a….arrow; deletes its rows 3 and 17; adds one row
 
-The rows of a whole file are numbered from 0; rows that later files add continue the numbers. So one INSERT
-into a large table writes a small file. Each file is an Arrow file with the other fields in its metadata. A
-version that would consist of too many files or changes is written whole.
+The rows of a whole file are numbered from 0; rows that later files add continue the numbers. So one
+INSERT into a large table writes a small file. Each file is an Arrow file with the other fields in its
+metadata. A version that would consist of too many files or changes is written whole.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from slicemill.errors import SlicemillError
-from slicemill.storage.files import FileSystem
+from slicemill.kernels.arrays import Int64s
+from slicemill.storage.filesystem import FileSystem
 
 _DIGEST_BYTES = 12
 _PARENT, _GONE = b"slicemill.parent", b"slicemill.gone"
@@ -31,8 +31,6 @@ _FIRST, _DEPTH, _CHANGES = b"slicemill.first", b"slicemill.depth", b"slicemill.c
 MOST_FILES = 64
 # A version is written whole if this share of its rows has changed since the last whole version.
 _MOST_CHANGED = 0.5
-
-Numbers = NDArray[np.int64]
 
 
 class TableDamaged(SlicemillError):
@@ -49,7 +47,7 @@ class TableFile:
 
     rows: pa.Table
     parent: str | None = None
-    gone: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    gone: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     first: int = 0
     depth: int = 0
     changes: int = 0
@@ -59,7 +57,7 @@ class TableFile:
         """Return the number of the next row."""
         return self.first + int(self.rows.num_rows)
 
-    def followed_by(self, name: str, gone: Numbers, rows: pa.Table, next_: int) -> TableFile:
+    def followed_by(self, name: str, gone: Int64s, rows: pa.Table, next_: int) -> TableFile:
         """Return the next version's file, a child of this file `name`."""
         changes = self.changes + len(gone) + rows.num_rows
         return TableFile(rows, name, gone, next_, self.depth + 1, changes)

@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.aggregate import definition as aggregate
-from slicemill.aggregate.calls import CallAnswers, ExecutionForm, Results, Tuples
-from slicemill.aggregate.definition import BaseAccumulator, Stepper, base_of
-from slicemill.aggregate.frame import frame_of
-from slicemill.aggregate.interpreter.lookup import aggregate_lookup
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Type
-from slicemill.reference.operators.window_dispatch import running_call
-from slicemill.reference.operators.window_slide import Answer, RunningCall
-from slicemill.rows import Row, Timed
-from slicemill.scalar.vectors import Vector, from_values, to_values
+from slicemill.aggregates import definition as aggregate
+from slicemill.aggregates.calls import CallAnswers, ExecutionForm, Results, Tuples
+from slicemill.aggregates.definition import BaseAccumulator, Stepper, base_of
+from slicemill.aggregates.frames import frame_of
+from slicemill.aggregates.udf.lookup import aggregate_lookup
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.queries import AggregateCall, WindowCall
+from slicemill.functions.vectors import Vector, from_values, to_values
+from slicemill.types import Row, Timed, Type
+from slicemill_oracle.operators.window_dispatch import running_call
+from slicemill_oracle.operators.window_slide import Answer, RunningCall
 
 Out = list[tuple[int, int, Row, bool]]
 

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from aggregate.compiler.by_reference import ByReference
-from slicemill.aggregate.calls import END, Tuples, Uda
-from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import prepare
+from slicemill.aggregates.calls import END, Tuples, Uda
+from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import AggregateCall, FrameUnit, Window, WindowCall
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Type
-from slicemill.machine_code.kernel import interpreted
-from slicemill.scalar.vectors import from_values, to_values
+from slicemill.functions.vectors import from_values, to_values
+from slicemill.kernels.kernel import interpreted
+from slicemill.types import Type
 from support.stored import stored
 
 Row = tuple[Any, ...]  # ts, partition, arguments

@@ -10,16 +10,15 @@ import pytest
 
 from aggregate.compiler.by_reference import ByReference
 from aggregate.compiler.comparing import PYTHON, Row, outcome
-from slicemill.aggregate.compiler.layout import MACHINE
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Kind, Type
-from slicemill.operators.group.spec import GroupAggregate
-from slicemill.operators.over.spec import WindowAggregate
+from slicemill.aggregates.udf.compiler.layout import MACHINE
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.queries import AggregateCall, WindowCall
+from slicemill.operators.specs import GroupAggregate
+from slicemill.operators.window.spec import WindowAggregate
 from slicemill.plan.build import build_graph
+from slicemill.types import Kind, Type
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 Call = AggregateCall | WindowCall

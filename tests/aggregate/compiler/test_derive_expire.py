@@ -7,12 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aggregate.compiler.comparing import call_of, compare, flat, outcome, over
-from slicemill.aggregate.compiler.derive_expire import derived_window
-from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import bind
-from slicemill.esl.types.aggregate import BodyState
-from slicemill.esl.types.schema import INT
+from slicemill.aggregates.udf.compiler.derive_expire import derived_window
+from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.aggregates import BodyState
+from slicemill.types import INT
 
 BASE = """CREATE AGGREGATE spread(x Int) : Real { TABLE state(n BigInt, total BigInt, squares BigInt);
   INITIALIZE: { INSERT INTO state VALUES (1, x, x * x); }

@@ -6,10 +6,10 @@ import pytest
 
 from aggregate.compiler import comparing
 from aggregate.compiler.comparing import MACHINE, Row, compare, over
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import bind
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.query import Window
+from slicemill import types as t
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.queries import Window
 
 SPREAD = "CREATE AGGREGATE spread(x real) : real LANGUAGE PYTHON AS 'aggregate.compiler.classes:Spread';"
 BALANCE = """CREATE WINDOW AGGREGATE balance(x real) : (a real, n bigint)

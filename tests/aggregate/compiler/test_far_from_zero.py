@@ -14,14 +14,14 @@ import pytest
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
 from aggregate.compiler.test_models import answers
-from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import Window
-from slicemill.esl.types.schema import DOUBLE
-from slicemill.model.catalogue import model
-from slicemill.scalar.vectors import to_values
+from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.queries import Window
+from slicemill.extensions.models.binder import with_model
+from slicemill.functions.vectors import to_values
+from slicemill.types import DOUBLE
+from slicemill_lab.model.reference.catalogue import model
 
 Values = Sequence[Fraction]
 SECOND = 1_000_000

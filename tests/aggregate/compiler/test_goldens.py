@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from aggregate.compiler.comparing import MACHINE, PYTHON, call_of, compare, over, tuples_of
-from slicemill.aggregate.compiler.compiled import _shared
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import bind
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.query import Window
-from slicemill.esl.types.schema import Type
-from slicemill.scalar.vectors import to_values
+from slicemill import types as t
+from slicemill.aggregates.udf.compiler.compiled import _shared
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.queries import Window
+from slicemill.functions.vectors import to_values
+from slicemill.types import Type
 from support.stored import stored
 
 DECAYED = """CREATE AGGREGATE decay_online_avg(Next Real) : Real { TABLE state(tsum Real, cnt Int);

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from aggregate.compiler.by_reference import ByReference
 from aggregate.compiler.comparing import call_of, outcome, over, tuples_of
-from slicemill.aggregate.calls import END, Uda
-from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import Window
-from slicemill.esl.types.schema import DOUBLE, TIMESTAMP, Type
-from slicemill.model import Model, expression
-from slicemill.scalar.vectors import to_values
+from slicemill.aggregates.calls import END, Uda
+from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.queries import Window
+from slicemill.extensions.models.binder import with_model
+from slicemill.extensions.models.model import Model, expression
+from slicemill.functions.vectors import to_values
+from slicemill.types import DOUBLE, TIMESTAMP, Type
 
 SECOND = 1_000_000
 TEXTS = [

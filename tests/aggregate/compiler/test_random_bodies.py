@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from aggregate.compiler.bodies import aggregates
 from aggregate.compiler.comparing import MACHINE, PYTHON, Row, compare, over
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.query import Window
+from slicemill import types as t
+from slicemill.catalog.queries import Window
 
 TYPES = (t.INT, t.DOUBLE, t.VARCHAR)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slicemill.aggregate.compiler.state import rows
+from slicemill.aggregates.udf.compiler.state import rows
 from support.stored import stored
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.ones import Ones
+from slicemill.binder import bind
 from slicemill.connectors.generators import nexmark
-from slicemill.esl import bind
-from slicemill.reference.runner import run_script
+from slicemill_lab.mill.ones import Ones
+from slicemill_oracle.runner import run_script
 
 ROOT = Path(__file__).parents[3]
 

@@ -16,19 +16,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aggregate.compiler.by_reference import ByReference
-from slicemill.aggregate.calls import END, Tuples, Uda
-from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
-from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.frame import frame_over
-from slicemill.aggregate.model_calls import Asked, go_together, jointly
-from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Call, ColumnRef, Expr
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.schema import DOUBLE, TIMESTAMP
-from slicemill.model import expression
-from slicemill.model.catalogue import model
-from slicemill.scalar.vectors import from_values, to_values
+from slicemill.aggregates.calls import END, Tuples, Uda
+from slicemill.aggregates.frames import frame_over
+from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Call, ColumnRef, Expr
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
+from slicemill.extensions.models.binder import with_model
+from slicemill.extensions.models.calls import Asked, go_together, jointly
+from slicemill.extensions.models.compiler.together import ModelCalls
+from slicemill.extensions.models.model import expression
+from slicemill.functions.vectors import from_values, to_values
+from slicemill.types import DOUBLE, TIMESTAMP
+from slicemill_lab.model.reference.catalogue import model
 from support.stored import stored
 
 SECOND = 1_000_000

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.exact import accumulator
-from slicemill.aggregate.exact import limbs as wide
+from slicemill.aggregates import exact as accumulator
+from slicemill.aggregates import exact as wide
 
 
 def nearest(exact: Fraction) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.aggregate.exact import pairs
+from slicemill.aggregates import exact as pairs
 
 # Sums and products of these neither overflow nor lose bits at the lower end.
 doubles = st.one_of(
@@ -50,8 +50,8 @@ def test_differences_of_prefixes_are_the_sums_of_spans(values: list[float], data
     if not holds or not spans:
         return
     rank, lo, hi = (np.array(column, np.int32) for column in zip(*spans, strict=True))
-    sums, rests, doubt = pairs.differences(high, low, lo, hi, rank)
-    means, unsure = pairs.quotients(sums, rests, (hi - lo).astype(np.int64))
+    sums, rests, doubt = pairs.pair_differences(high, low, lo, hi, rank)
+    means, unsure = pairs.pair_quotients(sums, rests, (hi - lo).astype(np.int64))
     for i, (_, first, end) in enumerate(spans):
         wanted = exact(values[first:end])
         if not doubt[i]:

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.aggregate.interpreter.lookup import MOST_CALLS, evaluate_relation
-from slicemill.esl import bind
-from slicemill.esl.syntax.errors import EslError
-from slicemill.rows import Row
-from slicemill.scalar.values import ExpressionError
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.aggregates.udf.lookup import MOST_CALLS, evaluate_relation
+from slicemill.binder import bind
+from slicemill.functions.values import ExpressionError
+from slicemill.sql.errors import EslError
+from slicemill.types import Row
 
 REACH = """
 CREATE TABLE edge(a int, b int); CREATE TABLE root(r int);

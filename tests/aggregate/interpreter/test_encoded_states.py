@@ -7,13 +7,13 @@ from random import Random
 import pytest
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
-from slicemill.aggregate.calls import CallAnswers
-from slicemill.aggregate.interpreter import calls
-from slicemill.aggregate.interpreter.calls import InterpretedCall
-from slicemill.aggregate.interpreter.relations import no_tables
-from slicemill.esl import bind
-from slicemill.esl.types import schema as t
-from slicemill.scalar.vectors import to_values
+from slicemill import types as t
+from slicemill.aggregates.calls import CallAnswers
+from slicemill.aggregates.udf import interpreted_calls as calls
+from slicemill.aggregates.udf.interpreted_calls import InterpretedCall
+from slicemill.aggregates.udf.interpreter import no_tables
+from slicemill.binder import bind
+from slicemill.functions.vectors import to_values
 from support.stored import stored
 
 CATALOG = bind("""CREATE AGGREGATE middle(x double) : double { TABLE seen(v double);

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.interpreter.lookup import evaluate_relation
+from slicemill.aggregates.udf.lookup import evaluate_relation
+from slicemill.binder import bind
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.rows import Row
+from slicemill.types import Row
 
 TABLES = "CREATE TABLE a(k INT, x INT, s VARCHAR); CREATE TABLE b(k INT, y DOUBLE);"
 

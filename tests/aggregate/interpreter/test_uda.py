@@ -6,21 +6,19 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from slicemill.aggregate.definition import Returned, RowCall, evaluate
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.interpreter.lookup import resolve_aggregate
-from slicemill.aggregate.inwindow import Inwindow
+from slicemill.aggregates.definition import Returned, RowCall, evaluate
+from slicemill.aggregates.frames import Inwindow, WindowFrame
+from slicemill.aggregates.udf.lookup import resolve_aggregate
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import SelectQuery
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import SelectQuery
-from slicemill.esl.types.schema import Schema
-from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
-from slicemill.rows import Row, Timed
-from slicemill.scalar.rows import compile_expression
+from slicemill.functions.rows import compile_expression
+from slicemill.operators.row_step import RowOperator
+from slicemill.types import Row, Schema, Timed
+from slicemill_oracle.operators.group_aggregate import GroupAggregateOperator
+from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggregateOperator
 
 
 def row_of(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:

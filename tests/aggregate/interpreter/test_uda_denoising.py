@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregate.interpreter.test_uda import run
-from slicemill.aggregate.definition import RowCall
-from slicemill.aggregate.interpreter.lookup import resolve_aggregate
-from slicemill.esl import bind
-from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
-from slicemill.rows import Row, Timed
+from slicemill.aggregates.definition import RowCall
+from slicemill.aggregates.udf.lookup import resolve_aggregate
+from slicemill.binder import bind
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.group_aggregate import GroupAggregateOperator
 
 Emission = tuple[int, Row]  # when, and the reading (tag, ts)
 FLUSH = -1  # the time of what comes out at the end of the stream

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aggregate.interpreter.test_uda import PRICES, last_column, over_table, run, stream
-from slicemill.aggregate.inwindow import Inwindow
+from slicemill.aggregates.frames import Inwindow
 from slicemill.errors import SlicemillError
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregate.interpreter.test_uda import last_column, run
-from slicemill.rows import Timed
+from slicemill.types import Timed
 
 SECOND_US = 1_000_000
 

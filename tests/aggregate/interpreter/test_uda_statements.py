@@ -8,7 +8,7 @@ import pytest
 
 from aggregate.interpreter.test_uda import PRICES, last_column, over_table, run, stream
 from slicemill.errors import SlicemillError
-from slicemill.rows import Row
+from slicemill.types import Row
 
 
 def body(statements: str) -> str:

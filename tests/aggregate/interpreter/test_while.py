@@ -7,15 +7,15 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import QueryDefinition
-from slicemill.esl.types.query import SelectQuery
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.catalog import QueryDefinition
+from slicemill.catalog.queries import SelectQuery
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
+from slicemill.plan.optimizer import optimize
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 COLLATZ = """CREATE STREAM s (at timestamp, x bigint) ORDER BY at;

@@ -8,11 +8,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.rfid.baseline import baseline
-from slicemill.aggregate.rfid.denoising import Denoised, expected_keys
-from slicemill.aggregate.rfid.eager import eager
-from slicemill.aggregate.rfid.lazy import lazy
 from slicemill.connectors.generators.rfid import Tags
+from slicemill.extensions.rfid import Denoised, baseline, eager, expected_keys, lazy
 
 Reading = tuple[int, int]  # key and time
 

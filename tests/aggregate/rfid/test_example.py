@@ -9,18 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.rfid.baseline import baseline
-from slicemill.aggregate.rfid.denoising import Ints, numbered
-from slicemill.aggregate.rfid.eager import eager
-from slicemill.aggregate.rfid.lazy import lazy
-from slicemill.aggregate.rfid.rules import case_numbers, is_new
+from slicemill.binder import bind
 from slicemill.connectors.generators.rfid import Tags
-from slicemill.esl import bind
+from slicemill.extensions.rfid import baseline, case_numbers, eager, is_new, lazy, numbered
+from slicemill.kernels.arrays import Int64s
 from slicemill.plan.build import build_graph
-from slicemill.reference.engine import Engine
-from slicemill.reference.runner import run_script
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.runner import run_script
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "examples" / "rfid.esl").read_text(encoding="utf-8")
@@ -37,33 +34,35 @@ def results() -> dict[str, Rows]:
 
 
 @pytest.fixture(scope="module")
-def readings() -> Ints:
+def readings() -> Int64s:
     """Columns reader, tag, at."""
     columns = Tags(per_second=2, noise=0.1, readers=2, seconds=20).all_readings()
     return np.stack([columns["reader"], columns["tag"], columns["at"]], axis=1)
 
 
-def key(readings: Ints) -> Ints:
+def key(readings: Int64s) -> Int64s:
     _, keys = np.unique(readings[:, :2], axis=0, return_inverse=True)
     return keys.ravel()
 
 
-def rows(readings: Ints) -> Rows:
+def rows(readings: Int64s) -> Rows:
     return [tuple(row) for row in readings.tolist()]
 
 
-def clean(readings: Ints) -> Ints:
+def clean(readings: Int64s) -> Int64s:
     return readings[lazy(readings[:, 2], key(readings), WINDOW_US, 6).readings]
 
 
-def test_all_ways_to_denoise_let_out_what_the_algorithms_do(results: dict[str, Rows], readings: Ints) -> None:
+def test_all_ways_to_denoise_let_out_what_the_algorithms_do(
+    results: dict[str, Rows], readings: Int64s
+) -> None:
     at_once = readings[baseline(readings[:, 2], key(readings), WINDOW_US, 6, ordered=False).readings]
     assert results["clean_at_once"] == rows(at_once)
     assert results["clean_lazily"] == results["clean_eagerly"] == rows(clean(readings))
     assert results["clean_at_once"] != results["clean_lazily"], "not even out of order: this shows nothing"
 
 
-def test_products_are_merged_and_packed_into_cases(results: dict[str, Rows], readings: Ints) -> None:
+def test_products_are_merged_and_packed_into_cases(results: dict[str, Rows], readings: Int64s) -> None:
     products = clean(readings)
     products = products[is_new(products[:, 2], key(products), SECOND_US // 2)]
     numbers = np.empty(len(products), np.int64)
@@ -73,7 +72,7 @@ def test_products_are_merged_and_packed_into_cases(results: dict[str, Rows], rea
     assert numbers.max() > 3
 
 
-def test_a_visit_ends_a_second_after_its_last_reading(results: dict[str, Rows], readings: Ints) -> None:
+def test_a_visit_ends_a_second_after_its_last_reading(results: dict[str, Rows], readings: Int64s) -> None:
     kept = clean(readings)
     keys, n_keys = numbered(key(kept))
     visits = []
@@ -91,7 +90,7 @@ def test_what_leaves_alone_is_stolen(results: dict[str, Rows]) -> None:
 
 
 @st.composite
-def noisy(draw: st.DrawFn) -> Ints:
+def noisy(draw: st.DrawFn) -> Int64s:
     steps = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2), st.integers(1, 2)), max_size=20))
     table = np.array(steps, np.int64).reshape(-1, 3)
     return np.column_stack([table[:, 1:], np.cumsum(table[:, 0]) * SECOND_US // 2])
@@ -99,7 +98,7 @@ def noisy(draw: st.DrawFn) -> Ints:
 
 @settings(max_examples=25)
 @given(noisy(), st.integers(1, 4))
-def test_esl_and_algorithms_agree_on_any_readings(readings: Ints, threshold: int) -> None:
+def test_esl_and_algorithms_agree_on_any_readings(readings: Int64s, threshold: int) -> None:
     catalog = bind(TEXT.replace(">= 6", f">= {threshold}")).catalog
     engine = Engine(translate(build_graph(catalog), catalog, {}))
     engine.feed("reading", [Arrival(row[2], row, row[2]) for row in rows(readings)])

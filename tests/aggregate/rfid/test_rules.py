@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.rfid.rules import case_numbers, is_new, stolen
+from slicemill.extensions.rfid import case_numbers, is_new, stolen
 
 TIMES = st.lists(st.integers(0, 30), max_size=15).map(sorted)
 

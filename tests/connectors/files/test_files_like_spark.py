@@ -25,12 +25,12 @@ from tests.connectors.spellings import (
     texts,
 )
 
-from slicemill.connectors.readers import open_readers
+from slicemill import types as t
+from slicemill.catalog.catalog import SourceSpec, Stream, TimestampKind
+from slicemill.connectors.registry import open_readers
 from slicemill.connectors.spark.checks import RAW, REASON
-from slicemill.connectors.spark.frame import batch_frame
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
+from slicemill.connectors.spark.open import batch_frame
+from slicemill.types import Column, Kind, Schema, Type
 
 Row = tuple[object, ...]
 Outcome = tuple[list[Row], list[tuple[str, str]]]

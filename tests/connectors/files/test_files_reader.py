@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill import types as t
+from slicemill.catalog.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.connectors.files import listing as files_listing
 from slicemill.connectors.files import reader as files_reader
 from slicemill.connectors.files.listing import glob_regex, listing_of
 from slicemill.connectors.files.reader import FilesReader
-from slicemill.connectors.readers import open_readers
+from slicemill.connectors.registry import open_readers
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.reader import SourceBatch
+from slicemill.types import Column, Schema
 
 NUMBERS = Schema((Column("n", t.INT), Column("name", t.VARCHAR)))
 ALL = 1_000_000

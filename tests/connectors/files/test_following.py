@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from slicemill.connectors.readers import open_readers
+from slicemill import types as t
+from slicemill.catalog.catalog import SourceSpec, Stream, TimestampKind
+from slicemill.connectors.registry import open_readers
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
-from slicemill.esl.types.schema import Column, Schema
+from slicemill.types import Column, Schema
 
 NUMBERS = Schema((Column("n", t.INT),))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from slicemill.connectors.files.table import read_table
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.catalog import SourceSpec, Table
-from slicemill.esl.types.schema import Column, Schema
+from slicemill import types as t
+from slicemill.catalog.catalog import SourceSpec, Table
+from slicemill.connectors.files.reader import read_table
+from slicemill.types import Column, Schema
 
 CATEGORY = Schema((Column("name", t.VARCHAR), Column("id", t.INT)))
 

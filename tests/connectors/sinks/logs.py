@@ -7,8 +7,14 @@ from decimal import Decimal
 from itertools import count
 from pathlib import Path
 
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.columns.merge import time_range
 from slicemill.columns.rows import to_table
-from slicemill.esl.types.schema import (
+from slicemill.storage.changes import Appended, Change
+from slicemill.storage.garbage import Retention, keep_from, slowest
+from slicemill.storage.home import Durability, Home
+from slicemill.storage.segments import SegmentWriter
+from slicemill.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -22,17 +28,12 @@ from slicemill.esl.types.schema import (
     VARCHAR,
     Column,
     Kind,
+    Row,
     Schema,
+    Timed,
     Type,
     decimal,
 )
-from slicemill.rows import Row, Timed
-from slicemill.storage.arrow_schema import to_arrow
-from slicemill.storage.changes import Appended, Change
-from slicemill.storage.home import Durability, Home
-from slicemill.storage.order import time_range
-from slicemill.storage.retention import Retention, keep_from, slowest
-from slicemill.storage.segments import SegmentWriter
 
 NUMBERS = Schema((Column("n", INT),))
 EVERY_TYPE = Schema(

@@ -15,21 +15,20 @@ from hypothesis import strategies as st
 
 from connectors.sinks.logs import append, home_with, open_home
 from connectors.sinks.postgres_server import Server, postgres_server
-from slicemill.columns.changes import table_of_now
+from slicemill.api.mill import Mill
+from slicemill.columns.arrow_schema import as_results
+from slicemill.columns.changelog import table_of_now
 from slicemill.columns.rows import plain_rows, to_table
+from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.connectors.sinks.memory import MemoryTable
 from slicemill.connectors.sinks.registry import open_sink
-from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.engine.changing.compaction import folded
-from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.schema import INT, VARCHAR, Column, Schema, changelog
-from slicemill.rows import Row, Timed
-from slicemill.storage.arrow_schema import as_results
+from slicemill.lifecycle.compaction import folded
 from slicemill.storage.changes import Change
-from slicemill.storage.files import LOCAL
+from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home import Home
+from slicemill.types import INT, VARCHAR, Column, Row, Schema, Timed, changelog
 from storage.faulty_files import Crashed, crashes_of
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 

@@ -25,11 +25,11 @@ from connectors.sinks.logs import (
     numbers_home,
     open_home,
 )
+from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.connectors.sinks.registry import open_sink
-from slicemill.connectors.sinks.runner import SinkRunner
-from slicemill.rows import Timed
-from slicemill.storage.files import LOCAL, FileSystem
+from slicemill.storage.filesystem import LOCAL, FileSystem
 from slicemill.storage.home import Durability, Home
+from slicemill.types import Timed
 from storage.faulty_files import Crashed, crashes_of
 
 Read = Callable[[Path], list[dict[str, object]]]
@@ -114,9 +114,9 @@ def test_a_killed_process_leaves_every_row_to_be_delivered_once(tmp_path: Path) 
 import os, signal
 from pathlib import Path
 from slicemill.storage.home import Home
-from slicemill.connectors.sinks.cursor import SinkCursor
+from slicemill.connectors.sinks.sink import SinkCursor
 from slicemill.connectors.sinks.registry import open_sink
-from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.connectors.sinks.delivery import SinkRunner
 home = Home(Path({str(tmp_path)!r}))
 home.open()
 runner = SinkRunner(home)

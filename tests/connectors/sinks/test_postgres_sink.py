@@ -24,11 +24,11 @@ from connectors.sinks.logs import (
     open_home,
 )
 from connectors.sinks.postgres_server import Server, postgres_server
+from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.connectors.sinks.registry import open_sink
-from slicemill.connectors.sinks.runner import SinkRunner
-from slicemill.rows import Timed
-from slicemill.storage.files import LOCAL
+from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home import Home
+from slicemill.types import Timed
 from storage.faulty_files import Crashed, crashes_of
 
 RETRY_S = 60

@@ -25,12 +25,11 @@ from connectors.sinks.logs import (
     pass_by,
 )
 from slicemill.connectors.results import ResultStreamReader, SlicemillSource, result_options, table_frame
-from slicemill.connectors.sinks.runner import SinkRunner
-from slicemill.engine.changing.compaction import folded
+from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.schema import INT, VARCHAR, Column, changelog
-from slicemill.rows import Timed
+from slicemill.lifecycle.compaction import folded
 from slicemill.storage.changes import Change
+from slicemill.types import INT, VARCHAR, Column, Timed, changelog
 
 
 @pytest.fixture(scope="module")

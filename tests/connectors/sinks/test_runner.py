@@ -23,12 +23,12 @@ from connectors.sinks.logs import (
     pass_by,
 )
 from slicemill.connectors.sinks.console import ConsoleSink
+from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.connectors.sinks.memory import MemorySink
 from slicemill.connectors.sinks.registry import open_sink
-from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.storage.changes import Change
-from slicemill.storage.files import LOCAL
+from slicemill.storage.filesystem import LOCAL
 from storage.faulty_files import Crashed, crashes_of
 
 PATIENCE_S = 30

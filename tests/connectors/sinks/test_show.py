@@ -8,8 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from slicemill.connectors.sinks.show import results_table
-from slicemill.esl.types.schema import (
+from slicemill.connectors.sinks.console import results_table
+from slicemill.types import (
     BIGINT,
     BOOLEAN,
     DATE,

@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sinks.logs import append, home_with, open_home
+from slicemill.columns.arrow_schema import as_results
 from slicemill.columns.rows import to_table
-from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.connectors.sinks.delivery import SinkRunner
+from slicemill.connectors.sinks.memory import Upserts, UpsertSink, net_upserts
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.connectors.sinks.upserts import Upserts, UpsertSink, net_upserts
-from slicemill.engine.changing.compaction import folded
-from slicemill.esl.types.schema import INT, VARCHAR, Column, Schema, changelog
-from slicemill.rows import Row, Timed
-from slicemill.storage.arrow_schema import as_results
+from slicemill.lifecycle.compaction import folded
 from slicemill.storage.changes import Change
-from slicemill.storage.files import LOCAL
+from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home import Home
+from slicemill.types import INT, VARCHAR, Column, Row, Schema, Timed, changelog
 from storage.faulty_files import Crashed, crashes_of
 
 COUNTS = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))

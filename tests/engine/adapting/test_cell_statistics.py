@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 

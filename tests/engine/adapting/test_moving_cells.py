@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.work import CheckpointUnit, Forget, Message, RunDone, RunUnit
-from slicemill.engine.workers.events import WorkerAnswer
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER, stop_idle
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.runtime.messages import CheckpointUnit, Forget, Message, RunDone, RunUnit
+from slicemill.runtime.workers.events import WorkerAnswer
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER, stop_idle
 from slicemill.scheduling.balance import Move
 from slicemill.time import US
 from support.engine import Clock, feed_rows, finish, results_of

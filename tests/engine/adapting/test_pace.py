@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from slicemill.engine.assignments import Assignments
-from slicemill.engine.pace import POLL_S, ReadingPace
-from slicemill.engine.work import Forget
-from slicemill.engine.workers.events import WorkerJoined
+from slicemill.runtime.assignments import Assignments
+from slicemill.runtime.messages import Forget
+from slicemill.runtime.streams import POLL_S, ReadingPace
+from slicemill.runtime.workers.events import WorkerJoined
 
 
 class TwoWorkers:

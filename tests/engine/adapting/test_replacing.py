@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.adapting.redistribution import can_change
-from slicemill.engine.unit import RunningUnit
 from slicemill.errors import SlicemillError
 from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, former_cells, placements_of
+from slicemill.runtime.rescale import can_change
+from slicemill.runtime.units import RunningUnit
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool

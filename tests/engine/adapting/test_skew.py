@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slicemill.engine.adapting import skew
-from slicemill.engine.adapting.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, work_ahead
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.operators.cell import HeavyKey
-from slicemill.operators.join.heavy import KeySample, KeyWork
+from slicemill.operators.join.heavy_keys import KeySample, KeyWork
 from slicemill.plan.placement import placements_of
+from slicemill.runtime import skew
+from slicemill.runtime.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, work_ahead
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

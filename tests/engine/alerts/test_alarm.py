@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.engine.alerts.alarm import Alarm, AlarmState
+from slicemill.lifecycle.alerts import Alarm, AlarmState
 
 
 def told(looks: list[tuple[int, bool | None]], for_us: int = 0, repeat_us: int | None = None) -> list[object]:

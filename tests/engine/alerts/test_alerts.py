@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.esl import EslError
+from slicemill.api.mill import Mill
+from slicemill.sql.errors import EslError
 from slicemill.time import US
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 from support.webhooks import Webhook, listening_webhook

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.changing.catalogue import DECLARED, KINDS, RELATIONS, TABLES
 from engine.changing.come_and_go import Shown, Step, events, shown, staged, take
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 EVENTS = 100

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from hypothesis import strategies as st
 
 from engine.changing.catalogue import CHANGED, DECLARED, KINDS, RELATIONS, TABLES
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from engine.changing.backfills import PAST
 from engine.changing.catalogue import DECLARED, KINDS, RELATIONS, TABLES
 from engine.changing.come_and_go import Event, Shown, Step, events, shown, staged, take
-from slicemill.engine.mill import Mill
-from slicemill.esl.types.catalog import AGAIN
+from slicemill.api.mill import Mill
+from slicemill.catalog.catalog import AGAIN
 from support.engine import Clock, inline_pool
 
 EVENTS = 60

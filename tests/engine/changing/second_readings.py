@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recovery.dying import Death, Died, OneThreadPool, dying
-from slicemill.engine.mill import Mill
-from slicemill.engine.unit import BACKFILL
-from slicemill.esl.types.catalog import AGAIN, JOINING
+from slicemill.api.mill import Mill
+from slicemill.catalog.catalog import AGAIN, JOINING
+from slicemill.runtime.units import BACKFILL
 from support.engine import Clock
 
 BIDS = """CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts

@@ -10,10 +10,10 @@ import pytest
 from engine.changing.backfills import EVENTS, SCRIPT, TABLES
 from engine.changing.catalogue import KINDS
 from engine.changing.come_and_go import Shown, events, shown
-from slicemill.engine.changing.statements import in_force
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
+from slicemill.lifecycle.catalog_journal import in_force
+from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.changing.statements import in_force
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
+from slicemill.lifecycle.catalog_journal import in_force
+from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from engine.changing.backfills import PAST, Scene, play, sequences
 from engine.changing.catalogue import DECLARED, KINDS, RELATIONS
 from engine.changing.come_and_go import Step
-from slicemill.engine.unit import BACKFILL
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.planner import Planner
+from slicemill.runtime.units import BACKFILL
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.unit import BACKFILL, RunningUnit
-from slicemill.esl import EslError
+from slicemill.api.mill import Mill
+from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.sql.errors import EslError
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.server.service import MillService
 from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
 from support.questions import ask

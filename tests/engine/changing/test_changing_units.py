@@ -9,17 +9,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from slicemill.binder import bind
+from slicemill.catalog.expressions import ColumnRef
 from slicemill.columns import keys
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.schema import INT
-from slicemill.plan.members import names_of_state, node_changes, without_outputs
-from slicemill.plan.partitions import Exchange
+from slicemill.plan.partitioning import Exchange
 from slicemill.plan.planner import Planner
-from slicemill.rows import Timed
+from slicemill.plan.state_reuse import names_of_state, node_changes, without_outputs
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
+from slicemill.types import INT, Timed
 from support.units import exchanges_of, run_cells
 
 DECLARED = """

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from engine.changing.catalogue import DECLARED, KINDS, RELATIONS
 from engine.changing.come_and_go import Step, play, sequences
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.operators import registry
 from slicemill.plan.planner import Planner
 

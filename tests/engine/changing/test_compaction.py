@@ -19,16 +19,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.api.mill import Mill
 from slicemill.columns.rows import plain_rows
 from slicemill.connectors.follow import Follower
 from slicemill.connectors.sinks.memory import MemoryTable
-from slicemill.engine.changing.compaction import folded
-from slicemill.engine.mill import Mill
-from slicemill.rows import Row
-from slicemill.server.live import LiveResults
+from slicemill.lifecycle.compaction import folded
+from slicemill.server.live_results import LiveResults
 from slicemill.server.service import MillService
-from slicemill.storage.files import LOCAL
+from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home_reader import HomeReader
+from slicemill.types import Row
 from support.changelogs import TableOfNow
 from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
 from support.questions import ask
@@ -40,7 +40,7 @@ SECOND = 1_000_000
 def only_when_asked() -> Iterator[None]:
     """What is slow must not be collected meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slicemill.engine.mill._BETWEEN_COLLECTIONS_S", math.inf)
+        patch.setattr("slicemill.api.mill._BETWEEN_COLLECTIONS_S", math.inf)
         yield
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from recovery.dying import Death, Died, dying
-from slicemill.engine import unit
-from slicemill.engine.changing.lives import FIRST_PAUSE_S, MOST_STALLS, MOST_TRIES, Life, LifeState
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.lifecycle.pause_and_retry import FIRST_PAUSE_S, MOST_STALLS, MOST_TRIES, Life, LifeState
+from slicemill.runtime import units as unit
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

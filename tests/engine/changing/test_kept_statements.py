@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.aggregate.python_source import source_digest
+from slicemill.aggregates.udf.python_source import source_digest
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
+from slicemill.sql.errors import EslError
 from slicemill.storage.home_reader import HomeReader
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

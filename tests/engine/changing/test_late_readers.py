@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.mill import Mill
-from slicemill.esl import EslError
+from slicemill.api.mill import Mill
+from slicemill.sql.errors import EslError
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING
 from support.changelogs import STREAM, Row, TableOfNow, rows, same_rows
@@ -258,7 +258,7 @@ def test_whenever_a_query_comes_its_changes_come_to_the_answer_over_all_that_has
     tuples: list[Row], comes: Sequence[tuple[int, str]], seed: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("slicemill.engine.mill._BETWEEN_COLLECTIONS_S", math.inf)
+        patched.setattr("slicemill.api.mill._BETWEEN_COLLECTIONS_S", math.inf)
         scene = Scene(Path(folder) / "home", seed)
         try:
             for number in range(15):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from connectors.sender import Sender, eventually
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
+from slicemill.sql.errors import EslError
 from support.engine import inline_pool, rows_as_table
 
 SECOND = 1_000_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from support.engine import Clock, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000

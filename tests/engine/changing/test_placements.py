@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.adapting import skew
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.rows import Timed
+from slicemill.runtime import skew
+from slicemill.types import Timed
 from support.engine import Clock, feed_rows, inline_pool
 
 SECOND = 1_000_000

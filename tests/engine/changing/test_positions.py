@@ -13,10 +13,10 @@ from engine.changing.come_and_go import Step
 from engine.changing.positions import come_late, play, sequences
 from engine.changing.second_readings import kill_at_each_step
 from recovery.dying import AFTER
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.catalog.catalog import AGAIN
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
-from slicemill.esl.types.catalog import AGAIN
+from slicemill.sql.errors import EslError
 from support.engine import Clock, inline_pool
 
 # One of each way to keep state, to share it, and to read others; `slow_positions` has all kinds.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.esl import EslError
+from slicemill.api.mill import Mill
+from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool

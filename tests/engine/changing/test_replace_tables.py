@@ -14,17 +14,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.api.mill import Mill
 from slicemill.columns.rows import plain_rows
 from slicemill.connectors.follow import Follower
-from slicemill.connectors.sinks.memory import MemoryTable
-from slicemill.connectors.sinks.upserts import Upserts, UpsertSink
-from slicemill.engine.mill import Mill
+from slicemill.connectors.sinks.memory import MemoryTable, Upserts, UpsertSink
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
-from slicemill.rows import Row
 from slicemill.server.service import MillService
+from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
+from slicemill.types import Row
 from support.changelogs import TableOfNow
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 from support.questions import ask

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slicemill.engine.changing.replay import REPLAYED, with_numbers
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.catalog.statements import Replay, ReplayOutcome
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
-from slicemill.esl.types.replay import Replay, ReplayOutcome
+from slicemill.lifecycle.replay import REPLAYED, with_numbers
+from slicemill.sql.errors import EslError
 from slicemill.storage.home import Home
 from support.engine import Clock, inline_pool, turn
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.changing.retaining import WHOLE, kept_us
-from slicemill.engine.changing.statements import in_force
-from slicemill.engine.mill import Mill
-from slicemill.esl import EslError
-from slicemill.storage.arrow_schema import SEQ, TS
+from slicemill.api.mill import Mill
+from slicemill.columns.arrow_schema import SEQ, TS
+from slicemill.lifecycle.catalog_journal import in_force
+from slicemill.runtime.retained_logs import WHOLE, kept_us
+from slicemill.sql.errors import EslError
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SECOND = 1_000_000

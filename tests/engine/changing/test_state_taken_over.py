@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.plan.rules import share_windows
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

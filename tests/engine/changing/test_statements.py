@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.engine.changing.statements import in_force
+from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.storage.home_reader import HomeReader
 from support.engine import Clock, fed_mill, inline_pool
 

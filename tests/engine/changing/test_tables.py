@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.workers.plan_messages import unpacked
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.runtime.workers.plan_messages import unpacked
 from slicemill.storage.check import check_home
 from slicemill.time import wall_clock_us
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool, rows_as_table

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from slicemill.cli import app
-from slicemill.model import expression
-from slicemill.model.graphs.kept import kept_graph
+from slicemill.extensions.models.canonical_graphs import kept_graph
+from slicemill.extensions.models.model import expression
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SECOND = 1_000_000

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.panes.spec import SharedWindows
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
+from slicemill.operators.window.spec import SharedWindows
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from support.corpus import Event, TimedRow
 from support.units import run_units
 

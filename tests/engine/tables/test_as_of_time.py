@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill import Mill
+from slicemill.api.mill import Mill
 from slicemill.storage.changes import Change
 from support.engine import feed_rows, finish, inline_pool
 

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill import EslError, Mill, SlicemillError
+from slicemill.api.mill import Mill
+from slicemill.errors import SlicemillError
+from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
 from slicemill.time import US

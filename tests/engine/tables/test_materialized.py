@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slicemill import EslError, Mill
+from slicemill.api.mill import Mill
+from slicemill.sql.errors import EslError
 from slicemill.time import US
 from support.engine import Clock, feed_rows, finish, inline_pool
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slicemill import EslError, Mill
-from slicemill.engine.live import problems
+from slicemill.api.mill import Mill
+from slicemill.api.status import problems
+from slicemill.sql.errors import EslError
 from slicemill.time import US
 from support.engine import Clock, feed_rows, finish, inline_pool
 

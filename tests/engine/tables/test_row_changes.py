@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill import EslError, Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.sql.errors import EslError
 from slicemill.storage import table_files
 from slicemill.storage.check import check_home
 from support.engine import inline_pool

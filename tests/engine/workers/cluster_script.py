@@ -8,8 +8,8 @@ import sys
 import psutil
 
 from engine.workers.pools import PATIENCE_S, Driver, driving
-from slicemill.engine.session import session
-from slicemill.engine.workers.pool import WorkerPool
+from slicemill.runtime.spark_session import session
+from slicemill.runtime.workers.pool import WorkerPool
 
 
 def executor(pid: int) -> psutil.Process:

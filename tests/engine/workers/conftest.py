@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.workers.pools import Driver, driving
-from slicemill.engine.workers.jobs import JobPool
-from slicemill.engine.workers.pool import WorkerPool
-from slicemill.engine.workers.sharing import stop_idle
+from slicemill.runtime.workers.jobs import JobPool
+from slicemill.runtime.workers.pool import WorkerPool
+from slicemill.runtime.workers.sharing import stop_idle
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

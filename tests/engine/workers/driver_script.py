@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 from engine.workers.pools import driving
-from slicemill.engine.session import local_session
-from slicemill.engine.workers.pool import WorkerPool
+from slicemill.runtime.spark_session import local_session
+from slicemill.runtime.workers.pool import WorkerPool
 
 HANDLER = "engine.workers.worker_handlers:obedient"
 

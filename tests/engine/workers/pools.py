@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.engine.workers.events import Event, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
-from slicemill.engine.workers.jobs import JobPool
-from slicemill.engine.workers.pool import WorkerPool
+from slicemill.runtime.workers.events import Event, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
+from slicemill.runtime.workers.jobs import JobPool
+from slicemill.runtime.workers.pool import WorkerPool
 
 # Nothing takes so long: a test that waits for more than this has failed.
 PATIENCE_S = 60.0

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.workers.pools import PATIENCE_S
-from slicemill.engine.workers.channel import (
+from slicemill.runtime.workers.channel import (
     HELLO,
     Address,
     Channel,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from itertools import repeat
 from multiprocessing.connection import Connection
 
-from slicemill.engine.workers.channel import END
-from slicemill.engine.workers.worker import ended_by_frames
+from slicemill.runtime.workers.channel import END
+from slicemill.runtime.workers.worker import ended_by_frames
 
 
 def _ended(work: Callable[[Connection[bytes, bytes], Connection[bytes, bytes]], None]) -> int:

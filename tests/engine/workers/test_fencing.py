@@ -10,9 +10,9 @@ from multiprocessing.connection import Connection
 import pytest
 
 from engine.workers.pools import Driver
-from slicemill.engine.workers.channel import ANSWER, HELLO, READY, Hello, connect, encode
-from slicemill.engine.workers.events import WorkerJoined, WorkerLeft
-from slicemill.engine.workers.pool import WorkerPool
+from slicemill.runtime.workers.channel import ANSWER, HELLO, READY, Hello, connect, encode
+from slicemill.runtime.workers.events import WorkerJoined, WorkerLeft
+from slicemill.runtime.workers.pool import WorkerPool
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slicemill.engine.workers.interrupt import Interrupts
+from slicemill.runtime.workers.interrupt import Interrupts
 
 
 @pytest.fixture(autouse=True)

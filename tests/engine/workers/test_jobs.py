@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from engine.workers.pools import Driver, driving
-from slicemill.engine.workers.events import Failure, WorkerLeft
-from slicemill.engine.workers.jobs import JobPool
+from slicemill.runtime.workers.events import Failure, WorkerLeft
+from slicemill.runtime.workers.jobs import JobPool
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from engine.workers.pools import Driver
-from slicemill.engine.workers.events import Failure, WorkerAnswer
+from slicemill.runtime.workers.events import Failure, WorkerAnswer
 
 
 def test_a_message_is_answered_by_the_worker_it_was_sent_to(either: Driver) -> None:

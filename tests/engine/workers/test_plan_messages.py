@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.engine.workers import plan_messages
-from slicemill.engine.workers.plan_messages import packed, unpacked
+from slicemill.runtime.workers import plan_messages
+from slicemill.runtime.workers.plan_messages import packed, unpacked
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"

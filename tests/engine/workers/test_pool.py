@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from engine.workers.pools import PATIENCE_S, Driver, driving
-from slicemill.engine.workers.events import Failure, WorkerLeft
-from slicemill.engine.workers.pool import WorkerPool
+from slicemill.runtime.workers.events import Failure, WorkerLeft
+from slicemill.runtime.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slicemill.engine.workers.supervisor import is_running, pause_s, why
+from slicemill.runtime.workers.pool import is_running, pause_s, why
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from slicemill.engine.workers.events import WorkerContext
+from slicemill.runtime.workers.events import WorkerContext
 
 
 class Unpicklable:

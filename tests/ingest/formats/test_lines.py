@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.connectors.spellings import SCHEMA, comparable, json_values, texts
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
+from slicemill import types as t
 from slicemill.ingest.formats import csv as formats_csv
 from slicemill.ingest.formats import json as formats_json
 from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
+from slicemill.types import Column, Kind, Schema, Type
 
 Outcome = tuple[list[object], list[tuple[str, str]]]
 

@@ -17,9 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.connectors.spellings import TYPES, comparable
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Kind, TimestampUnit, Type
+from slicemill import types as t
 from slicemill.ingest.formats.values import from_column, from_texts
+from slicemill.types import Kind, TimestampUnit, Type
 
 BAD = "bad"
 EPOCH = date(1970, 1, 1)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.connectors.spellings import TYPES, comparable, texts
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Type
+from slicemill import types as t
 from slicemill.ingest.formats.values import TypedValues, by_rule, from_column, from_texts
+from slicemill.types import Type
 
 USUAL: dict[str, st.SearchStrategy[str]] = {
     "BOOLEAN": st.sampled_from(["true", "F", "1"]),

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.catalog.classifier import POLICIES
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.types.classifier import POLICIES
+from slicemill.extensions.classify import policies as registry
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import Unit, cut
-from slicemill.reference.operators.classify import ClassifyOperator
-from slicemill.reference.translate import Translator
-from slicemill.rows import Row, Timed
-from slicemill.shedding.classify.policies import registry
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.classify import ClassifyOperator
+from slicemill_oracle.translate import Translator
 from support.stored import stored
 
 SCRIPT = """

@@ -9,12 +9,12 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from slicemill.binder import bind
 from slicemill.columns.rows import to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.types import Timed
 
 STREAM = "CREATE STREAM s (k int, v double, ts timestamp) ORDER BY ts;"
 # What docs/shedding.md says is kept beside the tuples: 64 reports, 128 slides, and 64 runs for accuracy.

@@ -11,21 +11,17 @@ from hypothesis import strategies as st
 
 from operators.coalesce.test_coalescing import SCHEMA, column, output, rows_of, table, tuples
 from operators.over.streams import pieces
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.budget import Budget
-from slicemill.esl.types.expression import Call, ColumnRef, Literal
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.esl.types.relation import SelectItem
-from slicemill.esl.types.schema import PERIOD
-from slicemill.operators.coalesce import budget_state
-from slicemill.operators.coalesce.budget_state import BudgetState
-from slicemill.operators.coalesce.budgeted import BudgetedByTime
-from slicemill.operators.coalesce.rows import SheddingCoalesce
-from slicemill.operators.coalesce.spec import Coalesce
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, ColumnRef, Literal
+from slicemill.catalog.queries import Budget, FrameUnit, SelectItem, Window
 from slicemill.operators.row_step import RowStep
-from slicemill.reference.translate import coalesce_rows
-from slicemill.rows import Timed
+from slicemill.operators.temporal import rows as budget_state
+from slicemill.operators.temporal.rows import BudgetState, SheddingCoalesce
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.operators.temporal.step import BudgetedByTime
 from slicemill.storage.state_size import state_bytes
+from slicemill.types import PERIOD, Timed
+from slicemill_oracle.translate import coalesce_rows
 from support.stored import stored
 
 WANTED = Call(

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.explain.text import explain_text
-from slicemill.operators.coalesce.spec import Coalesce
-from slicemill.operators.coalesce.step import CoalesceStep
 from slicemill.operators.row_step import RowStep
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.operators.temporal.step import CoalesceStep
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Timed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 from support.units import exchanges_of, run_cells
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"

@@ -9,20 +9,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators.over.streams import NAN, pieces
+from slicemill import types as t
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import FrameUnit, SelectItem, Window
+from slicemill.columns.arrow_schema import to_arrow, with_system_columns
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.esl.types.relation import SelectItem
-from slicemill.esl.types.schema import BOOLEAN, PERIOD, Column, Schema
-from slicemill.operators.coalesce.by_rows import CoalescingByRows
-from slicemill.operators.coalesce.by_time import CoalescingByTime
-from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
-from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_step import RowStep
-from slicemill.reference.translate import coalesce_rows
-from slicemill.rows import Timed
-from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.operators.temporal.coalesce import Coalescing, CoalescingState
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.operators.temporal.step import CoalescingByRows, CoalescingByTime
+from slicemill.types import BOOLEAN, PERIOD, Column, Schema, Timed
+from slicemill_oracle.translate import coalesce_rows
 from support.stored import stored
 
 POOLS = {

@@ -12,21 +12,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators.over.streams import pieces
+from slicemill import types as t
+from slicemill.binder import bind
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import FrameUnit, LateTuples, SelectItem, Window
+from slicemill.columns.arrow_schema import to_arrow, with_system_columns
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.esl import EslError, bind
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import FrameUnit, LateTuples, Window
-from slicemill.esl.types.relation import SelectItem
-from slicemill.esl.types.schema import BOOLEAN, PERIOD, Column, Schema
-from slicemill.operators.coalesce.coalescing import CoalescingState
-from slicemill.operators.coalesce.late import CoalescingWithLate
-from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.row_step import RowStep
-from slicemill.reference.translate import coalesce_rows
-from slicemill.rows import Row, Timed
-from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.operators.temporal.coalesce import CoalescingState
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.operators.temporal.step import CoalescingWithLate
+from slicemill.sql.errors import EslError
 from slicemill.time import END
+from slicemill.types import BOOLEAN, PERIOD, Column, Row, Schema, Timed
+from slicemill_oracle.translate import coalesce_rows
 from support.stored import stored
 
 SCHEMA = Schema((Column("k", t.INT), Column("v", t.INT), Column("q", BOOLEAN), Column("ts", t.TIMESTAMP)))

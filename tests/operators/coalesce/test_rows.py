@@ -8,13 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types.budget import Budget, Slot
-from slicemill.operators.coalesce.rows import SheddingCoalesce
-from slicemill.operators.coalesce.rows_windows import Temporal
-from slicemill.reference.operators.coalesce import CoalesceOperator
-from slicemill.rows import Row, Timed
+from slicemill.catalog.queries import Budget, Slot
+from slicemill.operators.temporal.rows import SheddingCoalesce, Temporal
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.methods import METHODS
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.coalesce import CoalesceOperator
 from support.stored import stored
 
 

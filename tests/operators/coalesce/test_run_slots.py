@@ -8,14 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.coalesce.test_coalescing import SCHEMA, column, output, rows_of, table, tuples
-from slicemill.esl.types.budget import Budget, Slot
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.esl.types.relation import SelectItem
-from slicemill.operators.coalesce.rows import SheddingCoalesce
-from slicemill.operators.coalesce.spec import Coalesce
+from slicemill.catalog.queries import Budget, FrameUnit, SelectItem, Slot, Window
 from slicemill.operators.row_step import RowStep
-from slicemill.reference.translate import coalesce_rows
-from slicemill.rows import Timed
+from slicemill.operators.temporal.rows import SheddingCoalesce
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.types import Timed
+from slicemill_oracle.translate import coalesce_rows
 from support.stored import stored
 
 ALL = Budget(10**6, Slot.RUNS)

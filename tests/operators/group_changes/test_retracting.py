@@ -10,18 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.esl.types.schema import OP, OPS
-from slicemill.operators.context import StepContext
-from slicemill.operators.group_changes import retracting
-from slicemill.operators.group_changes.retracting import RetractingGroupsStep
-from slicemill.operators.group_changes.rows import changing_groups
-from slicemill.operators.group_changes.spec import GroupChanges
-from slicemill.operators.group_changes.step import group_changes
+from slicemill.operators.changelog import group as retracting
+from slicemill.operators.changelog.group import RetractingGroupsStep, group_changes
+from slicemill.operators.changelog.group_rows import changing_groups
+from slicemill.operators.changelog.spec import GroupChanges
 from slicemill.operators.row_step import RowStep, row_step
+from slicemill.operators.step import StepContext
 from slicemill.plan.build import build_graph
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
+from slicemill.types import OP, OPS
 from support.stored import stored
 
 # A group and a value; what happens is that a row comes, or that one of those there leaves or becomes another.

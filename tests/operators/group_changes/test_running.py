@@ -12,16 +12,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
-from slicemill.operators.context import StepContext
-from slicemill.operators.group_changes.rows import changing_groups
-from slicemill.operators.group_changes.spec import GroupChanges
-from slicemill.operators.group_changes.step import GroupChangesState, GroupChangesStep
-from slicemill.operators.over.running_moments import RunningMoments
+from slicemill.operators.changelog.group import GroupChangesState, GroupChangesStep
+from slicemill.operators.changelog.group_rows import changing_groups
+from slicemill.operators.changelog.spec import GroupChanges
 from slicemill.operators.row_step import RowStep, row_step
+from slicemill.operators.step import StepContext
+from slicemill.operators.window.running import RunningMoments
 from slicemill.plan.build import build_graph
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 from support.stored import stored
 
 Given: TypeAlias = list[tuple[int | None, int | None, int | None, str | None]]

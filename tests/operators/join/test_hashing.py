@@ -10,20 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types.schema import (
-    BIGINT,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    TIMESTAMP,
-    VARCHAR,
-    Type,
-    decimal,
-)
+from slicemill.functions.comparison import equality
+from slicemill.functions.vectors import arrow_type
 from slicemill.operators.join.hashing import hash_keys
-from slicemill.scalar.functions.comparison import equality
-from slicemill.scalar.vectors import arrow_type
+from slicemill.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, Type, decimal
 
 VALUES: dict[Type, st.SearchStrategy[object]] = {
     BIGINT: st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2),

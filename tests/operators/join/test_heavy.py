@@ -11,22 +11,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.columns.arrow_schema import to_arrow
 from slicemill.columns.order import put_together
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.exchange import SpreadRows, ordered_by_cell
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.operators.cell import HeavyKey
-from slicemill.operators.join import side
+from slicemill.operators.join import state as side
 from slicemill.operators.join.hashing import hash_keys
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import by_key
+from slicemill.plan.optimizer import optimize, share
+from slicemill.plan.partitioning import by_key
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
-from slicemill.storage.arrow_schema import to_arrow
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.runtime.shuffle import SpreadRows, ordered_by_cell
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Timed
 
 SECOND = 1_000_000
 SCRIPT = """

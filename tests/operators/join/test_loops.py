@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from numba import types
 
-from slicemill.operators.join import hashing, placing, probe, retain
-from slicemill.operators.join.loops import Loop, loop
-from slicemill.operators.join.windows import FOREVER
+from slicemill.operators.join import hashing, probe
+from slicemill.operators.join import probe as placing
+from slicemill.operators.join import probe as retain
+from slicemill.operators.join.block import FOREVER
+from slicemill.operators.join.probe import Loop, loop
 from slicemill.time import BEGINNING
 
 

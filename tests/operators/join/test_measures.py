@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicemill.esl import bind
-from slicemill.operators.join.shared import JoinKernel
+from slicemill.binder import bind
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
+from slicemill.operators.join.step import JoinKernel
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 
 SECOND = 1_000_000
 RATE, KEYS, RUN_S = 600, 50, 5
@@ -50,7 +50,7 @@ def _query(name: str, window_s: int, where: str = "") -> str:
 
 
 def test_rates_comparisons_and_shares_are_those_of_the_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slicemill.operators.join.side._SMALL_ROWS", 1)
+    monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
     state = _state(_query("short", 5) + _query("long", 20, " AND a.v < 10"), 40)
     left, right = state.cuts()
     for side in (left, right):

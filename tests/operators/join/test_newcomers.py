@@ -7,14 +7,14 @@ import pyarrow as pa
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.shared import JoinKernel
 from slicemill.operators.join.slices.coverage import Covers, complete_from, covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
+from slicemill.operators.join.step import JoinKernel
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 
 SECOND = 1_000_000
 STREAMS = "".join(f"CREATE STREAM {s} (k int, v int, w int, ts timestamp) ORDER BY ts;" for s in "ab")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.join.rows import CountWindow, JoinByRows, JoinWindow, TimeWindow, UnboundedJoinWindow
-from slicemill.operators.row_operator import RowOperator
-from slicemill.rows import Row, Timed
+from slicemill.operators.row_step import RowOperator
+from slicemill.types import Row, Timed
 
 Arrival = tuple[int, int, Row]  # timestamp, port, row
 

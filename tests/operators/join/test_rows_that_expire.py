@@ -10,20 +10,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.api.mill import Mill
+from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.mill import Mill
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
+from slicemill.types import Timed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.sources import Arrival
+from slicemill_oracle.translate import translate
 from support.engine import Clock, feed_rows, inline_pool
 
 SECOND = 1_000_000

@@ -18,19 +18,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
 from slicemill.columns.order import put_together
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.join import shared, side
+from slicemill.operators.join import state as side
+from slicemill.operators.join import step as shared
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Timed
 from support.oracle import Oracle
 from support.units import exchanges_of, run_cells
 

@@ -8,14 +8,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.operators.join.block import ARRIVAL, HASH, MASK, TIME, TS, Block, grouped
-from slicemill.operators.join.side import Side
+from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.operators.join.block import (
+    BLOCK_ARRIVAL,
+    BLOCK_TS,
+    HASH,
+    MASK,
+    TIME,
+    Block,
+    QueryBits,
+    grouped,
+)
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.state import SideState, Stored
-from slicemill.operators.join.windows import QueryBits
+from slicemill.operators.join.state import Side, SideState, Stored
 
-SCHEMA = pa.schema([(TS, pa.int64()), (ARRIVAL, pa.int64()), (HASH, pa.uint64()), (f"{MASK}0", pa.uint64())])
+SCHEMA = pa.schema(
+    [(BLOCK_TS, pa.int64()), (BLOCK_ARRIVAL, pa.int64()), (HASH, pa.uint64()), (f"{MASK}0", pa.uint64())]
+)
 RUNS, ROWS = 400, 5
 
 
@@ -66,7 +75,7 @@ def test_slices_are_few_and_rows_are_written_a_few_times(
 
 def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row in five is wanted for long; the others only for as long as the short window."""
-    monkeypatch.setattr("slicemill.operators.join.side._SMALL_ROWS", 1)
+    monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
     seats = QueryBits({}, {}).taken_by([_member("short", 50), _member("long", 1500)])
     short, both = int(seats.mask(["short"])[0]), int(seats.mask(["short", "long"])[0])
     side = Side(SideState(), seats, 0, SCHEMA)
@@ -91,7 +100,7 @@ def test_rows_from_before_a_query_are_not_for_it_even_if_it_takes_a_seat_that_wa
 
 
 def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slicemill.operators.join.side._SMALL_ROWS", 1)
+    monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
     seats = QueryBits({}, {}).taken_by([_member("short", 20), _member("middle", 100), _member("long", 300)])
     masks = [int(seats.mask(names)[0]) for names in (["short"], ["middle"], ["long"])]
     held: dict[tuple[int, ...], int] = {}

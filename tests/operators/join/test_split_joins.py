@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
+from slicemill.types import Timed
 
 STREAMS = "".join(f"CREATE STREAM {name} (k int, v int) ORDER BY current_time;" for name in "ABCD")
 SECOND = 1_000_000

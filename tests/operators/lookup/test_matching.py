@@ -11,16 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalar.random_rows import CENTS, as_table, pool
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Column, Schema
-from slicemill.operators.lookup import matching as lookup
-from slicemill.operators.lookup.matching import TableLookup, keys_of
-from slicemill.reference.operators.table_join import TableJoin
-from slicemill.rows import Timed
-from slicemill.scalar.rows import compile_condition
-from slicemill.scalar.values import ExpressionError
-from slicemill.scalar.vectors import from_arrow, to_values
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, Cast, ColumnRef, Expr, Literal
+from slicemill.functions.rows import compile_condition
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import from_arrow, to_values
+from slicemill.operators import lookup
+from slicemill.operators.lookup import TableLookup, keys_of
+from slicemill.types import Column, Schema, Timed
+from slicemill_oracle.operators.table_join import TableJoin
 
 TYPES = {"i": t.INT, "b": t.BIGINT, "d": t.DOUBLE, "m": CENTS, "s": t.VARCHAR, "a": t.DATE, "t": t.TIMESTAMP}
 STREAM = Schema(tuple(Column(f"L.{name}", type_) for name, type_ in TYPES.items()))

@@ -10,20 +10,20 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.multi_joins import multi_joins
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Timed
 
 NAMES = "ABCDE"
 STREAMS = "".join(f"CREATE STREAM {name} (k int, v int, t varchar) ORDER BY current_time;" for name in NAMES)

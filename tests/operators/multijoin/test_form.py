@@ -7,16 +7,16 @@ import re
 import pytest
 
 from operators.multijoin.running import by_rows, catalog_of
-from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.explain.text import explain_text
-from slicemill.operators.multijoin.form import (
+from slicemill.operators.join.multiway_form import (
     JoinedStreams,
     forms_of,
     one_state_each,
     saved_by_sharing,
     tree_of_joins,
 )
-from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
+from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin
 from slicemill.plan.planner import Planner
 from slicemill.plan.rules.multi_joins import multi_joins
 

@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 
 from operators.multijoin.running import NAMES, SECOND, Event, arrivals, as_multi, catalog_of
 from slicemill.columns.rows import to_table
-from slicemill.esl.types.schema import Schema
+from slicemill.operators.join import multiway as kernel_module
+from slicemill.operators.join.multiway import MultiJoinKernel
+from slicemill.operators.join.multiway_form import measured_forms
+from slicemill.operators.join.multiway_orders import StateProbe
+from slicemill.operators.join.multiway_probe import Partials
+from slicemill.operators.join.multiway_spec import SharedMultiJoin
+from slicemill.operators.join.multiway_state import MultiJoinState
 from slicemill.operators.join.slices.coverage import complete_from, covers
-from slicemill.operators.multijoin import kernel as kernel_module
-from slicemill.operators.multijoin.form import measured_forms
-from slicemill.operators.multijoin.kernel import MultiJoinKernel
-from slicemill.operators.multijoin.orders import StateProbe
-from slicemill.operators.multijoin.partials import Partials
-from slicemill.operators.multijoin.spec import SharedMultiJoin
-from slicemill.operators.multijoin.state import MultiJoinState
-from slicemill.rows import Timed
+from slicemill.types import Schema, Timed
 
 # Of one query: the seconds of its windows, and what else it says.
 Parts = tuple[tuple[int, int, int], str]

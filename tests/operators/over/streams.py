@@ -8,21 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill import types as t
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.catalog import Catalog, TimestampKind
+from slicemill.catalog.expressions import ColumnRef, Expr, Literal
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.catalog import Catalog, TimestampKind
-from slicemill.esl.types.expression import ColumnRef, Expr, Literal
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.schema import Column, Schema, Type
-from slicemill.operators.context import StepContext
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.over import spec
 from slicemill.operators.row_step import RowState, RowStep
-from slicemill.reference.operators.window_aggregate import WindowAggregateOperator
-from slicemill.reference.translate import window_call_of
-from slicemill.rows import Timed
+from slicemill.operators.step import StepContext
+from slicemill.operators.window import spec
 from slicemill.time import END
+from slicemill.types import Column, Schema, Timed, Type
+from slicemill_oracle.operators.window_aggregate import WindowAggregateOperator
+from slicemill_oracle.translate import window_call_of
 
 NAN, INF = float("nan"), float("inf")
 MONEY = t.decimal(6, 2)

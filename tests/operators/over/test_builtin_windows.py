@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
+from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Timed
 
 STREAM = "CREATE STREAM S (k int, v double, t varchar) ORDER BY current_time;\n"
 QUERIES = {

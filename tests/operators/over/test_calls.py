@@ -20,14 +20,13 @@ from operators.over.streams import (
     tuples,
     window,
 )
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.schema import Column
-from slicemill.operators.over.calls import WindowCalls
-from slicemill.rows import Timed
-from slicemill.scalar.values import ExpressionError
+from slicemill import types as t
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
+from slicemill.functions.values import ExpressionError
+from slicemill.operators.window.over import WindowCalls
 from slicemill.time import END
+from slicemill.types import Column, Timed
 from support.stored import stored
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import write_checkpoint
 
 BATCH = 20_000

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from operators.over.streams import PARTITIONS, SCHEMA, call, column, table, tuples
 from operators.over.test_calls import by_kernels, by_reference
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.schema import Column
-from slicemill.operators.over import groups
-from slicemill.operators.over.calls import WindowCalls
-from slicemill.rows import Timed
+from slicemill import types as t
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
+from slicemill.operators.window import over_groups as groups
+from slicemill.operators.window.over import WindowCalls
 from slicemill.storage.state_size import state_bytes
+from slicemill.types import Column, Timed
 
 ALGEBRAIC = sorted(name for name, builtin in BUILTINS.items() if builtin.algebraic)
 # Extent and slide: windows of several panes, slides of several, slides that leave rows out.

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.over.test_window_calls import SCHEMA, STREAM, Query, Runs, run, runs
+from slicemill.binder import bind
 from slicemill.columns.rows import to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.operators.over.shared_step import SharedOverState
+from slicemill.operators.window.over import SharedOverState
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.types import Timed
 
 SECOND = 1_000_000
 CALLS = [

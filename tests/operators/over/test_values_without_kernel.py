@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from support.corpus import Event
 from support.reference import by_reference
 from support.units import run_units

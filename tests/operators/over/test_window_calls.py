@@ -16,23 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.compiler.layout import PYTHON
-from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.model_calls import Asked
+from slicemill.aggregates.frames import WindowFrame
+from slicemill.aggregates.udf.compiler.layout import PYTHON
+from slicemill.binder import bind
+from slicemill.catalog.expressions import Expr
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.esl.types.expression import Expr
-from slicemill.model.core_costs import CoreCosts
-from slicemill.operators.over import routines
-from slicemill.operators.over.routines import CallsState
+from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.compiler.together import ModelCalls
+from slicemill.extensions.models.cost import CoreCosts
+from slicemill.operators.window import compiled as routines
+from slicemill.operators.window.compiled import CallsState
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
+from slicemill.types import Timed
 from support.units import exchanges_of, run_cells
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;

@@ -15,25 +15,30 @@ from hypothesis import strategies as st
 
 from operators.panes.brute import Event, grouped_windows, shown, yielding_tuples
 from operators.panes.values import call, plain
-from slicemill.aggregate.columns import Windows
-from slicemill.aggregate.functions import function_of
+from slicemill import types as t
+from slicemill.aggregates.columns import Windows
+from slicemill.aggregates.functions import function_of
+from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal
+from slicemill.catalog.queries import AggregateCall
 from slicemill.columns.rows import to_table
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Column, Schema
+from slicemill.functions.vectors import from_arrow, to_values
 from slicemill.operators.call_values import CallValues, Evaluate, WindowRows, _kernel_values
-from slicemill.operators.panes.figures import Figure, figure_of
-from slicemill.operators.panes.grids import edge_grids
-from slicemill.operators.panes.members import Groups, Member, ValueGroups, Yields
-from slicemill.operators.panes.partials import Values
-from slicemill.operators.panes.selection import PaneInput
-from slicemill.operators.panes.state import PaneState
-from slicemill.operators.panes.windows import Answer, PaneWindows
-from slicemill.rows import Timed
-from slicemill.scalar.vectors import from_arrow, to_values
+from slicemill.operators.window.pane_answers import Figure, figure_of
+from slicemill.operators.window.pane_state import PaneState
+from slicemill.operators.window.panes import (
+    Answer,
+    Groups,
+    Member,
+    PaneInput,
+    PaneWindows,
+    ValueGroups,
+    Yields,
+)
+from slicemill.operators.window.partial_aggregates import Values
+from slicemill.operators.window.spec import edge_grids
 from slicemill.time import END
+from slicemill.types import Column, Schema, Timed
 
 SCHEMA = Schema(
     tuple(

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from slicemill.scalar.values import EXACT
+from slicemill.functions.values import EXACT
 
 BIAS = {"variance": 1, "var_samp": 1, "var_pop": 0, "stddev": 1, "stddev_samp": 1, "stddev_pop": 0}
 

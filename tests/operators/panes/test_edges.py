@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.operators.panes.edges import cut
-from slicemill.operators.panes.grids import edge_grids
+from slicemill.operators.window.spans import cut
+from slicemill.operators.window.spec import edge_grids
 
 windows = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=4)
 times = st.lists(st.integers(-50, 50), max_size=20).map(sorted)

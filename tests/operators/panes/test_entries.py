@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from operators.panes.brute import aggregate, shown
 from operators.panes.values import arrow, call, doubles, plain
-from slicemill.esl.types import schema as t
-from slicemill.operators.panes.edges import cut
-from slicemill.operators.panes.entries import (
+from slicemill import types as t
+from slicemill.operators.window.pane_answers import PaneView, figure_of
+from slicemill.operators.window.pane_state import (
     cells_of,
     entries_of,
     from_table,
@@ -25,10 +25,8 @@ from slicemill.operators.panes.entries import (
     picked,
     to_table,
 )
-from slicemill.operators.panes.figures import figure_of
-from slicemill.operators.panes.partials import Columns, Known
-from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.view import PaneView
+from slicemill.operators.window.partial_aggregates import Columns, Known
+from slicemill.operators.window.spans import Spans, cut
 
 STEP = 10
 NAMES = ("count", "sum", "min", "max", "first", "last", "variance")

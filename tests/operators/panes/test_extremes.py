@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from operators.panes.brute import aggregate, shown
 from operators.panes.values import VALUES, arrow, doubles, plain
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.schema import Type
-from slicemill.operators.panes.extremes import Extreme, sortable
-from slicemill.operators.panes.partials import taken
-from slicemill.operators.panes.spans import Spans
+from slicemill import types as t
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.operators.window.partial_aggregates import Extreme, sortable, taken
+from slicemill.operators.window.spans import Spans
+from slicemill.types import Type
 
 
 def found(extreme: Extreme, columns: Any, type_: Type, known: list[bool]) -> list[str]:

@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 
 from operators.panes.brute import aggregate, shown
 from operators.panes.values import NUMBERS, VALUES, arrow, call, plain
+from slicemill import types as t
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.queries import AggregateCall
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Column, Kind, Type
-from slicemill.operators.panes.entries import from_table, joined, no_entries, to_table
-from slicemill.operators.panes.figures import Figure, figure_of
-from slicemill.operators.panes.grids import KEPT, MEANS
-from slicemill.operators.panes.partials import Columns
-from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.view import PaneView
-from slicemill.scalar.values import EXACT
+from slicemill.functions.values import EXACT
+from slicemill.operators.window.pane_answers import Figure, PaneView, figure_of
+from slicemill.operators.window.pane_state import from_table, joined, no_entries, to_table
+from slicemill.operators.window.partial_aggregates import Columns
+from slicemill.operators.window.spans import Spans
+from slicemill.operators.window.spec import KEPT, MEANS
+from slicemill.types import Column, Kind, Type
 
 Entries = list[list[Any]]  # the values of each
 

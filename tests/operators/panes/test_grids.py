@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Column, Kind, Type
-from slicemill.operators.panes.figures import figure_of
-from slicemill.operators.panes.grids import KEPT, edge_grids, kept_in_panes
+from slicemill import types as t
+from slicemill.binder import bind
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import AggregateCall
+from slicemill.operators.window.pane_answers import figure_of
+from slicemill.operators.window.spec import KEPT, edge_grids, kept_in_panes
+from slicemill.types import Column, Kind, Type
 
 CATALOG = bind("CREATE STREAM S (v bigint) ORDER BY current_time;").catalog
 TYPES = [

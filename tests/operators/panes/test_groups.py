@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.operators.panes.groups import first_of_group, least_of_group, sum_by_group
+from slicemill.operators.window.spans import first_of_group, least_of_group, sum_by_group
 
 whole = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**63), 2**63 - 1]))
 

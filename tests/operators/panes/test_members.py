@@ -11,13 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators.panes.values import call
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column
-from slicemill.operators.panes.edges import cut
-from slicemill.operators.panes.figures import figure_of
-from slicemill.operators.panes.grids import edge_grids
-from slicemill.operators.panes.members import Groups, Yields, first_end_after
-from slicemill.operators.panes.state import BEGINNING, NEVER, MemberState
+from slicemill import types as t
+from slicemill.operators.window.pane_answers import figure_of
+from slicemill.operators.window.pane_state import BEGINNING, NEVER, MemberState
+from slicemill.operators.window.panes import Groups, Yields, first_end_after
+from slicemill.operators.window.spans import cut
+from slicemill.operators.window.spec import edge_grids
+from slicemill.types import Column
 from support.stored import stored
 
 numbers = st.integers(1, 12)

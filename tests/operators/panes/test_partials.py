@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from operators.panes.brute import shown
 from operators.panes.values import VALUES, arrow, plain
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.schema import Type
-from slicemill.operators.panes.partials import Counts, Edge, Edges, Known, Values, taken
-from slicemill.operators.panes.spans import Spans
+from slicemill import types as t
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.operators.window.partial_aggregates import Counts, Edge, Edges, Known, Values, taken
+from slicemill.operators.window.spans import Spans
+from slicemill.types import Type
 
 
 def spans(*pairs: tuple[int, int]) -> Spans:

@@ -9,11 +9,11 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Column, Schema
-from slicemill.operators.panes.selection import PaneInput, Selection
-from slicemill.scalar.values import ExpressionError
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal
+from slicemill.functions.values import ExpressionError
+from slicemill.operators.window.panes import PaneInput, Selection
+from slicemill.types import Column, Schema
 
 SCHEMA = Schema((Column("k", t.INT), Column("v", t.INT)))
 K, V = (ColumnRef(column.name, column.type) for column in SCHEMA)

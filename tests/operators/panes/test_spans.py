@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.panes import spans
-from slicemill.operators.panes.spans import spans_at, spans_of
+from slicemill.operators.window import spans
+from slicemill.operators.window.spans import spans_at, spans_of
 
 starts = st.lists(st.sets(st.integers(-20, 40), min_size=1, max_size=6).map(sorted), min_size=1, max_size=3)
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from operators.panes.brute import same_key
 from operators.panes.values import call
+from slicemill import types as t
 from slicemill.columns.keys import distinct_keys
-from slicemill.esl.types import schema as t
-from slicemill.operators.panes import state
-from slicemill.operators.panes.figures import figure_of
-from slicemill.operators.panes.partials import Columns, Values
-from slicemill.operators.panes.state import BEGINNING, NEVER, MemberState, PaneState, Store, StoredKeys
+from slicemill.operators.window import pane_state as state
+from slicemill.operators.window.pane_answers import figure_of
+from slicemill.operators.window.pane_state import BEGINNING, NEVER, MemberState, PaneState, Store, StoredKeys
+from slicemill.operators.window.partial_aggregates import Columns, Values
 from support.stored import stored
 
 SUM = figure_of(call("sum", t.BIGINT))

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.exact.totals import variances
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.schema import BIGINT, DOUBLE
-from slicemill.operators.panes.spans import Spans
-from slicemill.operators.panes.sums import Sum
+from slicemill.aggregates.exact import span_variances
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.operators.window.partial_aggregates import Sum
+from slicemill.operators.window.spans import Spans
+from slicemill.types import BIGINT, DOUBLE
 
 doubles = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
@@ -83,7 +83,7 @@ def test_sums_means_and_variances_of_whole_numbers_are_exact(values: list[int | 
     for part in parts:
         n, ones, twos = len(part), sum(part), sum(v * v for v in part)
         expected.append(nearest(Fraction(n * twos - ones * ones, n * (n - 1))) if n > 1 else None)
-    found = variances(first, second, count, 1).tolist()
+    found = span_variances(first, second, count, 1).tolist()
     assert [v for v, n in zip(found, count, strict=True) if n > 1] == [v for v in expected if v is not None]
 
 

@@ -10,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operators.panes.values import call
-from slicemill.esl.types import schema as t
-from slicemill.operators.panes.figures import figure_of
-from slicemill.operators.panes.partials import Columns
-from slicemill.operators.panes.view import PaneView, by_key, view_of
+from slicemill import types as t
+from slicemill.operators.window.pane_answers import PaneView, by_key, figure_of, view_of
+from slicemill.operators.window.partial_aggregates import Columns
 
 COUNT = figure_of(call("count", t.INT))
 assert COUNT is not None

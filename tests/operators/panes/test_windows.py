@@ -33,17 +33,15 @@ from operators.panes.asked import (
 )
 from operators.panes.brute import Event, shown
 from operators.panes.values import plain
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, Literal
+from slicemill.catalog.queries import AggregateCall
 from slicemill.errors import SlicemillError
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Literal
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Column
-from slicemill.operators.panes.grids import edge_grids
-from slicemill.operators.panes.members import Groups
-from slicemill.operators.panes.selection import PaneInput
-from slicemill.operators.panes.state import PaneState
-from slicemill.operators.panes.windows import Answer, PaneWindows
+from slicemill.operators.window.pane_state import PaneState
+from slicemill.operators.window.panes import Answer, Groups, PaneInput, PaneWindows
+from slicemill.operators.window.spec import edge_grids
 from slicemill.time import END
+from slicemill.types import Column
 from support.stored import stored
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from slicemill import types as t
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import AggregateCall
 from slicemill.columns.rows import column_values
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Column, Kind, Type
-from slicemill.scalar.vectors import arrow_type
+from slicemill.functions.vectors import arrow_type
+from slicemill.types import Column, Kind, Type
 
 doubles = st.one_of(
     st.sampled_from([0.0, -0.0, 1.0, -1.0, math.nan, math.inf, -math.inf]),

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from scalar.random_calls import Maker
 from scalar.random_rows import SCHEMA, as_table, random_rows
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Case, ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Column, Kind, Schema
-from slicemill.operators.select.kernels import compile_masks, filter_table, predicate_mask, project_table
-from slicemill.scalar import columns
-from slicemill.scalar.columns import ColumnProgram, compile_many, compile_vector, fallbacks, vectorised
-from slicemill.scalar.rows import compile_condition
-from slicemill.scalar.values import ExpressionError
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, Case, ColumnRef, Expr, Literal
+from slicemill.functions import evaluate as columns
+from slicemill.functions.evaluate import ColumnProgram, compile_many, compile_vector, fallbacks, vectorised
+from slicemill.functions.rows import compile_condition
+from slicemill.functions.values import ExpressionError
+from slicemill.operators.filter_project import compile_masks, filter_table, predicate_mask, project_table
+from slicemill.types import Column, Kind, Schema
 
 BIDS = Schema((Column("price", t.BIGINT), Column("category", t.INT), Column("channel", t.VARCHAR)))
 PRICE, CATEGORY, CHANNEL = (ColumnRef(column.name, column.type) for column in BIDS)

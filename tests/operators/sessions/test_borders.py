@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.operators.sessions.borders import FOREVER, sessions_of_gaps, sessions_until, to_the_end
+from slicemill.operators.session.state import FOREVER, sessions_of_gaps, sessions_until, to_the_end
 
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 6), st.booleans()), max_size=30)
 

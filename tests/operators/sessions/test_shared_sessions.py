@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 
 STREAM = "CREATE STREAM click (k int, v bigint, ts timestamp) ORDER BY ts;"
 

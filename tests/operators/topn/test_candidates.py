@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.operators.topn.candidates import among_first
+from slicemill.operators.changelog.topn import among_first
 
 
 @given(

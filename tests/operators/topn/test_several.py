@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slicemill.binder import bind
+from slicemill.codec.registry import codec_of
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS
 from slicemill.columns.keys import Keys
-from slicemill.esl import bind
-from slicemill.operators.context import StepContext
+from slicemill.operators.changelog.spec import TopN
+from slicemill.operators.changelog.topn import SeveralRowsState, SeveralRowsStep, top_rows
 from slicemill.operators.row_step import RowStep, row_step
-from slicemill.operators.topn.rows import top_rows
-from slicemill.operators.topn.several import SeveralRowsState, SeveralRowsStep
-from slicemill.operators.topn.spec import TopN
+from slicemill.operators.step import StepContext
 from slicemill.plan.build import build_graph
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
-from slicemill.storage.codec.registry import codec_of
 from support.stored import stored
 
 Given: TypeAlias = list[tuple[int | None, float | None, str | None]]

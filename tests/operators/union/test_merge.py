@@ -6,13 +6,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.union.merge import Merged, merge
-from slicemill.reference.engine import Engine
-from slicemill.reference.ets import NoEts
-from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.operators.stateless import Union
-from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill.operators.union import Merged, merge_tables
 from slicemill.time import BEGINNING, END
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.ets import NoEts
+from slicemill_oracle.graph import OperatorSpec, SinkSpec
+from slicemill_oracle.operators.stateless import Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 Batch = tuple[int, list[int], int | None]
 """An input, the steps between its timestamps, and how far beyond them an enabling timestamp goes."""
@@ -48,7 +48,7 @@ class Merging:
         inputs, registers = list(self.state.waiting), list(self.state.registers)
         inputs[port] = pa.concat_tables([inputs[port], tuples(*rows)])
         registers[port] = max(registers[port], ets)
-        self.state = merge(inputs, registers, in_order=self.in_order)
+        self.state = merge_tables(inputs, registers, in_order=self.in_order)
         self.out += rows_of(self.state.table)
         return self.out
 
@@ -64,12 +64,12 @@ def test_g11_registers_let_simultaneous_tuples_out_at_once() -> None:
 
 def test_equal_timestamps_are_ordered_by_input_and_position() -> None:
     first, second = tuples((1, "a"), (1, "b"), (2, "c")), tuples((1, "d"), (2, "e"), (2, "f"))
-    assert [name for _, name in rows_of(merge([first, second], [END, END]).table)] == list("abdcef")
+    assert [name for _, name in rows_of(merge_tables([first, second], [END, END]).table)] == list("abdcef")
 
 
 def test_inputs_that_follow_each_other_are_not_copied() -> None:
     first, second = tuples((1, "a")), tuples((1, "b"))
-    merged = merge([first, second], [END, END]).table
+    merged = merge_tables([first, second], [END, END]).table
     addresses = [chunk.buffers()[1].address for chunk in merged["_ts"].chunks]
     assert addresses == [table["_ts"].chunk(0).buffers()[1].address for table in (first, second)]
 

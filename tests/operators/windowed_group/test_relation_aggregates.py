@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slicemill.esl import bind
-from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.windowed_group import lives
+from slicemill.binder import bind
+from slicemill.catalog.catalog import Catalog
+from slicemill.operators.window import expiring_rows as lives
 from support.corpus import Event, TimedRow
 from support.reference import by_reference
 from support.units import run_units

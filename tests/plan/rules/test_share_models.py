@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.explain.json import explain_data
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
+from slicemill.extensions.models.spec import SharedModels, cores_of
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.models.spec import SharedModels, cores_of
-from slicemill.operators.over.spec import WindowAggregate
-from slicemill.operators.part.spec import Part
+from slicemill.operators.specs import Part
+from slicemill.operators.window.spec import WindowAggregate
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
 from support.units import exchanges_of
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.panes.spec import SharedWindows
-from slicemill.operators.sessions.spec import SessionAggregate, SharedSessions
+from slicemill.operators.session.spec import SessionAggregate, SharedSessions
+from slicemill.operators.window.spec import SharedWindows
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 
 BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts;"
 

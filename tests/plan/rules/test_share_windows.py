@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.panes.spec import SharedWindows
-from slicemill.operators.part.spec import Part
-from slicemill.operators.select.spec import Filter
+from slicemill.operators.specs import Filter, Part
+from slicemill.operators.window.spec import SharedWindows
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
 from support.units import exchanges_of
 

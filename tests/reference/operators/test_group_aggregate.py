@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import RowAggregate, RowCall
-from slicemill.aggregate.inwindow import Args
-from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
-from slicemill.rows import Row, Timed
+from slicemill.aggregates.definition import RowAggregate, RowCall
+from slicemill.aggregates.frames import Args
+from slicemill.aggregates.registry import BUILTINS
+from slicemill.operators.row_step import RowOperator
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.group_aggregate import GroupAggregateOperator
 from support.stored import stored
 
 

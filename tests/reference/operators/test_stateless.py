@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.stateless import ProjectOperator, Select, SinkOperator, Union
-from slicemill.rows import Timed
+from slicemill.operators.row_step import RowOperator
+from slicemill.types import Timed
+from slicemill_oracle.operators.stateless import ProjectOperator, Select, SinkOperator, Union
 
 
 def test_a_selection_keeps_the_tuples_its_predicate_holds_on() -> None:

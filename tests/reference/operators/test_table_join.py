@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.table_join import TableJoin
-from slicemill.rows import Row, Timed
+from slicemill.operators.row_step import RowOperator
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.table_join import TableJoin
 
 SELLERS: list[Row] = [("ann", "Rome"), ("bob", "Oslo"), ("ann", "Bern")]
 

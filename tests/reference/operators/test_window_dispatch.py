@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.count import Count
-from slicemill.aggregate.definition import RowAggregate, RowCall
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.statistic import StatisticWindow
-from slicemill.aggregate.windows import Strategy, strategy_of
+from slicemill.aggregates.count import Count
+from slicemill.aggregates.definition import RowAggregate, RowCall, Strategy, strategy_of
+from slicemill.aggregates.frames import WindowFrame
+from slicemill.aggregates.registry import BUILTINS
+from slicemill.aggregates.statistic import StatisticWindow
 from slicemill.errors import SlicemillError
-from slicemill.reference.operators.window_dispatch import running_call
+from slicemill_oracle.operators.window_dispatch import running_call
 
 
 @pytest.mark.parametrize(

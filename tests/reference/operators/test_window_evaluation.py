@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import RowAggregate, RowCall
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.inwindow import Args, Inwindow
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
-from slicemill.rows import Row, Timed
+from slicemill.aggregates.definition import RowAggregate, RowCall
+from slicemill.aggregates.frames import Args, Inwindow, WindowFrame
+from slicemill.aggregates.registry import BUILTINS
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggregateOperator
 
 
 class BlockingAverage:

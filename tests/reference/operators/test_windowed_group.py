@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregate.builtins import BUILTINS
-from slicemill.aggregate.definition import RowAggregate, RowCall
-from slicemill.aggregate.inwindow import Args
+from slicemill.aggregates.definition import RowAggregate, RowCall
+from slicemill.aggregates.frames import Args
+from slicemill.aggregates.registry import BUILTINS
 from slicemill.errors import SlicemillError
-from slicemill.operators.row_operator import Holding, RowOperator
-from slicemill.reference.operators.windowed_group import ArrivalGroups, SlidingGroups
-from slicemill.rows import Row, Timed
+from slicemill.operators.row_step import Holding, RowOperator
+from slicemill.types import Row, Timed
+from slicemill_oracle.operators.windowed_group import ArrivalGroups, SlidingGroups
 
 
 class Collect:

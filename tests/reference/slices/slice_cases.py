@@ -9,10 +9,10 @@ from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.members import Member, MemberSide, windows
-from slicemill.reference.slices.chain import Chain
-from slicemill.reference.slices.items import SliceDelivery
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide, windows
+from slicemill.types import Row, Timed
+from slicemill_oracle.slices.chain import Chain
+from slicemill_oracle.slices.items import SliceDelivery
 
 Arrival = tuple[int, Timed]  # stream, tuple
 Outputs = dict[str, Counter[Timed]]

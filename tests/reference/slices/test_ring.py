@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on
 
-from slicemill.operators.join.slices.members import Member, MemberSide
-from slicemill.reference.ring.join import RingJoin, RingResult
-from slicemill.reference.ring.node import Intermediate, Probe
-from slicemill.reference.ring.placement import Roles, Slices
-from slicemill.reference.ring.ring import Ring
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide
+from slicemill.types import Row, Timed
+from slicemill_oracle.ring.join import RingJoin, RingResult
+from slicemill_oracle.ring.node import Intermediate, Probe
+from slicemill_oracle.ring.placement import Roles, Slices
+from slicemill_oracle.ring.ring import Ring
 
 Found = Counter[tuple[Row, int]]
 

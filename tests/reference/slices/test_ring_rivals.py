@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ring import RingCase, anything, cases, counted, definition
 
-from slicemill.operators.join.slices.members import Member, MemberSide
-from slicemill.reference.ring.atr import AlignedRouting
-from slicemill.reference.ring.ctr import CoordinatedRouting
-from slicemill.reference.ring.join import RingJoin
-from slicemill.reference.ring.machines import RingCosts
-from slicemill.reference.ring.placement import Roles, Slices
-from slicemill.reference.ring.relocation import after, growth
-from slicemill.reference.ring.ring import Ring, responses
-from slicemill.rows import Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide
+from slicemill.types import Timed
+from slicemill_oracle.ring.atr import AlignedRouting
+from slicemill_oracle.ring.ctr import CoordinatedRouting
+from slicemill_oracle.ring.join import RingJoin
+from slicemill_oracle.ring.machines import RingCosts
+from slicemill_oracle.ring.placement import Roles, Slices
+from slicemill_oracle.ring.relocation import after, growth
+from slicemill_oracle.ring.ring import Ring, responses
 
 
 @given(cases(), st.integers(1, 12))

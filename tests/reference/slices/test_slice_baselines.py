@@ -21,20 +21,18 @@ from slice_cases import (
 )
 
 from slicemill.operators.join.rows import CountWindow, JoinByRows
-from slicemill.operators.join.slices.chain import mem_opt
-from slicemill.operators.join.slices.costs import ChainCost
-from slicemill.operators.join.slices.members import Member, member
-from slicemill.operators.join.slices.workload import JoinWorkload
-from slicemill.reference.engine import Engine
-from slicemill.reference.graph import OperatorSpec, SinkSpec
-from slicemill.reference.operators.stateless import Select
-from slicemill.reference.slices.chain import Chain
-from slicemill.reference.slices.count_slice import CountSlice
-from slicemill.reference.slices.operator import SlicedJoinOperator
-from slicemill.reference.slices.unshared import Isolated, PushDown, QueriesJoin, pull_up
-from slicemill.reference.sources import Arrival as Arriving
-from slicemill.reference.sources import ScheduledSource
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.cuts import mem_opt
+from slicemill.operators.join.slices.workload import ChainCost, JoinWorkload, Member, member
+from slicemill.types import Row, Timed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.graph import OperatorSpec, SinkSpec
+from slicemill_oracle.operators.stateless import Select
+from slicemill_oracle.slices.chain import Chain
+from slicemill_oracle.slices.count_slice import CountSlice
+from slicemill_oracle.slices.operator import SlicedJoinOperator
+from slicemill_oracle.slices.unshared import Isolated, PushDown, QueriesJoin, pull_up
+from slicemill_oracle.sources import Arrival as Arriving
+from slicemill_oracle.sources import ScheduledSource
 
 
 @given(arrivals(), st.data())

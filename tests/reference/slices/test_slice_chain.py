@@ -27,12 +27,12 @@ from slice_cases import (
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.join.rows import JoinByRows, TimeWindow
-from slicemill.operators.join.slices.members import Member, MemberSide, member, windows
-from slicemill.reference.slices.chain import Chain
-from slicemill.reference.slices.items import Item
-from slicemill.reference.slices.time_slice import ClosedTimeSlice, Condition, TimeSlice
-from slicemill.reference.slices.unshared import one_join
-from slicemill.rows import Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide, member, windows
+from slicemill.types import Timed
+from slicemill_oracle.slices.chain import Chain
+from slicemill_oracle.slices.items import Item
+from slicemill_oracle.slices.time_slice import ClosedTimeSlice, Condition, TimeSlice
+from slicemill_oracle.slices.unshared import one_join
 
 
 def finest(members: list[Member]) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -23,12 +23,12 @@ from slice_cases import (
 )
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.members import Member, MemberSide, member
-from slicemill.reference.slices.chain import Chain
-from slicemill.reference.slices.changing import add_query, merge, remove_query, reshape, split
-from slicemill.reference.slices.count_slice import CountSlice
-from slicemill.reference.slices.time_slice import TimeSlice
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide, member
+from slicemill.types import Row, Timed
+from slicemill_oracle.slices.chain import Chain
+from slicemill_oracle.slices.changing import add_query, merge, remove_query, reshape, split
+from slicemill_oracle.slices.count_slice import CountSlice
+from slicemill_oracle.slices.time_slice import TimeSlice
 
 
 def change_at_random(chain: Chain, random: Random) -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through
 
-from slicemill.operators.join.slices.members import Member, MemberSide, reaching
-from slicemill.reference.slices.multiway import MultiwayJoin
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide, reaching
+from slicemill.types import Row, Timed
+from slicemill_oracle.slices.multiway import MultiwayJoin
 
 
 def anything(stream: int, row: Row, other: int, other_row: Row) -> bool:

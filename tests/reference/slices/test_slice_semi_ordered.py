@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through, seeds
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.members import Member, MemberSide
-from slicemill.reference.slices.semi_ordered import Combined, Reordering, SemiOrderedJoin
-from slicemill.reference.slices.symmetric_hash import SymmetricHashJoin
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide
+from slicemill.types import Row, Timed
+from slicemill_oracle.slices.semi_ordered import Combined, Reordering, SemiOrderedJoin
+from slicemill_oracle.slices.symmetric_hash import SymmetricHashJoin
 
 
 def interleaved(arrived: list[Arrival], seed: int, streams: int) -> list[Arrival]:

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from slicemill.shedding.classify import Decisions, Settings, TaskClassifier, learn
-from slicemill.shedding.classify.bins import bins_between
-from slicemill.shedding.classify.markov import chains
-from slicemill.shedding.classify.policies.registry import POLICIES
+from slicemill.extensions.classify.classifier import Decisions, Settings, TaskClassifier
+from slicemill.extensions.classify.model import bins_between, chains, learn
+from slicemill.extensions.classify.policies import POLICIES
 from support.stored import stored
 
 Floats = npt.NDArray[np.float64]

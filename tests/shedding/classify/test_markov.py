@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.shedding.classify.markov import Chains, chains
+from slicemill.extensions.classify.model import Chains, chains
 
 
 def test_golden_transitions_and_two_predictions() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from slicemill.errors import SlicemillError
-from slicemill.shedding.classify.bins import bins_between
-from slicemill.shedding.classify.model import NaiveBayes, learn, zero_one
+from slicemill.extensions.classify.model import NaiveBayes, bins_between, learn, zero_one
 
 
 def normal(x: float, mean: float, deviation: float) -> float:

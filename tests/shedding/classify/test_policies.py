@@ -8,14 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.shedding.classify.model import NaiveBayes, zero_one
-from slicemill.shedding.classify.policies.greedy import BestFeatureFirst, qualities
-from slicemill.shedding.classify.policies.hvwt import Hvwt
-from slicemill.shedding.classify.policies.loadstar import LoadStar, gains
-from slicemill.shedding.classify.policies.pruning import Pruning
-from slicemill.shedding.classify.policies.registry import POLICIES
-from slicemill.shedding.classify.risk import decide
-from slicemill.shedding.classify.unit import TimeUnit, decide_all, look, view_of
+from slicemill.extensions.classify.model import (
+    NaiveBayes,
+    TimeUnit,
+    decide,
+    decide_all,
+    look,
+    view_of,
+    zero_one,
+)
+from slicemill.extensions.classify.policies import (
+    POLICIES,
+    BestFeatureFirst,
+    Hvwt,
+    LoadStar,
+    Pruning,
+    gains,
+    qualities,
+)
 
 TASKS, FEATURES, CLASSES, SAMPLES = 4, 3, 2, 6
 Floats = npt.NDArray[np.float64]

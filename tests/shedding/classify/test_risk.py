@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.shedding.classify.risk import decide, decide_knowing
+from slicemill.extensions.classify.model import decide, decide_knowing
 
 from .plain import Task
 

@@ -21,7 +21,7 @@ from os import getloadavg
 
 from rich.table import Table
 
-from slicemill.storage.codec import registered_names
+from slicemill.codec.registry import registered_names
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.keyed_states import QUERIES, KeyedQuery
 from slicemill_lab.bench.measuring.keyed_states import KeyedFigures, keyed_figures

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import Expr
-from slicemill.scalar.by_row import hint_by_row
-from slicemill.scalar.columns import compile_or_null, fallbacks
+from slicemill.catalog.expressions import Expr
+from slicemill.functions.evaluate import compile_or_null, fallbacks
+from slicemill.functions.render import render
+from slicemill.functions.row_only import hint_by_row
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs import scalar_calls
 from slicemill_lab.bench.inputs.keyed_states import KeyedQuery, rows_of

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.work import ReadDone, RunDone
+from slicemill.api.mill import Mill
+from slicemill.runtime.messages import ReadDone, RunDone
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.measuring.responses import keyed_rows, responses
 from slicemill_lab.bench.measuring.virtual_workers import VirtualWorkers

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from slicemill.engine.state_view import slices_of
+from slicemill.runtime.state_view import slices_of
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files import systems
 from slicemill_lab.bench.files.comparison import Comparison

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 
 KINDS = ("INNER", "LEFT", "FULL", "SEMI", "ANTI")
 _STREAM = "CREATE STREAM {} (k bigint, v bigint, ts timestamp) ORDER BY ts;"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slicemill.engine.java import ensure_java_home
+from slicemill.runtime.spark_session import ensure_java_home
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.live import queries, systems
 from slicemill_lab.bench.live.flink import flink_python

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import share
+from slicemill.plan.optimizer import share
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.claims import at_most, timed
 from slicemill_lab.experiment import Result, Scale

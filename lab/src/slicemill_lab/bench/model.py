@@ -19,22 +19,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.aggregate.calls import Tuples, Uda
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.frame import frame_over
-from slicemill.aggregate.model_calls import Asked, jointly
-from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.schema import DOUBLE
-from slicemill.model import catalogue
-from slicemill.model.model import Model, expression
-from slicemill.scalar.vectors import Vector
+from slicemill.aggregates.calls import Tuples, Uda
+from slicemill.aggregates.frames import frame_over
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
+from slicemill.extensions.models.binder import with_model
+from slicemill.extensions.models.calls import Asked, jointly
+from slicemill.extensions.models.compiler.together import ModelCalls
+from slicemill.extensions.models.model import Model, expression
+from slicemill.functions.vectors import Vector
+from slicemill.types import DOUBLE
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.claims import Claim, at_least, at_most, timed
 from slicemill_lab.experiment import Result, Scale
+from slicemill_lab.model.reference import catalogue
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 BLOCKING_ROWS = {1_000: 10_000, 10_000: 1_000}

@@ -29,10 +29,10 @@ from unittest.mock import patch
 import pyarrow as pa
 from rich.table import Table
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
-from slicemill.machine_code.numba_kernels import get_ready
+from slicemill.api.mill import Mill
+from slicemill.kernels.numba_kernels import get_ready
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files.comparison import tell
 from slicemill_lab.bench.inputs.nexmark_files import write_files

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.engine.session import local_session
+from slicemill.runtime.spark_session import local_session
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.events import write_parts
 from slicemill_lab.bench.measuring.one_query import run_query

@@ -29,7 +29,7 @@ from typing import Any
 
 from rich.table import Table
 
-from slicemill.engine.session import local_session
+from slicemill.runtime.spark_session import local_session
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.testbeds import QueryBed, quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms

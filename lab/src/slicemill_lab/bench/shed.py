@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.session import local_session
-from slicemill.scheduling.arrays import Floats
+from slicemill.api.mill import Mill
+from slicemill.kernels.arrays import Floats
+from slicemill.runtime.spark_session import local_session
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.hashing import CLASSES, LoadQuery, admit, group, learned, script, teach
 from slicemill_lab.bench.measuring.waiting import wait_until_read

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill.binder import bind
 from slicemill.columns.rows import to_table
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import cut
-from slicemill.rows import Timed
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.types import Timed
 from slicemill_lab.claims import Claim, at_most
 from slicemill_lab.experiment import Scale
 

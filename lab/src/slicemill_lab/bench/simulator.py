@@ -13,13 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from slicemill.reference.costs import fixed
-from slicemill.reference.engine import Engine
-from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.nos import Strategy
-from slicemill.reference.operators.stateless import Select, Union
-from slicemill.reference.sources import Arrival, ScheduledSource
-from slicemill.rows import Row
+from slicemill.types import Row
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import cut
@@ -28,6 +22,12 @@ from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.workload import Load, draw
+from slicemill_oracle.costs import fixed
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
+from slicemill_oracle.nos import Strategy
+from slicemill_oracle.operators.stateless import Select, Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 TARGET = 200_000
 QUERIES = 500

@@ -24,11 +24,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from slicemill.binder import bind
 from slicemill.connectors.follow import EVERY_S, Follower
-from slicemill.engine.java import ensure_java_home
 from slicemill.errors import SlicemillError
-from slicemill.esl import SourceText, bind
-from slicemill.machine_code.store import Compilation, stored
+from slicemill.kernels.store import Compilation, stored
+from slicemill.runtime.spark_session import ensure_java_home
+from slicemill.sql.errors import SourceText
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.live.systems import RUN

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slicemill.aggregate.calls import Tuples
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl import bind
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.scalar.vectors import Vector
+from slicemill import types as t
+from slicemill.aggregates.calls import Tuples
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.binder import bind
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import AggregateCall, FrameUnit, Window, WindowCall
+from slicemill.functions.vectors import Vector
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.measuring.uda_on_spark import end_to_end
 from slicemill_lab.claims import at_most, timed

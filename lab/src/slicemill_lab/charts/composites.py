@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.charts.segments import SegmentFigures
 
 Numbers: TypeAlias = float | Floats
@@ -82,7 +82,7 @@ def ideal_departure(tree: JoinTree, arrivals: Sequence[Numbers]) -> Numbers:
     return done
 
 
-def _add_work(tree: JoinTree, rank: Ints, work: Floats, parts: range, then: float) -> None:
+def _add_work(tree: JoinTree, rank: Int64s, work: Floats, parts: range, then: float) -> None:
     """Add the processing time of each part. `then` is the time after this tree for its output."""
     if isinstance(tree, JoinSide):
         work[parts[0]] += tree.ideal_time + then

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slicemill.shedding.classify import NaiveBayes, Settings, TaskClassifier
-from slicemill.shedding.classify.arrays import Floats, Ints
-from slicemill.shedding.classify.bins import Bins, bins_between
-from slicemill.shedding.classify.markov import Chains, chains
-from slicemill.shedding.classify.model import zero_one
-from slicemill.shedding.classify.policies.registry import POLICIES
+from slicemill.extensions.classify.classifier import Settings, TaskClassifier
+from slicemill.extensions.classify.model import Bins, Chains, NaiveBayes, bins_between, chains, zero_one
+from slicemill.extensions.classify.policies import POLICIES
+from slicemill.kernels.arrays import Floats, Int64s
 
 RANDOM, LOADSTAR, Q_BAYES, BFF, HVWT = "random", "loadstar", "q_bayes", "bff", "hvwt"
 SHED_PERCENT = (10, 20, 30, 40, 50, 60, 70, 80, 90)
@@ -32,7 +30,7 @@ class Problem:
     """
 
     values: Floats
-    truth: Ints
+    truth: Int64s
     model: NaiveBayes
     bins: Bins
     chains: Chains

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.units import cut
 from slicemill_lab.claims import Claim, ascending, at_least, at_most, near

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import gcd
 from pathlib import Path
 
-from slicemill.aggregate.builtins import BUILTINS
+from slicemill.aggregates.registry import BUILTINS
 from slicemill_lab.claims import Claim, at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.windows import most_values

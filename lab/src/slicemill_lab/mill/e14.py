@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.aggregate.rfid.denoising import Denoised, Ints
 from slicemill.connectors.generators.rfid import Tags
+from slicemill.extensions.rfid import Denoised
+from slicemill.kernels.arrays import Int64s
 from slicemill_lab.claims import Claim, ascending, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.rfid import (
@@ -94,7 +95,7 @@ EXPERIMENT = Experiment(
 )
 
 
-def _faults(way: str, found: Denoised, keys: Ints, others: Denoised) -> dict[str, int]:
+def _faults(way: str, found: Denoised, keys: Int64s, others: Denoised) -> dict[str, int]:
     differ = np.setxor1d(found.readings, others.readings)
     backwards = np.diff(found.readings) < 0 if way != UNORDERED else np.zeros(0, np.bool_)
     return {

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.shedding.classify import Settings, TaskClassifier
-from slicemill.shedding.classify.arrays import Bools
-from slicemill.shedding.classify.policies.registry import POLICIES
+from slicemill.extensions.classify.classifier import Settings, TaskClassifier
+from slicemill.extensions.classify.policies import POLICIES
+from slicemill.kernels.arrays import Bools
 from slicemill_lab.claims import Claim, ascending, at_least, near, timed
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.classify import BFF, HVWT, LOADSTAR, RANDOM, SAMPLES, Problem, walks

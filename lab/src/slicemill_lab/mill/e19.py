@@ -14,10 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from slicemill.connectors.generators.highway import MARGIN, SLOTS_PER_DAY, Highway
-from slicemill.shedding.classify.arrays import Bools, Floats, Ints
-from slicemill.shedding.classify.bins import bins_between
-from slicemill.shedding.classify.markov import chains
-from slicemill.shedding.classify.model import learn
+from slicemill.extensions.classify.model import bins_between, chains, learn
+from slicemill.kernels.arrays import Bools, Floats, Int64s
 from slicemill_lab.claims import Claim, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.classify import (
@@ -93,7 +91,7 @@ def highway(seed: int) -> Problem:
     return Problem(tested, truth, model, bins, learnt, values[-1], LAGS)
 
 
-def features_of(road: Highway, days: Iterable[int]) -> tuple[Floats, Ints, Bools]:
+def features_of(road: Highway, days: Iterable[int]) -> tuple[Floats, Int64s, Bools]:
     """Return the 16 streams of each segment (time, n, 16), long jams, and the starts of days."""
     values, labels = [], []
     hour = np.arange(SLOTS_PER_DAY) / 12.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from slicemill.reference.ets import EtsMode, NoEts, OnDemand
-from slicemill.reference.nos import Strategy
 from slicemill_lab.claims import ascending, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.graphs import E3_RATES, run_union, union_query
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_oracle.ets import EtsMode, NoEts, OnDemand
+from slicemill_oracle.nos import Strategy
 
 SECONDS: Mapping[Scale, float] = {"small": 10, "full": 200}
 STRATEGIES: tuple[Strategy, ...] = ("DFS", "BFS")

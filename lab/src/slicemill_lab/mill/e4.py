@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
-from slicemill.reference.engine import Engine
-from slicemill.reference.ets import NoEts
-from slicemill.reference.nos import Strategy
-from slicemill.reference.sources import Arrival
 from slicemill_lab.claims import Claim, ascending, equal, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.graphs import E3_RATES, SECOND_US, poisson, union_query
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.ets import NoEts
+from slicemill_oracle.nos import Strategy
+from slicemill_oracle.sources import Arrival
 
 SECONDS: Mapping[Scale, float] = {"small": 4, "full": 60}
 BURSTS = (1, 10, 30, 100)

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
-from slicemill.reference.ets import NoEts, OnDemand, Propagation
 from slicemill_lab.claims import Claim, ascending, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.graphs import SECOND_US, poisson, slide_query
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_oracle.ets import NoEts, OnDemand, Propagation
 
 SECONDS: Mapping[Scale, float] = {"small": 4, "full": 100}
 PER_SECOND = {"S1": 100, "S2": 10, "S3": 100}

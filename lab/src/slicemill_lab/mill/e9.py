@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
-from slicemill.reference.ets import EtsMode, NoEts, OnDemand
-from slicemill.reference.metrics import burstiness, outputs_per_interval
 from slicemill_lab.claims import Claim, ascending, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.mill.graphs import SECOND_US, poisson, slide_query
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_oracle.ets import EtsMode, NoEts, OnDemand
+from slicemill_oracle.metrics import burstiness, outputs_per_interval
 
 SECONDS: Mapping[Scale, float] = {"small": 3, "full": 60}
 PER_SECOND = {"S1": 250, "S2": 250, "S3": 1000}

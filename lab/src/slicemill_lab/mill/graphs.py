@@ -12,14 +12,14 @@ from functools import cache
 from itertools import pairwise
 from random import Random
 
-from slicemill.reference.costs import StepCost
-from slicemill.reference.engine import Engine
-from slicemill.reference.ets import EtsMode, Kind, NoEts, OnDemand, Periodic, Propagation
-from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
-from slicemill.reference.nos import Strategy
-from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
-from slicemill.reference.sources import Arrival, ScheduledSource
-from slicemill.rows import Row, Timed
+from slicemill.types import Row, Timed
+from slicemill_oracle.costs import StepCost
+from slicemill_oracle.engine import Engine
+from slicemill_oracle.ets import EtsMode, Kind, NoEts, OnDemand, Periodic, Propagation
+from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
+from slicemill_oracle.nos import Strategy
+from slicemill_oracle.operators.stateless import ProjectOperator, Select, Union
+from slicemill_oracle.sources import Arrival, ScheduledSource
 
 SECOND_US = 1_000_000
 STEP = StepCost(data_us=10, time_us=5)

@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.aggregate.rfid.baseline import baseline
-from slicemill.aggregate.rfid.denoising import Denoised, Ints
-from slicemill.aggregate.rfid.eager import eager
-from slicemill.aggregate.rfid.lazy import lazy
 from slicemill.connectors.generators.rfid import Tags
+from slicemill.extensions.rfid import Denoised, baseline, eager, lazy
+from slicemill.kernels.arrays import Int64s
 
 WINDOW_US = 2_000_000
 THRESHOLD = 6
@@ -26,7 +24,7 @@ VISIT_NS = 30
 ARRIVAL_US = 1.0
 
 UNORDERED, ORDERED, LAZY, EAGER = "Baseline (unordered)", "Baseline (ordered)", "Lazy", "Eager"
-WAYS: Mapping[str, Callable[[Ints, Ints], Denoised]] = {
+WAYS: Mapping[str, Callable[[Int64s, Int64s], Denoised]] = {
     UNORDERED: lambda at, keys: baseline(at, keys, WINDOW_US, THRESHOLD, ordered=False),
     ORDERED: lambda at, keys: baseline(at, keys, WINDOW_US, THRESHOLD, ordered=True),
     LAZY: lambda at, keys: lazy(at, keys, WINDOW_US, THRESHOLD),
@@ -34,13 +32,13 @@ WAYS: Mapping[str, Callable[[Ints, Ints], Denoised]] = {
 }
 
 
-def readings(tags: Tags) -> tuple[Ints, Ints]:
+def readings(tags: Tags) -> tuple[Int64s, Int64s]:
     """Return times and keys. There is one reader, so a tag's id is its key."""
     columns = tags.all_readings()
     return columns["at"], columns["tag"]
 
 
-def mean_delay_ms(at: Ints, found: Denoised, visit_ns: float = VISIT_NS) -> float:
+def mean_delay_ms(at: Int64s, found: Denoised, visit_ns: float = VISIT_NS) -> float:
     """Return the mean over readings released by an arrival. Readings flushed at the end do not count."""
     out = found.by < len(at)
     cost_us: npt.NDArray[np.float64] = ARRIVAL_US + visit_ns / 1000 * found.visits.astype(np.float64)
@@ -49,19 +47,19 @@ def mean_delay_ms(at: Ints, found: Denoised, visit_ns: float = VISIT_NS) -> floa
     return float(delays_us.mean()) / 1000
 
 
-def load(at: Ints, found: Denoised) -> float:
+def load(at: Int64s, found: Denoised) -> float:
     """Return the virtual time of the work relative to the available time."""
     work_us = ARRIVAL_US * len(at) + VISIT_NS / 1000 * found.visits.sum()
     return float(work_us / (at[-1] - at[0]))
 
 
-def overloading_visit_ns(at: Ints, found: Denoised) -> float:
+def overloading_visit_ns(at: Int64s, found: Denoised) -> float:
     """Return the cost of a visit at which the work takes all of the available time."""
     spare_us = float(at[-1] - at[0]) - ARRIVAL_US * len(at)
     return 1000 * spare_us / float(found.visits.sum())
 
 
-def _done(at: Ints, cost_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _done(at: Int64s, cost_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return when a single server finishes each arrival, in order of arrival."""
     before = np.concatenate([[0.0], np.cumsum(cost_us)[:-1]])
     # The server is busy since the arrival with the greatest difference of time and previous work.

@@ -13,25 +13,25 @@ from pathlib import Path
 from statistics import median
 from typing import cast
 
-from slicemill.aggregate.definition import (
+from slicemill.aggregates.definition import (
     Panes,
     RowAggregate,
     RowCall,
+    Strategy,
     WindowAccumulator,
     base_of,
+    strategy_of,
     window_version,
 )
-from slicemill.aggregate.frame import WindowFrame
-from slicemill.aggregate.interpreter.lookup import resolve_aggregate
-from slicemill.aggregate.inwindow import Inwindow
-from slicemill.aggregate.windows import Strategy, strategy_of
-from slicemill.esl import bind
-from slicemill.operators.row_operator import RowOperator
-from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
-from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
-from slicemill.rows import Row, Timed
+from slicemill.aggregates.frames import Inwindow, WindowFrame
+from slicemill.aggregates.udf.lookup import resolve_aggregate
+from slicemill.binder import bind
+from slicemill.operators.row_step import RowOperator
+from slicemill.types import Row, Timed
 from slicemill_lab.calls import calls_made
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_oracle.operators.group_aggregate import GroupAggregateOperator
+from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggregateOperator
 
 # Number of timed tuples, and of counted ones.
 MEASURED = 10

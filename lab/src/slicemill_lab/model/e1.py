@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.model.model import expression
+from slicemill.extensions.models.model import expression
 from slicemill_lab.claims import Claim, at_most, equal, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.model.graphs import WAYS, elements, slides

@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from slicemill.model.cost import estimate
-from slicemill.model.model import expression
+from slicemill.extensions.models.cost import estimate
+from slicemill.extensions.models.model import expression
 from slicemill_lab.claims import Claim, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.model.graphs import WAYS, elements, slides

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.model.memory import ConditionalMaximum, MonotoneDeque
 from slicemill_lab.claims import Claim, at_most, equal, near
 from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.model.reference.memory import ConditionalMaximum, MonotoneDeque
 from slicemill_lab.plotting import curve, draw_curves
 
 WINDOW = 100

@@ -13,20 +13,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.aggregate.calls import Tuples
-from slicemill.aggregate.compiler.together import ModelCalls
-from slicemill.aggregate.frame import frame_over
-from slicemill.aggregate.model_calls import Asked
-from slicemill.esl.types.expression import ColumnRef, Expr
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.esl.types.schema import DOUBLE
-from slicemill.model.catalogue import model
-from slicemill.model.classify import classify
-from slicemill.model.cost import NOTHING, incremental
-from slicemill.model.model import Model, expression, shared_cores
-from slicemill.scalar.vectors import Vector
+from slicemill.aggregates.calls import Tuples
+from slicemill.aggregates.frames import frame_over
+from slicemill.catalog.expressions import ColumnRef, Expr
+from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.compiler.together import ModelCalls
+from slicemill.extensions.models.cores import classify
+from slicemill.extensions.models.cost import NOTHING, incremental
+from slicemill.extensions.models.model import Model, expression, shared_cores
+from slicemill.functions.vectors import Vector
+from slicemill.types import DOUBLE
 from slicemill_lab.claims import Claim, at_most, near, timed
 from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.model.reference.catalogue import model
 from slicemill_lab.plotting import draw_bars
 
 STATISTICS = (

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.aggregate.calls import Tuples
-from slicemill.aggregate.compiler.prepare import prepare
-from slicemill.esl.model_aggregate import with_model
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import ColumnRef
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.esl.types.schema import DOUBLE
-from slicemill.model.model import expression
-from slicemill.scalar.vectors import Vector
+from slicemill.aggregates.calls import Tuples
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
+from slicemill.extensions.models.binder import with_model
+from slicemill.extensions.models.model import expression
+from slicemill.functions.vectors import Vector
+from slicemill.types import DOUBLE
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves

@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from slicemill.model.classify import CoreKind
-from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.interpret import Instance
-from slicemill.model.graphs.interpret import run as run_graph
-from slicemill.model.model import Model, expression
+from slicemill.extensions.models.canonical_graphs import blocking_graph, incremental_graph
+from slicemill.extensions.models.cores import CoreKind
+from slicemill.extensions.models.model import Model, expression
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.model.reference.interpret import Instance
+from slicemill_lab.model.reference.interpret import run as run_graph
 from slicemill_lab.plotting import draw_bars
 
 GRAPHS: dict[Scale, int] = {"small": 150, "full": 1_000}

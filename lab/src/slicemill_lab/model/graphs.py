@@ -8,10 +8,10 @@ from time import perf_counter
 
 import numpy as np
 
-from slicemill.model.graphs.canonical import blocking_graph, incremental_graph
-from slicemill.model.graphs.graph import ModelGraph
-from slicemill.model.graphs.interpret import Instance, Work, run
-from slicemill.model.model import Model
+from slicemill.extensions.models.canonical_graphs import blocking_graph, incremental_graph
+from slicemill.extensions.models.graph import ModelGraph
+from slicemill.extensions.models.model import Model
+from slicemill_lab.model.reference.interpret import Instance, Work, run
 
 WAYS = {"blocking": blocking_graph, "incremental": incremental_graph}
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats, Positions
+from slicemill.kernels.arrays import Floats
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import ranked
-from slicemill.scheduling.policies.policy_registry import Policy
-from slicemill.scheduling.portions import UnitFigures
+from slicemill.scheduling.policies import Policy
+from slicemill.scheduling.portions import Positions, UnitFigures
 from slicemill_lab.policies.policy import LEAST_WAIT, Queue, SimulatedUnit
 
 

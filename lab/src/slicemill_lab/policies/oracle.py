@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slicemill.scheduling.policies.policy_registry import POLICIES
+from slicemill.scheduling.policies import POLICIES
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.mss import MaximumSlopeSegment
 from slicemill_lab.policies.policy import SimulatedUnit

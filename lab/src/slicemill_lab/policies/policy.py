@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
 

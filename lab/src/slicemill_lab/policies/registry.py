@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from slicemill.errors import did_you_mean
-from slicemill.scheduling.policies import policy_registry
-from slicemill.scheduling.policies.policy_registry import UnknownPolicyError, fas_with
+from slicemill.scheduling import policies as policy_registry
+from slicemill.scheduling.policies import UnknownPolicyError, fas_with
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.component import component
 from slicemill_lab.policies.greedy import greedy

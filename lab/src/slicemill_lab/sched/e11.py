@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.metrics.figures import Summary
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
+from slicemill.metrics.quality_of_service import Summary
 from slicemill_lab.claims import Claim
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.esl.types.budget import Budget, Slot
-from slicemill.shedding.chains import NewestTuple, Tuple
-from slicemill.shedding.memories import memory_of
+from slicemill.catalog.queries import Budget, Slot
+from slicemill.shedding.memory import NewestTuple, Tuple, memory_of
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves

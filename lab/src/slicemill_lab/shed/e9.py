@@ -14,13 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.operators.coalesce.shedding.arrivals import take
-from slicemill.operators.coalesce.shedding.layout import Rule, empty, new_partitions
-from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
-from slicemill.shedding.fast import FastMemory
+from slicemill.operators.temporal.shedding import Rule, empty, new_partitions, take
+from slicemill.shedding.accuracy import LIMIT, SEED
+from slicemill.shedding.memory import ChainMemory, FastMemory, NewestTuple, ScanMemory, Tuple
 from slicemill.shedding.methods import method_of
-from slicemill.shedding.scan import ScanMemory
-from slicemill.shedding.shadow import LIMIT, SEED
 from slicemill_lab.calls import calls_made
 from slicemill_lab.claims import ascending, at_least, at_most, near, timed
 from slicemill_lab.experiment import Experiment, Result, Scale

@@ -13,11 +13,8 @@ from functools import cache
 from random import Random
 
 from slicemill.shedding.accuracy import Interval, accuracy_sums
-from slicemill.shedding.blind import BlindMemory
-from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple
-from slicemill.shedding.fast import FastMemory
+from slicemill.shedding.memory import BlindMemory, ChainMemory, FastMemory, NewestTuple, ScanMemory, Tuple
 from slicemill.shedding.methods import METHODS, Method, Ties
-from slicemill.shedding.scan import ScanMemory
 from slicemill_lab.experiment import Scale
 
 WINDOW = 500

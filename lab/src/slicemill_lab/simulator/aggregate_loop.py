@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from slicemill.metrics.figures import tardiness
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
+from slicemill.metrics.quality_of_service import tardiness
 from slicemill_lab.simulator.deadlines import DeadlineRule, choose_instant
 from slicemill_lab.testbeds.arrivals import on_off
 
@@ -81,7 +81,7 @@ def _loop(work: AggregateWork, rule: int) -> tuple[Floats, Floats]:
 
 
 @njit(cache=True)
-def _next_instant(work: AggregateWork, query: int, place: Ints, border: Ints, due: Floats) -> None:
+def _next_instant(work: AggregateWork, query: int, place: Int64s, border: Int64s, due: Floats) -> None:
     """Find the instant of the query's next tuple: its deadline, and the first tuple after it."""
     if place[query] < len(work.times):
         slide = work.slide[query]
@@ -93,7 +93,7 @@ def _next_instant(work: AggregateWork, query: int, place: Ints, border: Ints, du
 
 
 @njit(cache=True)
-def _work_left(work: AggregateWork, query: int, place: Ints, border: Ints, admitted: int) -> float:
+def _work_left(work: AggregateWork, query: int, place: Int64s, border: Int64s, admitted: int) -> float:
     """Return the remaining work of the current instant in arrived tuples; NaN if there is none."""
     waiting = min(border[query], admitted) - place[query]
     time: float = waiting * work.cost[query] if waiting > 0 else np.nan

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill.scheduling.portions import Aim
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
@@ -38,11 +38,11 @@ def simulate_calendar(
 @njit(cache=True)
 def _loop(
     times: Floats,
-    leaves: Ints,
-    first_operator: Ints,
-    first_tuple: Ints,
+    leaves: Int64s,
+    first_operator: Int64s,
+    first_tuple: Int64s,
     cost: Floats,
-    outputs: Ints,
+    outputs: Int64s,
     policy: Compiled,
     queue: CalendarQueue,
     operation: float,

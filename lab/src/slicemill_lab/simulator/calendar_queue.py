@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from slicemill.scheduling.arrays import Ints
+from slicemill.kernels.arrays import Int64s
 
 _NONE = -1
 
@@ -23,13 +23,13 @@ class CalendarQueue(NamedTuple):
 
     least: float
     step: float
-    first: Ints
-    last: Ints
-    before: Ints
-    after: Ints
-    place: Ints
+    first: Int64s
+    last: Int64s
+    before: Int64s
+    after: Int64s
+    place: Int64s
     """Bucket of each item."""
-    top: Ints
+    top: Int64s
     """Upper bound of the non-empty buckets."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.simulator.clusters import Clusters, scan, top_one
 from slicemill_lab.simulator.compiled_loop import run_one
 from slicemill_lab.simulator.loop import SimulatedRun
@@ -62,12 +62,12 @@ def simulate_clusters(
 def _loop(
     times: Floats,
     pseudo: Floats,
-    first_member: Ints,
-    leaves: Ints,
-    stops: Ints,
-    first_tuple: Ints,
+    first_member: Int64s,
+    leaves: Int64s,
+    stops: Int64s,
+    first_tuple: Int64s,
     cost: Floats,
-    outputs: Ints,
+    outputs: Int64s,
     operation: float,
     pruned: bool,
     together: bool,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

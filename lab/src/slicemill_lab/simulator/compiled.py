@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from slicemill.scheduling.arrays import Floats, Ints
-from slicemill.scheduling.policies import fas
+from slicemill.kernels.arrays import Floats, Int64s
+from slicemill.scheduling import priorities as fas
 from slicemill.scheduling.portions import Aim
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.mss import MaximumSlopeSegment
@@ -41,7 +41,7 @@ def compiled_form(policy: TupleChooser, units: int) -> Compiled | None:
             return Compiled(_PRIORITIES, np.array([policy.fixed, policy.per_wait]), np.zeros(1))
         case AskedPolicy() if policy.policy.linear:
             return Compiled(_PRIORITIES, policy.by_wait(), np.zeros(1))
-        case AskedPolicy() if policy.policy.module == "fas":
+        case AskedPolicy() if policy.policy.formula == "fas_priority":
             known, beta = policy.figures, policy.policy.beta
             figures = np.array([known.selectivity, known.portions[Aim.ALL, 2], known.weight])
             return Compiled(_FRESHNESS, figures, np.array([1.0 if beta is None else beta]))
@@ -106,7 +106,7 @@ def _steepest(policy: Compiled, unit: int, first: int, stop: int, times: Floats,
 
 
 @njit(cache=True)
-def next_unit(policy: Compiled, pending: Ints, oldest: Floats, by_queue: Floats, now: float) -> int:
+def next_unit(policy: Compiled, pending: Int64s, oldest: Floats, by_queue: Floats, now: float) -> int:
     """Return the unit to run, or -1, from pending tuples, arrivals of heads and queue priorities."""
     if policy.kind == _SLICES:
         return _next_in_turn(policy.memory, pending, now)
@@ -135,7 +135,7 @@ def next_unit(policy: Compiled, pending: Ints, oldest: Floats, by_queue: Floats,
 
 
 @njit(cache=True)
-def _next_in_turn(memory: Floats, pending: Ints, now: float) -> int:
+def _next_in_turn(memory: Floats, pending: Int64s, now: float) -> int:
     quantum, current, since = memory[0], int(memory[1]), memory[2]
     if now - since < quantum and pending[current]:
         return current

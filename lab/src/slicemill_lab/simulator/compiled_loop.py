@@ -12,27 +12,27 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.simulator.compiled import Compiled, next_unit, queue_priority
 
 
 class LoopPlan(NamedTuple):
     """Workload and units in the form that the loop reads. Operators are numbered path by path."""
 
-    first_tuple: Ints
-    heads: Ints
+    first_tuple: Int64s
+    heads: Int64s
     """First operator of each unit; `stops` is the operator after its last."""
-    stops: Ints
+    stops: Int64s
     at_root: Any
     cost: Floats
-    outputs: Ints
+    outputs: Int64s
     arrival: Floats
     times: Floats
     drops: Floats
     """True time and drop of each tuple at a unit's head, for clairvoyant policies."""
-    first_fed: Ints
+    first_fed: Int64s
     """Operator k feeds `fed[first_fed[k]]` to `fed[first_fed[k + 1]]`, the leaves of other paths."""
-    fed: Ints
+    fed: Int64s
     at_once: Any
     """True for units that run together with the shared operator that feeds them."""
 
@@ -87,10 +87,10 @@ def run_one(
 class _Queues(NamedTuple):
     """Queue data that policies read, in arrays per unit, as every decision reads all units."""
 
-    begin: Ints
-    end: Ints
-    unit_at: Ints
-    pending: Ints
+    begin: Int64s
+    end: Int64s
+    unit_at: Int64s
+    pending: Int64s
     oldest: Floats
     by_queue: Floats
 
@@ -98,7 +98,7 @@ class _Queues(NamedTuple):
 @njit(cache=True)
 def run_compiled(
     times: Floats,
-    leaves: Ints,
+    leaves: Int64s,
     plan: LoopPlan,
     policy: Compiled,
     watch: Watch,
@@ -185,7 +185,7 @@ def _look(unit: int, plan: LoopPlan, policy: Compiled, queues: _Queues, has_run:
 
 
 @njit(cache=True)
-def _observe(unit: int, plan: LoopPlan, watch: Watch, seen: Ints, begin: Ints) -> bool:
+def _observe(unit: int, plan: LoopPlan, watch: Watch, seen: Int64s, begin: Int64s) -> bool:
     """Update the selectivities of operators whose window is full. Return True if one has changed."""
     changed = False
     for operator in range(plan.heads[unit], plan.stops[unit]):

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slicemill.scheduling.arrays import Floats
-from slicemill.scheduling.policies import hybrid
+from slicemill.kernels.arrays import Floats
+from slicemill.scheduling import priorities as hybrid
 
 _late: Any = njit(cache=True)(hybrid.late)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Objective
 from slicemill_lab.charts.units import Span
 from slicemill_lab.simulator.workload import Workload

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slicemill.metrics.figures import Summary
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
+from slicemill.metrics.quality_of_service import Summary
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.composites import Join, Joined, JoinSide, slowdown, virtual_segments
 from slicemill_lab.charts.segments import SegmentFigures
@@ -34,22 +34,22 @@ class JoinWork(NamedTuple):
     right: Floats
     cost: Floats
     """Time of each of a query's operators per tuple."""
-    percent: Ints
+    percent: Int64s
     """Selectivity of a query's selects, and of its join for a pair in the window."""
     window: Floats
     draws: npt.NDArray[np.uint8]
     """Value from 1 to 100 for every pair. A query's join accepts values up to its percentage."""
-    left_draws: Ints
-    right_draws: Ints
+    left_draws: Int64s
+    right_draws: Int64s
 
 
 @dataclass(frozen=True, slots=True)
 class PairQueue:
     """Results of a run: query, positions of both tuples in their streams, and departure of the pair."""
 
-    query: Ints
-    left: Ints
-    right: Ints
+    query: Int64s
+    left: Int64s
+    right: Int64s
     departure: Floats
 
 
@@ -139,7 +139,7 @@ def _first(times: Floats, time: float, window: float) -> int:
 
 @njit(cache=True)
 def _loop(
-    work: JoinWork, policy: Compiled, queries: Ints, lefts: Ints, rights: Ints, departures: Floats
+    work: JoinWork, policy: Compiled, queries: Int64s, lefts: Int64s, rights: Int64s, departures: Floats
 ) -> None:
     units = 2 * len(work.cost)
     place, pending = np.zeros(units, np.int64), np.zeros(units, np.int64)
@@ -171,7 +171,7 @@ def _loop(
 
 
 @njit(cache=True)
-def _look(unit: int, place: Ints, admitted: int, times: Floats, pending: Ints, oldest: Floats) -> None:
+def _look(unit: int, place: Int64s, admitted: int, times: Floats, pending: Int64s, oldest: Floats) -> None:
     pending[unit] = admitted - place[unit]
     if pending[unit]:
         oldest[unit] = times[place[unit]]
@@ -181,11 +181,11 @@ def _look(unit: int, place: Ints, admitted: int, times: Floats, pending: Ints, o
 def _run(
     work: JoinWork,
     unit: int,
-    place: Ints,
+    place: Int64s,
     now: float,
-    queries: Ints,
-    lefts: Ints,
-    rights: Ints,
+    queries: Int64s,
+    lefts: Int64s,
+    rights: Int64s,
     departures: Floats,
     found: int,
 ) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.charts.units import Cut
 from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.simulator.compiled import compiled_form, sees_ahead
@@ -104,7 +104,9 @@ def _foreseen(work: Workload, units: Cut) -> tuple[Floats, Floats]:
     return times, drops
 
 
-def _fed(work: Workload, units: Cut, shared: Shared | None) -> tuple[Ints, Ints, np.typing.NDArray[np.bool_]]:
+def _fed(
+    work: Workload, units: Cut, shared: Shared | None
+) -> tuple[Int64s, Int64s, np.typing.NDArray[np.bool_]]:
     readers = shared.readers if shared else {}
     counts = np.zeros(len(work.first_tuple), dtype=np.int64)
     for path, paths in readers.items():
@@ -125,7 +127,7 @@ def _watch(work: Workload, units: Cut, adapting: Adapting | None) -> Watch:
     return Watch(adapting.window, adapting.alpha, selectivity, times, selectivity.copy(), adapting.decays)
 
 
-def arrivals_of(work: Workload, shared: Shared | None = None) -> tuple[Floats, Ints]:
+def arrivals_of(work: Workload, shared: Shared | None = None) -> tuple[Floats, Int64s]:
     """Return all arrivals in order of time, and then of path, each with its leaf operator."""
     fed = {reader for readers in shared.readers.values() for reader in readers} if shared else set[int]()
     sources: Sequence[int] = [path for path in range(len(work.paths)) if path not in fed]

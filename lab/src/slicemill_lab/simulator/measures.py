@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from slicemill.metrics.figures import Record, Summary, freshness, spread
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
+from slicemill.metrics.quality_of_service import Record, Summary, freshness, spread
 from slicemill_lab.simulator.loop import SimulatedRun
 
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.charts.units import Cut
 from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.simulator.compiled_loop import run_one
@@ -77,11 +77,11 @@ def run_plain(
     units: Cut,
     policy: TupleChooser,
     overhead: float,
-    heads: Ints,
-    stops: Ints,
+    heads: Int64s,
+    stops: Int64s,
     at_root: npt.NDArray[np.bool_],
     times: Floats,
-    leaves: Ints,
+    leaves: Int64s,
 ) -> tuple[Floats, int]:
     """Simulate the workload. Return when each tuple was finished, and the number of decisions."""
     state = _State(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.charts.charts import Path
 
 Sampler = Callable[[np.random.Generator, int], Floats]
@@ -44,13 +44,13 @@ class Workload:
     """
 
     paths: tuple[Path, ...]
-    first_operator: Ints
-    first_tuple: Ints
+    first_operator: Int64s
+    first_tuple: Int64s
     cost: Floats
-    outputs: Ints
+    outputs: Int64s
     arrival: Floats
     """Arrival in the system of the source tuple from which it descends."""
-    parent: Ints
+    parent: Int64s
     """The tuple at the previous operator that became this tuple; -1 at the leaf."""
 
     def operator(self, path: int, stage: int) -> int:
@@ -68,9 +68,9 @@ class Workload:
 def draw(loads: Sequence[Load], seed: int) -> Workload:
     """Draw every cost and outcome. Each stage has its own generator, so that paths are independent."""
     costs: list[Floats] = []
-    outputs: list[Ints] = []
+    outputs: list[Int64s] = []
     arrivals: list[Floats] = []
-    parents: list[Ints] = []
+    parents: list[Int64s] = []
     first = 0
     for number, load in enumerate(loads):
         arrival = np.asarray(load.arrivals, dtype=np.float64)
@@ -115,14 +115,14 @@ def _costs(cost: Cost, count: int, random: np.random.Generator) -> Floats:
     return costs
 
 
-def _outputs(selectivity: float, count: int, random: np.random.Generator) -> Ints:
+def _outputs(selectivity: float, count: int, random: np.random.Generator) -> Int64s:
     whole = int(selectivity)
     return whole + (random.random(count) < selectivity - whole).astype(np.int64)
 
 
-def _given(outputs: npt.ArrayLike) -> Ints:
+def _given(outputs: npt.ArrayLike) -> Int64s:
     return np.asarray(outputs, dtype=np.int64)
 
 
-def _offsets(counts: Sequence[int]) -> Ints:
+def _offsets(counts: Sequence[int]) -> Int64s:
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)

@@ -6,9 +6,9 @@ on average. Its own formulas give less against one shared join, and this value i
 
 from __future__ import annotations
 
-from slicemill.operators.join.slices.savings import memory_against_pull_up, memory_against_push_down
 from slicemill_lab.claims import Claim, at_least, near
 from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.slice.analysis.savings import memory_against_pull_up, memory_against_push_down
 from slicemill_lab.slice.savings import Savings, drawing, over_the_square
 
 PULL_UP, PUSH_DOWN = "against pull-up", "against push-down"

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from slicemill.operators.join.slices.chain import PlannedChain, cpu_opt, mem_opt
-from slicemill.operators.join.slices.members import Member, member
-from slicemill.operators.join.slices.workload import JoinWorkload
-from slicemill.reference.slices.chain import Chain
+from slicemill.operators.join.slices.cuts import PlannedChain, cpu_opt, mem_opt
+from slicemill.operators.join.slices.workload import JoinWorkload, Member, member
 from slicemill_lab.claims import Claim, ascending, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.joins import SECOND_US, MeasuredJoins, matching, measure, more
+from slicemill_oracle.slices.chain import Chain
 
 OVERHEAD = 1.0
 """Overhead of queueing and scheduling per tuple and operator, in comparisons."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from slicemill.operators.join.slices.savings import cpu_against_pull_up
 from slicemill_lab.claims import Claim, ascending, at_least, near
 from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.slice.analysis.savings import cpu_against_pull_up
 from slicemill_lab.slice.joins import JOIN_SELECTIVITIES, mean
 from slicemill_lab.slice.savings import Savings, drawing, over_the_square
 

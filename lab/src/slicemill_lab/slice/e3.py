@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from slicemill.operators.join.slices.chain import mem_opt
-from slicemill.operators.join.slices.members import Member, member
-from slicemill.operators.join.slices.savings import cpu_against_push_down
-from slicemill.operators.join.slices.workload import JoinWorkload
+from slicemill.operators.join.slices.cuts import mem_opt
+from slicemill.operators.join.slices.workload import JoinWorkload, Member, member
 from slicemill_lab.claims import Claim, ascending, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
+from slicemill_lab.slice.analysis.savings import cpu_against_push_down
 from slicemill_lab.slice.joins import JOIN_SELECTIVITIES, saved
 from slicemill_lab.slice.savings import Savings, drawing, over_the_square
 

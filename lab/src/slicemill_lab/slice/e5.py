@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.operators.join.slices.join_tree import memory_over_isolated, memory_over_pull_up
 from slicemill_lab.claims import Claim, ascending, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.slice.analysis.join_tree import memory_over_isolated, memory_over_pull_up
 from slicemill_lab.slice.joins import mean
 
 STEPS = 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.operators.join.slices.join_tree import JoinTree
 from slicemill_lab.claims import Claim, ascending, equal, near, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import draw_bars
+from slicemill_lab.slice.analysis.join_tree import JoinTree
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.operators.join.slices.join_tree import sliced_cpu, swept
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.slice.analysis.join_tree import sliced_cpu, swept
 from slicemill_lab.slice.joins import more, saved
 
 STEPS = 20

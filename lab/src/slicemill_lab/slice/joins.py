@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from slicemill.operators.join.slices.chain import mem_opt
-from slicemill.operators.join.slices.costs import ChainCost
-from slicemill.operators.join.slices.members import Member, member
-from slicemill.operators.join.slices.workload import JoinWorkload
-from slicemill.reference.slices.chain import Chain
-from slicemill.reference.slices.time_slice import Condition
-from slicemill.reference.slices.unshared import PushDown, QueriesJoin, pull_up
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.cuts import mem_opt
+from slicemill.operators.join.slices.workload import ChainCost, JoinWorkload, Member, member
+from slicemill.types import Row, Timed
 from slicemill_lab.experiment import Scale
+from slicemill_oracle.slices.chain import Chain
+from slicemill_oracle.slices.time_slice import Condition
+from slicemill_oracle.slices.unshared import PushDown, QueriesJoin, pull_up
 
 SECOND_US = 1_000_000
 WAYS = ("state-slice", "pull-up", "push-down")

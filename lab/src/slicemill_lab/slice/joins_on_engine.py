@@ -14,11 +14,9 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.state_view import slices_of
-from slicemill.operators.join.slices.baselines import isolated, pull_up, push_down
-from slicemill.operators.join.slices.chain import mem_opt
-from slicemill.operators.join.slices.members import member
-from slicemill.operators.join.slices.workload import JoinWorkload
+from slicemill.operators.join.slices.cuts import isolated, mem_opt, pull_up, push_down
+from slicemill.operators.join.slices.workload import JoinWorkload, member
+from slicemill.runtime.state_view import slices_of
 from slicemill_lab.experiment import Scale
 from slicemill_lab.on_engine import MovedClock, fed_mill
 from slicemill_lab.slice.joins import LONGEST_S, RUN_WINDOWS, WINDOWS_S

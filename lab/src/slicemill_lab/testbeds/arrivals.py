@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Floats
+from slicemill.kernels.arrays import Floats
 
 
 def on_off(count: int, gap: float, random: np.random.Generator, burst_rate: float = 5.0) -> Floats:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slicemill.scheduling.arrays import Ints
+from slicemill.kernels.arrays import Int64s
 from slicemill_lab.charts.charts import Path, Stage
 from slicemill_lab.simulator.workload import Load, Workload, draw
 from slicemill_lab.testbeds.arrivals import on_off
@@ -52,7 +52,7 @@ def drifting(
     return draw(loads, seed)
 
 
-def _spread(classes: Ints, random: np.random.Generator) -> Ints:
+def _spread(classes: Int64s, random: np.random.Generator) -> Int64s:
     """Draw where the ranges of both predicates begin: at random, but evenly over the queries of a class."""
     starts = np.empty((len(classes), 2), np.int64)
     for number in range(int(classes.max()) + 1):

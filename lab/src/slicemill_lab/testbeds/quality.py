@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.charts.charts import Path, Stage
 from slicemill_lab.simulator.workload import Load, Workload, draw
 from slicemill_lab.testbeds.arrivals import in_bursts, on_off, poisson
@@ -23,14 +23,14 @@ class Testbed:
     """Workload with the cost class and selectivity of each query."""
 
     work: Workload
-    cost_class: Ints
+    cost_class: Int64s
     selectivity: Floats
     unit_cost: float  # K
 
     __test__ = False  # tells pytest not to collect this class
 
 
-def expected_costs(classes: Ints, selectivity: Floats) -> Floats:
+def expected_costs(classes: Int64s, selectivity: Floats) -> Floats:
     """Return C̄ of each query in units of K: an operator of cost 2^i, then the share s, then s² (G2)."""
     costs: Floats = 2.0**classes * (1 + selectivity + selectivity**2)
     return costs

@@ -1,11 +1,11 @@
 """Ledger: names of files that were read, so that offsets stay small.
 
 An offset has the names of files since its position in the ledger. When these are many and the offset is
-committed, the names are written at that position, and later offsets have the position after them. The content
-follows from the journal alone. So a repeated write, after a crash or by a worker that was thought dead,
-writes the same bytes.
+committed, the names are written at that position, and later offsets have the position after them. The
+content follows from the journal alone. So a repeated write, after a crash or by a worker that was thought
+dead, writes the same bytes.
 
-A line has a checksum and a name (`storage.lines`). Older versions wrote only the name.
+A line has a checksum and a name (`storage.changes`). Older versions wrote only the name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slicemill.errors import SlicemillError
-from slicemill.storage.files import LOCAL, ensure_folder
-from slicemill.storage.lines import frame, unframe
+from slicemill.storage.changes import frame, unframe
+from slicemill.storage.filesystem import LOCAL, ensure_folder
 
 _FILE = "read-files"
 

@@ -1,41 +1,50 @@
 """File source reader: new files of a folder or pattern, each once.
 
-New Parquet, CSV and JSON files are read in the order of (modification time, name). A file is identified by
-its name: a file that was read and is touched or rewritten later is not read again. A file must be complete
-when it appears; move it into the folder, or use a leading `_` until it is complete. An unreadable file
-becomes a bad row, and the next files are read. If that file was written just now, it may be incomplete, so
-the stream retries it. An error of the system (a failing disk, missing rights) stops only this stream until
-the file can be read. A source that names one file ends with that file; folders and patterns never end. A file
-that changes after it was read is reported as a problem of its stream; `following` reads growing files.
+New Parquet, CSV and JSON files are read in the order of (modification time, name). A file is identified
+by its name: a file that was read and is touched or rewritten later is not read again. A file must be
+complete when it appears; move it into the folder, or use a leading `_` until it is complete. An
+unreadable file becomes a bad row, and the next files are read. If that file was written just now, it may
+be incomplete, so the stream retries it. An error of the system (a failing disk, missing rights) stops
+only this stream until the file can be read. A source that names one file ends with that file; folders and
+patterns never end. A file that changes after it was read is reported as a problem of its stream;
+`following` reads growing files.
 
-An offset is `{"seen": position in the ledger, "names": files read since, "file": [name, position], "memory":
-…, "sizes": of the newest files}`.
+An offset is `{"seen": position in the ledger, "names": files read since, "file": [name, position],
+"memory": …, "sizes": of the newest files}`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from slicemill.catalog.catalog import SourceSpec, Table
 from slicemill.connectors.files.file_format import FileFormat, FilePiece
-from slicemill.connectors.files.following import FollowingReader
 from slicemill.connectors.files.ledger import Ledger
-from slicemill.connectors.files.listing import ListedFile, Listing, listing_of
-from slicemill.connectors.files.options import check_options, is_true
-from slicemill.connectors.files.text import TextFiles
-from slicemill.connectors.files.typed import ParquetFiles, check_names
-from slicemill.connectors.origin import SourceOrigin
+from slicemill.connectors.files.listing import ListedFile, Listing, check_options, is_true, listing_of
+from slicemill.connectors.files.text import FollowingReader, TextFiles
+from slicemill.connectors.origin import LINES_IN_FILES, SourceOrigin, origin_of
 from slicemill.errors import SlicemillError, counted
-from slicemill.ingest.formats.checked import ERRORS, WantedColumns, joined
+from slicemill.ingest.formats.checked import (
+    ERRORS,
+    FILE_LOST,
+    UnreadableFile,
+    WantedColumns,
+    joined,
+    unreadable,
+)
 from slicemill.ingest.formats.csv import csv_format
-from slicemill.ingest.formats.line_parser import CSV, JSON
-from slicemill.ingest.formats.unreadable import FILE_LOST, UnreadableFile, unreadable
+from slicemill.ingest.formats.line_parser import CSV_LINES, JSON
+from slicemill.ingest.formats.parquet import ParquetRows, check_columns
 from slicemill.ingest.reader import SourceBatch, SourceReader
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
@@ -85,8 +94,8 @@ def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing,
     if origin.format == "parquet":
         check_names(listing.some(_LOOKED_INTO), wanted)
         return listing, ParquetFiles(wanted)
-    form = CSV if origin.format == CSV else JSON
-    header = form == CSV and is_true(origin.options, "header")
+    form = CSV_LINES if origin.format == CSV_LINES else JSON
+    header = form == CSV_LINES and is_true(origin.options, "header")
     return listing, TextFiles(wanted, form, csv_format(wanted.schema.names, origin.options), header)
 
 
@@ -294,3 +303,78 @@ class FilesReader:
         if not found:
             self._again_us = min(2 * self._again_us, _MOST_AGAIN_US)
         return max(pause_us, int(_SHARE_OF_POLLS * self._listing.cost_s * 1_000_000))
+
+
+# Parquet files, read by row group.
+
+
+def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
+    """Raise if a declared column is in none of the files.
+
+    Unreadable files are ignored.
+    """
+    present: dict[str, None] = {}
+    for path in paths:
+        with contextlib.suppress(OSError, pa.ArrowException):
+            present.update(dict.fromkeys(pq.read_schema(path).names))
+    if present:
+        check_columns(wanted.schema, list(present))
+
+
+@dataclass(slots=True)
+class ParquetFiles:
+    """Parquet files of one declaration; positions are row numbers."""
+
+    wanted: WantedColumns
+    _file: ParquetRows | None = None
+
+    def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
+        if self._file is None or self._file.path != path:
+            self.close()
+            self._file = ParquetRows.open(path, self.wanted)
+        file = self._file
+        parts, end = file.read(position, limit_rows)
+        return FilePiece(end, end >= file.rows, end - position, parts, memory)
+
+    def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
+        return [(part.table, part.errors) for one in taken for part in one.content]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+# Static tables from files: all current rows, without the JVM.
+
+
+_ROWS_AT_ONCE = 100_000
+
+
+def read_table(table: Table, folder: Path) -> pa.Table | None:
+    """Return a table's good rows. None if the source needs Spark.
+
+    A table without a source is empty. Files are read in the order of their names.
+    """
+    wanted = WantedColumns.of_schema(table.written, table.schema.names)
+    if table.source == SourceSpec():
+        return wanted.arrow.empty_table()
+    origin = origin_of(table.source, table.name, folder)
+    if origin.format not in (*LINES_IN_FILES, "parquet"):
+        return None
+    opened = opened_format(origin, wanted)
+    if opened is None:
+        return None
+    listing, form = opened
+    tables: list[pa.Table] = []
+    try:
+        for name in sorted(found.name for found in listing.new(frozenset())):
+            position, ended = 0, False
+            while not ended:
+                taken = form.take(listing.root / name, position, _ROWS_AT_ONCE, None)
+                position, ended = taken.position, taken.ended
+                tables += [rows for rows, _ in form.parse([taken])]
+    finally:
+        form.close()
+    found_rows = joined(tables)
+    return wanted.arrow.empty_table() if found_rows is None else found_rows

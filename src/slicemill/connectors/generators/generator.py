@@ -1,16 +1,17 @@
 """Generators NEXMark, RFID and highway: numbered events with deterministic rows.
 
-The same options give the same rows for the same events, in any partitioning. Events appear by the clock at a
-rate, or as fast as they are read. An event of RFID or the highway is a time slot, whose rows appear together
-at its end.
+The same options give the same rows for the same events, in any partitioning. Events appear by the clock
+at a rate, or as fast as they are read. An event of RFID or the highway is a time slot, whose rows appear
+together at its end.
 
-Common options: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions` (tasks
-of a read through Spark). NEXMark: `stream` (person, auction, bid), `events` (number of events of all three
-streams; default endless), `rate` (events per second), `start` (event time of the first event, µs), `seed`.
-Without `start`, a rate-limited live stream begins at the present, any other stream in 1970. RFID: `tags` (new
-tags per second), `repeats`, `gap` (between two readings of a tag, ms), `noise` (share of readings),
-`readers`, `seconds` (time during which new tags appear), `seed`, `start`. Highway: `segments`, `days`,
-`first` (the first day), `seed`, `start`; a slot of five minutes takes a tenth of a second.
+Common options: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions`
+(tasks of a read through Spark). NEXMark: `stream` (person, auction, bid), `events` (number of events of
+all three streams; default endless), `rate` (events per second), `start` (event time of the first event,
+µs), `seed`. Without `start`, a rate-limited live stream begins at the present, any other stream in 1970.
+RFID: `tags` (new tags per second), `repeats`, `gap` (between two readings of a tag, ms), `noise` (share
+of readings), `readers`, `seconds` (time during which new tags appear), `seed`, `start`. Highway:
+`segments`, `days`, `first` (the first day), `seed`, `start`; a slot of five minutes takes a tenth of a
+second.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from slicemill.connectors.generators import highway, nexmark, rfid
+from slicemill.connectors.origin import SourceOrigin
 from slicemill.errors import SlicemillError
+from slicemill.ingest.formats.checked import WantedColumns
+from slicemill.ingest.formats.parquet import check_columns, checked_table
+from slicemill.ingest.reader import SourceBatch
+from slicemill.kernels.arrays import Int64s
 
 RATE_LIMITED = "rate-limited"
 AS_FAST_AS_POSSIBLE = "as fast as possible"
@@ -37,7 +42,6 @@ PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 _NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
 _INSTANT = pa.timestamp("us", tz="UTC")
 
-Numbers = npt.NDArray[np.int64]
 Columns = Mapping[str, Any]
 
 NEXMARK_FIELDS = {
@@ -113,12 +117,12 @@ class Generator:
     per_batch: int
     per_task: int
     columns: Callable[[int, int], Columns]
-    numbers: Callable[[Columns, int, int], Numbers]  # the event of each row
+    numbers: Callable[[Columns, int, int], Int64s]  # the event of each row
     following: Callable[[int], int]  # the first event from a number on that may have rows
     starts_now: bool = False  # timestamps of a live stream begin at the present
     start_unit_us: int = 1  # a present start is rounded down to this unit
 
-    def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Numbers]:
+    def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Int64s]:
         """Return the rows and numbers of events first <= n < last.
 
         Timestamps are shifted by `later_us`.
@@ -283,3 +287,81 @@ def _whole(
     if least is not None and number < least:
         raise SlicemillError(f"{what}'s option {name} is at least {least}, not {number}")
     return number
+
+
+# Reader of generators: rows appear by the clock or on demand.
+#
+# An offset is `{"event": n, "since_us": t, "start_us": s}`: events below n were read, the clock started at
+# t, and event timestamps are shifted by s. Offsets of older homes have no s: their timestamps are not
+# shifted. After a stop, all events that became due meanwhile appear at once.
+
+
+_LEAST_AGAIN_US = 5_000
+_MOST_AGAIN_US = 1_000_000
+_ENDLESS = 2**62
+
+
+def open_generator(origin: SourceOrigin, wanted: WantedColumns, clock: Callable[[], int]) -> GeneratorReader:
+    """Return the reader of `nexmark://`, `rfid://` or `highway://`."""
+    generator = generator_of(origin.format, origin.options)
+    check_columns(wanted.schema, generator.fields.names)
+    return GeneratorReader(generator, wanted, clock)
+
+
+@dataclass(slots=True)
+class GeneratorReader:
+    """Reader of a generator as one partition, because events have one order."""
+
+    generator: Generator
+    wanted: WantedColumns
+    clock: Callable[[], int]
+
+    def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
+        now_us = self.clock()
+        if offset is None:
+            start_us = self.generator.present_start_us(now_us)
+            offset = {"event": 0, "since_us": now_us, "start_us": start_us}
+        first, since_us = offset["event"], offset["since_us"]
+        available = self._available(since_us, now_us)
+        last = max(first, min(available, first + self._most(limit_rows)))
+        batch = SourceBatch(None, None, {**offset, "event": last}, now_us, last < available, None)
+        if first < last:
+            table, numbers = self.generator.rows(first, last, offset.get("start_us", 0))
+            parsed = checked_table(table, self.wanted)
+            batch.table = parsed.table if parsed.table.num_rows else None
+            batch.errors = parsed.errors
+            if self.generator.pace.limited:
+                # A row arrives when it appears, not when it is read.
+                appeared_us = since_us + (numbers + 1) * (1_000_000 / self.generator.rate)
+                batch.arrival_us = np.minimum(appeared_us.astype(np.int64), now_us)[parsed.numbers]
+        batch.ended = last == self.generator.events
+        batch.again_us = 0 if batch.more else self._pause_us(last, since_us, now_us)
+        return batch
+
+    def committed(self, offset: Any) -> None:
+        """Nothing is to be freed, because events can be generated again."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _available(self, since_us: int, now_us: int) -> int:
+        """Return the number of events that have appeared."""
+        events = self.generator.events
+        if not self.generator.pace.limited:
+            return _ENDLESS if events is None else events
+        appeared = int(max(0, now_us - since_us) * self.generator.rate / 1_000_000)
+        return appeared if events is None else min(appeared, events)
+
+    def _most(self, limit_rows: int) -> int:
+        """Return the limit of events per read.
+
+        An event may have several rows.
+        """
+        most = self.generator.pace.max_per_trigger
+        return max(1, limit_rows if most is None else min(limit_rows, most))
+
+    def _pause_us(self, event: int, since_us: int, now_us: int) -> int:
+        """Return the time until the next event with rows."""
+        following = self.generator.following(event)
+        due_us = since_us + int((following + 1) * 1_000_000 / self.generator.rate) + 1
+        return min(max(due_us - now_us, _LEAST_AGAIN_US), _MOST_AGAIN_US)

@@ -1,9 +1,9 @@
 """Synthetic highway: sensor measurements every five minutes (M57).
 
-The data is synthetic. It replaces the highway sensors of the published study, which are not available, and
-has their relevant properties: rush hours, random incidents, jams that grow slowly and spread to the segment
-behind, and noise. Each day is generated from the seed and its number only, so any part of the data can be
-generated independently.
+The data is synthetic. It replaces the highway sensors of the published study, which are not available,
+and has their relevant properties: rush hours, random incidents, jams that grow slowly and spread to the
+segment behind, and noise. Each day is generated from the seed and its number only, so any part of the
+data can be generated independently.
 
 A *long jam* is a mean speed under 15 mph for at least 30 consecutive minutes.
 """
@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from slicemill.errors import SlicemillError
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
+from slicemill.kernels.arrays import Bools, Floats
 
 SLOT_US = 300_000_000
 SLOTS_PER_DAY = 288

@@ -1,7 +1,7 @@
 """NEXMark: deterministic persons, auctions and bids, by a seed.
 
-Of each fifty events one is a person, three are auctions and the rest are bids. Every value is a hash of the
-seed, the event's number and the column, so any range of events can be generated independently.
+Of each fifty events one is a person, three are auctions and the rest are bids. Every value is a hash of
+the seed, the event's number and the column, so any range of events can be generated independently.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.errors import SlicemillError
+from slicemill.kernels.arrays import Int64s
 
-Numbers = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 # Makes a column of words from the distinct words and an index per row, so that Arrow can use a dictionary.
-Pick: TypeAlias = Callable[[Values, Numbers], Any]
+Pick: TypeAlias = Callable[[Values, Int64s], Any]
 
 EVENTS_PER_CYCLE = 50
 AUCTIONS_PER_CYCLE = 3
@@ -68,7 +68,7 @@ def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 class _Draw:
     """Random numbers for a range of events."""
 
-    def __init__(self, events: Numbers, seed: int) -> None:
+    def __init__(self, events: Int64s, seed: int) -> None:
         self._events = events.astype(np.uint64)
         self._seed = np.uint64(seed & (2**64 - 1))
 
@@ -77,7 +77,7 @@ class _Draw:
             salt = _mixed(np.array([self._seed + np.uint64(column) * np.uint64(0x9E3779B97F4A7C15)]))
             return _mixed(self._events + salt)
 
-    def below(self, column: int, bound: Numbers | int) -> Numbers:
+    def below(self, column: int, bound: Int64s | int) -> Int64s:
         """Return integers 0 <= n < bound."""
         limit = np.asarray(bound, dtype=np.uint64)
         return (self.bits(column) % limit).astype(np.int64)
@@ -87,13 +87,13 @@ class _Draw:
         return (self.bits(column) >> np.uint64(11)).astype(np.float64) / float(2**53)
 
 
-def event_numbers(stream: str, first: int, last: int) -> Numbers:
+def event_numbers(stream: str, first: int, last: int) -> Int64s:
     """Return one stream's events among first <= n < last."""
     if stream not in STREAMS:
         raise SlicemillError(f"NEXMark has no stream {stream}; it has {', '.join(STREAMS)}")
     numbers = np.arange(first, last, dtype=np.int64)
     offset = numbers % EVENTS_PER_CYCLE
-    chosen: Numbers = numbers[offset > AUCTIONS_PER_CYCLE]
+    chosen: Int64s = numbers[offset > AUCTIONS_PER_CYCLE]
     if stream == "person":
         chosen = numbers[offset == 0]
     elif stream == "auction":
@@ -120,7 +120,7 @@ def columns(
     return _COLUMNS[stream](events, ts, _Draw(events, seed), pick)
 
 
-def _persons(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Values]:
+def _persons(events: Int64s, ts: Int64s, draw: _Draw, pick: Pick) -> dict[str, Values]:
     first = _FIRST_NAMES[draw.below(1, len(_FIRST_NAMES))]
     last = _LAST_NAMES[draw.below(2, len(_LAST_NAMES))]
     place = draw.below(3, len(_PLACES))
@@ -136,23 +136,23 @@ def _persons(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str,
     }
 
 
-def _newest_person(events: Numbers) -> Numbers:
+def _newest_person(events: Int64s) -> Int64s:
     return events // EVENTS_PER_CYCLE
 
 
-def _newest_auction(events: Numbers) -> Numbers:
+def _newest_auction(events: Int64s) -> Int64s:
     """Return the index of the last auction opened up to each event."""
     offset = events % EVENTS_PER_CYCLE
     opened = np.clip(offset, 0, AUCTIONS_PER_CYCLE)
-    newest: Numbers = np.maximum(events // EVENTS_PER_CYCLE * AUCTIONS_PER_CYCLE + opened - 1, 0)
+    newest: Int64s = np.maximum(events // EVENTS_PER_CYCLE * AUCTIONS_PER_CYCLE + opened - 1, 0)
     return newest
 
 
-def _recent(newest: Numbers, active: int, draw: _Draw, column: int) -> Numbers:
+def _recent(newest: Int64s, active: int, draw: _Draw, column: int) -> Int64s:
     return newest - draw.below(column, np.minimum(newest + 1, active))
 
 
-def _auctions(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Values]:
+def _auctions(events: Int64s, ts: Int64s, draw: _Draw, pick: Pick) -> dict[str, Values]:
     initial = _price(draw, 12)
     return {
         "id": FIRST_ID + _newest_auction(events),
@@ -166,7 +166,7 @@ def _auctions(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str
     }
 
 
-def _bids(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Values]:
+def _bids(events: Int64s, ts: Int64s, draw: _Draw, pick: Pick) -> dict[str, Values]:
     newest = _newest_auction(events)
     # Half of all bids are for one hot auction: the latest multiple of the number of active auctions.
     hot = newest // ACTIVE_AUCTIONS * ACTIVE_AUCTIONS
@@ -181,12 +181,12 @@ def _bids(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Va
     }
 
 
-def _price(draw: _Draw, column: int) -> Numbers:
+def _price(draw: _Draw, column: int) -> Int64s:
     """Return prices from 100 to 100 million cents, log-uniformly distributed."""
     return (100 * 10 ** (6 * draw.unit(column))).astype(np.int64)
 
 
-_COLUMNS: dict[str, Callable[[Numbers, Numbers, _Draw, Pick], dict[str, Values]]] = {
+_COLUMNS: dict[str, Callable[[Int64s, Int64s, _Draw, Pick], dict[str, Values]]] = {
     "person": _persons,
     "auction": _auctions,
     "bid": _bids,

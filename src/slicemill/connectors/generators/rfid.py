@@ -1,9 +1,9 @@
 """RFID readings: tags that are read repeatedly, with noise (M48).
 
 Tags arrive as a Poisson process. Each tag is read `repeats` times, `gap_us` apart. A share `noise` of all
-readings has a negative id that belongs to no tag, so that wrong readings can be recognized in results. Time
-is split into blocks, and all randomness of a block comes from the seed and its number. So the readings of any
-time can be generated independently. Readings appear in slots.
+readings has a negative id that belongs to no tag, so that wrong readings can be recognized in results.
+Time is split into blocks, and all randomness of a block comes from the seed and its number. So the
+readings of any time can be generated independently. Readings appear in slots.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from slicemill.errors import SlicemillError
-
-Ints: TypeAlias = npt.NDArray[np.int64]
+from slicemill.kernels.arrays import Int64s
 
 SLOT_US = 100_000
 SLOTS_PER_SECOND = 1_000_000 // SLOT_US
@@ -76,7 +74,7 @@ class Tags:
     def _slots_of_a_tag(self) -> int:
         return (self.repeats - 1) * self.gap_us // SLOT_US + 1
 
-    def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Ints]:
+    def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Int64s]:
         """Return readings in slots first <= n < last, by time.
 
         The columns are `reader`, `tag` and `at` (µs).
@@ -92,13 +90,13 @@ class Tags:
         order = np.lexsort((tag, at))
         return {"reader": reader[order], "tag": tag[order], "at": self.start_us + at[order]}
 
-    def all_readings(self) -> Mapping[str, Ints]:
+    def all_readings(self) -> Mapping[str, Int64s]:
         """Return all readings of a finite generator."""
         if self.slots is None:
             raise SlicemillError("these tags come for ever: say for how many seconds")
         return self.readings(0, self.slots)
 
-    def _block(self, block: int) -> tuple[Ints, Ints, Ints]:
+    def _block(self, block: int) -> tuple[Int64s, Int64s, Int64s]:
         """Return all readings of a block's tags: reader, tag and time, unsorted."""
         random = np.random.default_rng((self.seed & (2**64 - 1), block))
         # Given their Poisson-distributed number, arrivals are uniformly distributed.

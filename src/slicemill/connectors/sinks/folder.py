@@ -4,23 +4,29 @@
     <folder>/000000000005-000000000007.parquet      the rows of epochs 5 to 7
     <folder>/_unfinished                            file being written
 
-A complete file is renamed atomically. The names are the cursor: after a crash the sink continues after the
-last epoch in a name, so nothing is written twice, whatever the home's cursor says. Sorted by name, files are
-in delivery order. Spark, Arrow and similar readers of folders ignore names with a leading underscore.
+A complete file is renamed atomically. The names are the cursor: after a crash the sink continues after
+the last epoch in a name, so nothing is written twice, whatever the home's cursor says. Sorted by name,
+files are in delivery order. Spark, Arrow and similar readers of folders ignore names with a leading
+underscore.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from slicemill.columns.arrow_schema import TS, from_arrow
+from slicemill.columns.rows import column_values
+from slicemill.connectors.sinks.json_values import plain
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.storage.files import SHARED, FileSystem, ensure_folder
+from slicemill.storage.filesystem import SHARED, FileSystem, ensure_folder
+from slicemill.types import TIMESTAMP, Schema, Type
 
 _OWNER = "_slicemill.json"
 _UNFINISHED = "_unfinished"
@@ -78,3 +84,58 @@ class FolderSink:
         self.files.replace(unfinished, self.folder / name)
         if self.durable:
             self.files.sync(self.folder)
+
+
+ARROW_SUFFIX = "arrow"
+
+
+def encode_arrow(table: pa.Table) -> pa.Buffer:
+    """`arrow:folder`: one Arrow IPC file per delivered range of epochs."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue()
+
+
+PARQUET_SUFFIX = "parquet"
+
+
+def encode_parquet(table: pa.Table) -> pa.Buffer:
+    """`parquet:folder`: one Parquet file per delivered range of epochs."""
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+# `json:folder`: one file of JSON lines per delivered range of epochs.
+#
+# Files that appear whole need no commit marker, and readers never see half a line; that is why the sink
+# writes a folder instead of one growing file. `cat folder/*.jsonl` concatenates them.
+
+
+JSON_LINES_SUFFIX = "jsonl"
+
+_NO_HEAD: Mapping[str, str] = {}
+
+
+def encode_json_lines(table: pa.Table) -> bytes:
+    """Encode rows as JSON objects; `json_values` converts types."""
+    types = {TS: TIMESTAMP} | {column.name: column.type for column in from_arrow(table.schema)}
+    columns = [column_values(table.column(name), type_) for name, type_ in types.items()]
+    return "".join(json_line(row, types) for row in zip(*columns, strict=True)).encode()
+
+
+def json_line(row: Iterable[object], types: Mapping[str, Type], head: Mapping[str, str] = _NO_HEAD) -> str:
+    """Encode a row as one line, with fields of `head` first.
+
+    `types` has the row's columns.
+    """
+    values = {name: plain(value, type_) for (name, type_), value in zip(types.items(), row, strict=True)}
+    return json.dumps({**head, **values}, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def result_line(query: str, schema: Schema, timed: tuple[int | None, Sequence[object]]) -> str:
+    """Encode a result of `slicemill run --json`: query, `_ts`, columns."""
+    ts, row = timed
+    types = {TS: TIMESTAMP} | {column.name: column.type for column in schema}
+    return json_line((ts, *row), types, {"query": query})

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
-from slicemill.esl.types.schema import TIMESTAMP, Kind, Type
+from slicemill.types import TIMESTAMP, Kind, Type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,13 +1,13 @@
 """`postgres://user@host:port/database?table=t`: exactly-once Postgres sink.
 
-Rows and cursor are written in one transaction. For a changelog the table has the current rows, identified by
-their key, or, with `changelog=true`, all changes.
+Rows and cursor are written in one transaction. For a changelog the table has the current rows, identified
+by their key, or, with `changelog=true`, all changes.
 
 The user's database gets two tables. The target table (the query's name, or `table=`; created if it is
-missing) has `_ts` and the query's columns; names are quoted, so they keep their case. `slicemill_cursors` has
-one row per query: the last delivered epoch, and the home. Delivery continues from that row, and not from the
-home's cursor. So it is correct also after a connection that broke during a commit, or after a restored
-backup.
+missing) has `_ts` and the query's columns; names are quoted, so they keep their case. `slicemill_cursors`
+has one row per query: the last delivered epoch, and the home. Delivery continues from that row, and not
+from the home's cursor. So it is correct also after a connection that broke during a commit, or after a
+restored backup.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import pyarrow as pa
 
-from slicemill.columns.changes import table_of_now
+from slicemill.columns.arrow_schema import TS
+from slicemill.columns.changelog import table_of_now
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.esl.types.schema import TIMESTAMP, Column, Kind, Schema, Type
 from slicemill.secrets import redacted_address, resolved
-from slicemill.storage.arrow_schema import TS
+from slicemill.types import TIMESTAMP, Column, Kind, Schema, Type
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -57,7 +57,7 @@ _TYPES = {
 def postgres_type(type_: Type) -> str:
     """Return a Postgres type for all values of an ESL type.
 
-    >>> from slicemill.esl.types.schema import INT, decimal
+    >>> from slicemill.types import INT, decimal
     >>> postgres_type(INT), postgres_type(decimal(10, 2))
     ('integer', 'numeric(10, 2)')
     """

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from slicemill.connectors.places import path_below
-from slicemill.connectors.sinks import arrow, json_lines, parquet
-from slicemill.connectors.sinks.callable import CallableSink, Receive
+from slicemill.catalog.catalog import TABLE_SINK
+from slicemill.connectors.origin import path_below
+from slicemill.connectors.sinks import folder as arrow
+from slicemill.connectors.sinks import folder as json_lines
+from slicemill.connectors.sinks import folder as parquet
 from slicemill.connectors.sinks.console import DEFAULT_ROWS, ConsoleSink
 from slicemill.connectors.sinks.folder import Encode, FolderSink
-from slicemill.connectors.sinks.memory import MemorySink, MemoryTable
+from slicemill.connectors.sinks.memory import CallableSink, MemorySink, MemoryTable, Receive
 from slicemill.connectors.sinks.postgres import open_postgres, split_table
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
-from slicemill.esl.types.catalog import TABLE_SINK
-from slicemill.esl.types.schema import Schema
 from slicemill.secrets import redacted_address
-from slicemill.storage.files import SHARED, FileSystem
+from slicemill.storage.filesystem import SHARED, FileSystem
+from slicemill.types import Schema
 
 FILE_SINKS = ("json", "jsonl", "parquet", "arrow")
 POSTGRES_SINKS = ("postgres", "postgresql")
@@ -192,14 +193,14 @@ def _postgres(request: _Request) -> Sink:
     return open_postgres(request.url, request.query, request.schema, request.as_log)
 
 
-_JSON_LINES = _folder(json_lines.SUFFIX, json_lines.encode)
+_JSON_LINES = _folder(json_lines.JSON_LINES_SUFFIX, json_lines.encode_json_lines)
 _SCHEMES: dict[str, Callable[[_Request], Sink]] = {
     "console": _console,
     "memory": _memory,
     "json": _JSON_LINES,
     "jsonl": _JSON_LINES,
-    "parquet": _folder(parquet.SUFFIX, parquet.encode),
-    "arrow": _folder(arrow.SUFFIX, arrow.encode),
+    "parquet": _folder(parquet.PARQUET_SUFFIX, parquet.encode_parquet),
+    "arrow": _folder(arrow.ARROW_SUFFIX, arrow.encode_arrow),
     "postgres": _postgres,
     "postgresql": _postgres,
 }

@@ -4,10 +4,10 @@
     000000000001.sums       a line for each append: first byte, last byte, and CRC-32 of these bytes
 
 So lines can be replayed. Lines are appended to one open file; when it is full, the next number begins. A
-position is a file's number and a byte offset, so a small append takes two writes, and reads need no files of
-their own. Files are removed when all their lines are committed. Checksums are verified on each read. An
-append without a checksum, from a killed process or an older version, is not verified. A killed process loses
-at most an unfinished line.
+position is a file's number and a byte offset, so a small append takes two writes, and reads need no files
+of their own. Files are removed when all their lines are committed. Checksums are verified on each read.
+An append without a checksum, from a killed process or an older version, is not verified. A killed process
+loses at most an unfinished line.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.errors import SlicemillError
-from slicemill.storage.files import LOCAL, ensure_folder, open_private
-from slicemill.storage.lines import frame, unframe
+from slicemill.storage.changes import frame, unframe
+from slicemill.storage.filesystem import LOCAL, ensure_folder, open_private
 
 MAX_FILE_BYTES = 4 << 20
 

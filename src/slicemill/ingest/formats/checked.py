@@ -1,28 +1,26 @@
 """Separation of rows that fit their declaration from bad rows.
 
 The reason of a bad row is its first column, in declared order, whose value does not fit the type; else a
-missing timestamp, if the producer stamps tuples. Columns that no query needs are checked too, because queries
-must not change which rows are bad.
+missing timestamp, if the producer stamps tuples. Columns that no query needs are checked too, because
+queries must not change which rows are bad.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slicemill.catalog.catalog import Stream, TimestampKind
+from slicemill.columns.arrow_schema import to_arrow
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import Stream, TimestampKind
-from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.formats.values import TypedValues, never_fails
-from slicemill.storage.arrow_schema import to_arrow
-
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from slicemill.kernels.arrays import Int64s
+from slicemill.types import Column, Schema
 
 ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string())])
 
@@ -67,7 +65,7 @@ class Parsed:
     """Good rows with their line or record numbers, and bad rows."""
 
     table: pa.Table
-    numbers: Numbers
+    numbers: Int64s
     errors: pa.Table | None
 
 
@@ -75,7 +73,7 @@ class Parsed:
 class ParsedColumns:
     """Parsed columns of some lines, by name."""
 
-    numbers: Numbers
+    numbers: Int64s
     columns: Mapping[str, TypedValues]
 
 
@@ -91,7 +89,7 @@ def checked(
     """
     bad = dict(broken)
     tables: list[pa.Table] = []
-    numbers: list[Numbers] = []
+    numbers: list[Int64s] = []
     for part in parts:
         misfits = _misfits(part, wanted)
         table = pa.table([part.columns[name].array for name in wanted.columns], schema=wanted.arrow)
@@ -140,3 +138,26 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table | None:
     if len(filled) < 2:
         return filled[0] if filled else None
     return pa.concat_tables(filled)
+
+
+# Files that cannot be read: damaged, of another format, or inaccessible.
+
+
+# Prefix of the reason of a bad row that stands for a whole file, with the file's name as text.
+FILE_LOST = "this file cannot be read"
+
+
+class UnreadableFile(SlicemillError):
+    """File with unreadable content; retries are useless until it is rewritten."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"cannot read {path}: {why}")
+        self.why = why
+
+
+def unreadable(path: Path, problem: Exception) -> SlicemillError:
+    """Convert a reader's exception: bad content, or a (temporary) system error."""
+    text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+    if getattr(problem, "errno", None) is None:
+        return UnreadableFile(path, text)
+    return SlicemillError(f"cannot read {path}: {text}; reading goes on when it can be read or is gone")

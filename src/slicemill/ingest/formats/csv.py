@@ -1,7 +1,7 @@
 """CSV lines to columns: Arrow for plain quotes, else field by field.
 
-A field may be quoted; a quote inside is doubled (or follows the `escape` character). An empty field is NULL.
-A field with wrong quotes is read like Spark's parser does: `"a"b` is that text with its quotes.
+A field may be quoted; a quote inside is doubled (or follows the `escape` character). An empty field is
+NULL. A field with wrong quotes is read like Spark's parser does: `"a"b` is that text with its quotes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
+from slicemill.columns.arrow_schema import arrow_type
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.schema import Column, Schema
-from slicemill.ingest.formats.checked import Numbers, ParsedColumns, WantedColumns
-from slicemill.ingest.formats.columns import one_array
+from slicemill.ingest.formats.checked import ParsedColumns, WantedColumns
 from slicemill.ingest.formats.lines import TextLines
+from slicemill.ingest.formats.parquet import one_array
 from slicemill.ingest.formats.values import TypedValues, by_rule, from_texts
-from slicemill.storage.arrow_schema import arrow_type
+from slicemill.kernels.arrays import Int64s
+from slicemill.types import Column, Schema
 
 # For fewer lines, parsing field by field is faster than Arrow's reader.
 _FEW_LINES = 32
@@ -74,7 +75,7 @@ def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
 
 
 def csv_parts(
-    lines: TextLines, numbers: Numbers, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
+    lines: TextLines, numbers: Int64s, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> list[ParsedColumns]:
     """Parse CSV lines; a wrong number of fields makes a line `broken`."""
     if not len(numbers):
@@ -117,7 +118,7 @@ def header_notice(file: str, names: Sequence[str], schema: Schema, known: bool) 
 
     The warning has missing columns and, unless such a header is `known`, undeclared columns.
 
-    >>> from slicemill.esl.types.schema import INT
+    >>> from slicemill.types import INT
     >>> schema = Schema((Column("a", INT), Column("b", INT)))
     >>> header_notice("1.csv", ["B", "c"], schema, known=False)
     '1.csv has no column a: it is NULL in its rows; c is not declared and left out'
@@ -141,7 +142,7 @@ def _is_for_arrow(form: CsvFormat) -> bool:
     return len(form.separator) == 1 and characters.isascii() and form.separator != form.quote
 
 
-def _odd_lines(lines: TextLines, form: CsvFormat) -> Numbers:
+def _odd_lines(lines: TextLines, form: CsvFormat) -> Int64s:
     """Return lines that Arrow may read differently: odd quotes or control characters."""
     odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
     marked = lines.with_byte(_BOM[:1])  # Arrow drops a byte order mark at the start of a block
@@ -166,7 +167,7 @@ def _plain_quotes(form: CsvFormat) -> str:
     return f"^{field}(?:{separator}{field})*\\n$"
 
 
-def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple[ParsedColumns, Numbers]:
+def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple[ParsedColumns, Int64s]:
     """Parse lines with Arrow; also return lines with a wrong field count."""
     unequal: list[int] = []
 
@@ -213,7 +214,7 @@ def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple
 
 
 def _by_field(
-    lines: TextLines, numbers: Numbers, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
+    lines: TextLines, numbers: Int64s, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> ParsedColumns:
     kept: list[int] = []
     rows: list[list[str | None]] = []

@@ -1,10 +1,10 @@
 """JSON lines to columns: Arrow for uniform blocks, else object by object.
 
-Arrow must know in advance if a column has numbers or texts, which the first lines show. Arrow also accepts
-two objects on one line, or one object on two lines. Each line starts and ends with a brace, and the number of
-objects is checked, so each line is one object. (A lone `null` would crash the process, so Arrow never gets
-such lines.) A block that does not fit is split until only a few lines around the odd one are left for the
-rule.
+Arrow must know in advance if a column has numbers or texts, which the first lines show. Arrow also
+accepts two objects on one line, or one object on two lines. Each line starts and ends with a brace, and
+the number of objects is checked, so each line is one object. (A lone `null` would crash the process, so
+Arrow never gets such lines.) A block that does not fit is split until only a few lines around the odd one
+are left for the rule.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from slicemill.esl.types.schema import Column, Kind, Type
-from slicemill.ingest.formats.checked import Mask, Numbers, ParsedColumns, WantedColumns
-from slicemill.ingest.formats.columns import one_array
+from slicemill.ingest.formats.checked import ParsedColumns, WantedColumns
 from slicemill.ingest.formats.lines import TextLines
+from slicemill.ingest.formats.parquet import one_array
 from slicemill.ingest.formats.records import BadRow, json_record, value_of
 from slicemill.ingest.formats.values import TypedValues, by_rule, from_column
+from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.types import Column, Kind, Type
 
 _FEW_LINES = 32
 _LEAST_PIECE = 8
@@ -49,7 +50,7 @@ _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
 
 
 def json_parts(
-    lines: TextLines, numbers: Numbers, wanted: WantedColumns, broken: dict[int, str]
+    lines: TextLines, numbers: Int64s, wanted: WantedColumns, broken: dict[int, str]
 ) -> list[ParsedColumns]:
     """Parse JSON lines; a line that is not one object is `broken`."""
     if not len(numbers):
@@ -71,7 +72,7 @@ def json_parts(
 # -- by Arrow ---------------------------------------------------------------------------------------------
 
 
-def _odd_lines(lines: TextLines) -> Numbers:
+def _odd_lines(lines: TextLines) -> Int64s:
     """Return lines that Arrow cannot parse, or parses differently."""
     data = np.frombuffer(lines.data, np.uint8)
     first, last = data[lines.edges[:-1]], data[np.maximum(lines.edges[1:] - 2, 0)]
@@ -87,7 +88,7 @@ def _odd_lines(lines: TextLines) -> Numbers:
 
 
 def _by_arrow(
-    lines: TextLines, numbers: Numbers, wanted: WantedColumns, parts: list[ParsedColumns], left: list[Numbers]
+    lines: TextLines, numbers: Int64s, wanted: WantedColumns, parts: list[ParsedColumns], left: list[Int64s]
 ) -> None:
     """Parse lines with Arrow, recursively; other lines are added to `left`."""
     if len(numbers) <= _LEAST_PIECE:
@@ -112,7 +113,7 @@ def _by_arrow(
         parts.append(ParsedColumns(numbers, part.columns))
 
 
-def _where(values: TypedValues, fine: Mask) -> TypedValues:
+def _where(values: TypedValues, fine: Bools) -> TypedValues:
     moved = np.cumsum(fine) - 1
     bad = {int(moved[position]): why for position, why in values.bad.items() if fine[position]}
     return TypedValues(values.array.filter(pa.array(fine)), bad)
@@ -167,7 +168,7 @@ def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: WantedColumns
     return ParsedColumns(np.arange(len(lines)), columns)
 
 
-def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Numbers:
+def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Int64s:
     """Return lines for the rule: possible other cases of names, infinity."""
     unsure = np.zeros(len(lines), np.bool_)
     lowered: bytes | None = None
@@ -193,7 +194,7 @@ def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) ->
 
 
 def _by_object(
-    lines: TextLines, numbers: Numbers, wanted: WantedColumns, broken: dict[int, str]
+    lines: TextLines, numbers: Int64s, wanted: WantedColumns, broken: dict[int, str]
 ) -> ParsedColumns:
     kept: list[int] = []
     records = []

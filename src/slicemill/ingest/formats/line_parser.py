@@ -1,8 +1,8 @@
 """CSV or JSON lines to rows of a declared schema.
 
-A row is one line, also if a quoted field is open at its end. Blank lines are skipped. Arrow parses most lines
-in bulk (see `csv` and `json`). Each unusual line is parsed by the rules of `ingest/formats/records.py`, so
-values, bad rows and reasons are the same as through Spark.
+A row is one line, also if a quoted field is open at its end. Blank lines are skipped. Arrow parses most
+lines in bulk (see `csv` and `json`). Each unusual line is parsed by the rules of
+`ingest/formats/records.py`, so values, bad rows and reasons are the same as through Spark.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.ingest.formats.checked import Mask, Parsed, WantedColumns, checked
+from slicemill.functions.calendar import BLANKS
+from slicemill.ingest.formats.checked import Parsed, WantedColumns, checked
 from slicemill.ingest.formats.csv import CsvFormat, csv_parts
 from slicemill.ingest.formats.json import json_parts
 from slicemill.ingest.formats.lines import TextLines
 from slicemill.ingest.formats.records import NO_TEXT
-from slicemill.scalar.calendar import BLANKS
+from slicemill.kernels.arrays import Bools
 
-JSON, CSV, EITHER = "json", "csv", "either"
+JSON, CSV_LINES, EITHER = "json", "csv", "either"
 
 _BLANKS = BLANKS.encode()
 _BRACE = b"{"[0]
@@ -36,21 +37,21 @@ class LineParser:
     csv: CsvFormat
 
     def __post_init__(self) -> None:
-        if self.form not in (JSON, CSV, EITHER):
-            raise SlicemillError(f"lines are {JSON}, {CSV} or {EITHER}, not {self.form!r}")
+        if self.form not in (JSON, CSV_LINES, EITHER):
+            raise SlicemillError(f"lines are {JSON}, {CSV_LINES} or {EITHER}, not {self.form!r}")
 
     def parse(self, lines: TextLines) -> Parsed:
         filled, objects = _first_bytes(lines)
         broken = dict.fromkeys(_no_texts(lines), NO_TEXT)
         if broken:
             filled[list(broken)] = False
-        is_json = {JSON: filled, CSV: np.zeros_like(filled)}.get(self.form, filled & objects)
+        is_json = {JSON: filled, CSV_LINES: np.zeros_like(filled)}.get(self.form, filled & objects)
         parts = json_parts(lines, np.flatnonzero(is_json), self.wanted, broken)
         parts += csv_parts(lines, np.flatnonzero(filled & ~is_json), self.wanted, self.csv, broken)
         return checked(parts, broken, self.wanted, lines.text)
 
 
-def _first_bytes(lines: TextLines) -> tuple[Mask, Mask]:
+def _first_bytes(lines: TextLines) -> tuple[Bools, Bools]:
     """Mask the non-blank lines, and the lines starting with a brace."""
     data = np.frombuffer(lines.data, np.uint8)
     first = data[lines.edges[:-1]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from slicemill.ingest.formats.checked import Numbers
+from slicemill.kernels.arrays import Int64s
 
 _NEWLINE = 10
 
@@ -17,7 +17,7 @@ class TextLines:
     """Lines with their ends; line n is data[edges[n]:edges[n + 1]]."""
 
     data: bytes
-    edges: Numbers
+    edges: Int64s
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -34,7 +34,7 @@ class TextLines:
     def text(self, number: int) -> str:
         return self.line(number).decode(errors="replace")
 
-    def taken(self, numbers: Numbers) -> TextLines:
+    def taken(self, numbers: Int64s) -> TextLines:
         """Return some of the lines, in order."""
         if len(numbers) == len(self):
             return self
@@ -43,14 +43,14 @@ class TextLines:
         data = chosen.buffers()[2]
         return TextLines(b"" if data is None else data.to_pybytes()[: int(edges[-1])], edges)
 
-    def with_byte(self, byte: bytes) -> Numbers:
+    def with_byte(self, byte: bytes) -> Int64s:
         """Return the lines that contain a byte."""
         if byte not in self.data:
             return np.empty(0, np.int64)
         offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == byte[0])
         return self.at(offsets)
 
-    def at(self, offsets: Numbers) -> Numbers:
+    def at(self, offsets: Int64s) -> Int64s:
         """Return the lines of byte offsets in the data."""
         return np.unique(np.searchsorted(self.edges, offsets, side="right") - 1)
 

@@ -1,9 +1,9 @@
 """Conversion of string columns to a declared type, by vectorized casts.
 
-`ingest/formats/raw_values.py` has the exact rule for a single value. Arrow's casts are several hundred times
-faster and agree with the rule on the usual spellings. If a whole column casts, values on which Arrow and the
-rule differ (0x1F, nan(1), 2026-01-31 12) are searched afterwards. If the cast fails, only texts of the usual
-spelling are cast, and the rule converts each distinct other text once.
+`ingest/formats/records.py` has the exact rule for a single value. Arrow's casts are several hundred times
+faster and agree with the rule on the usual spellings. If a whole column casts, values on which Arrow and
+the rule differ (0x1F, nan(1), 2026-01-31 12) are searched afterwards. If the cast fails, only texts of
+the usual spelling are cast, and the rule converts each distinct other text once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types.schema import Kind, TimestampUnit, Type
-from slicemill.ingest.formats.raw_values import (
+from slicemill.columns.arrow_schema import arrow_type
+from slicemill.functions.calendar import BLANKS
+from slicemill.ingest.formats.records import (
     FALSE_WORDS,
     FIRST_US,
     LAST_US,
@@ -29,8 +30,7 @@ from slicemill.ingest.formats.raw_values import (
     BadValueError,
     converter,
 )
-from slicemill.scalar.calendar import BLANKS
-from slicemill.storage.arrow_schema import arrow_type
+from slicemill.types import Kind, TimestampUnit, Type
 
 # A piece of a column that does not cast is split until this few values are left for the rule.
 _BY_RULE = 16
@@ -76,7 +76,7 @@ def never_fails(type_: Type) -> bool:
 def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
     """Convert strings to a declared type; NULL stays NULL.
 
-    >>> from slicemill.esl.types.schema import INT
+    >>> from slicemill.types import INT
     >>> found = from_texts(pa.array(["7", " 3.0", "x", None]), INT)
     >>> found.array.to_pylist(), found.bad
     ([7, 3, None, None], {2: "'x' is no INT"})
@@ -111,7 +111,7 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
 def from_column(column: pa.Array, type_: Type) -> TypedValues:
     """Convert a typed column, such as Parquet's, to a declared type.
 
-    >>> from slicemill.esl.types.schema import INT
+    >>> from slicemill.types import INT
     >>> found = from_column(pa.array([1.0, 2.5, 2.0**40]), INT)
     >>> found.array.to_pylist(), sorted(found.bad)
     ([1, None, None], [1, 2])

@@ -18,7 +18,8 @@
     probe, placing, retain    compiled loops
     loops       the signatures for which loops are compiled
 
-Each new row probes the slices of the other side and the other new rows. The age of the stored row, in time or
-in row numbers, determines which queries reach the pair (S49). The masks of both rows hold the queries whose
-selections passed (S19). The conjunction of these bits is the result for all queries at once.
+Each new row probes the slices of the other side and the other new rows. The age of the stored row, in
+time or in row numbers, determines which queries reach the pair (S49). The masks of both rows hold the
+queries whose selections passed (S19). The conjunction of these bits is the result for all queries at
+once.
 """

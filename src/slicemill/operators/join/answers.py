@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from numba import types
+from numpy.typing import NDArray
 
-from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Schema, Type
+from slicemill.catalog.queries import JoinKind, Window
+from slicemill.columns.merge import with_seqs
+from slicemill.columns.order import ranked
+from slicemill.columns.sequence_bits import ranked_bits
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import arrow_type
+from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.metrics.due_times import released_by_time
+from slicemill.operators.join.block import (
+    BLOCK_SEQ,
+    BLOCK_TS,
+    DATA,
+    TIME,
+    WORD_BITS,
+    Block,
+    QueryBits,
+    column_numbers,
+    ends_of,
+    mask_words,
+)
 from slicemill.operators.join.conditions import Residuals
 from slicemill.operators.join.pairs import Pairs, fetch
+from slicemill.operators.join.probe import Words, loop, places_in, places_out, words_in, words_out
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.unmatched import Unmatched
-from slicemill.operators.join.windows import QueryBits
-from slicemill.scalar.values import ExpressionError
-from slicemill.scalar.vectors import arrow_type
+from slicemill.operators.join.state import Side, masked
+from slicemill.types import BIGINT, TIMESTAMP, Schema, Type
 
 _TS, _NUMBER = "_ts", "_number"  # column names of a row's timestamp and row number
 
@@ -109,3 +131,259 @@ def too_many_rows(rows: int) -> ExpressionError:
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+# Unmatched rows of outer, semi and anti joins, on shared slices.
+#
+# Inner joins may share the same slices. Each slice has *pending* bits: for each row, the queries for which
+# the row has had no match yet. A pair that passes the conditions of a query clears the query's bit in both
+# rows. A row whose bit is still set at the end of its window has no partner and cannot get one:
+#
+#     A.ts          B …                B …          A.ts + window of A
+#     |-------------|-------------------|------------|
+#     stored        match: bit cleared               bit still set: emit (A, NULL) at this time
+#
+# Rows with a NULL key never match and wait for that time outside the slices. If a column says when rows
+# expire, an unmatched row is emitted at its expiry if that is earlier than the end of the window, but not
+# before it arrived.
+
+
+_NEVER = np.int32(2**31 - 1)
+
+
+@loop(types.void(words_in, places_in, places_in, words_out))
+def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -> None:
+    """Clear pending bits of rows for the queries of their pairs."""
+    for pair in range(len(rows)):
+        for word in range(pending.shape[1]):
+            pending[rows[pair], word] &= ~wanted[places[pair], word]
+
+
+@loop(types.void(words_in, places_in, places_in, words_in, types.int64, types.uint64, places_out))
+def find_first(
+    wanted: Words, places: Int32s, rows: Int32s, pending: Words, word: int, bit: int, first: Int32s
+) -> None:
+    """Find the first pair of each row that is pending for a query."""
+    for pair in range(len(rows)):
+        row, place = rows[pair], places[pair]
+        if wanted[place, word] & pending[row, word] & bit and place < first[row]:
+            first[row] = place
+
+
+@loop(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
+def keep_first(wanted: Words, places: Int32s, rows: Int32s, word: int, bit: int, first: Int32s) -> None:
+    """Clear the query's bit in all pairs except the first of each row."""
+    for pair in range(len(rows)):
+        if first[rows[pair]] != places[pair]:
+            wanted[places[pair], word] &= ~bit
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Rows of an input that are emitted to a query without a partner."""
+
+    side: int
+    times: Int64s  # of their results
+    seqs: Int64s
+    table: pa.Table  # columns of the input, under the names used in slices
+
+
+class Unmatched:
+    """Tracks the unmatched rows of both sides of a join."""
+
+    def __init__(
+        self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, seq_bits: int
+    ) -> None:
+        self._members = [member for member in members if member.kind is not JoinKind.INNER]
+        self._schemas = schemas
+        self._seats = seats
+        self._seq_bits = seq_bits
+        self.judged = [
+            seats.mask([member.name for member in self._members if side in member.kind.judged])
+            for side in range(len(schemas))
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    def asks_for(self, side: int) -> bool:
+        """Return True if a query tracks matches of this side."""
+        return bool(self.judged[side].any())
+
+    def result_bits(self, member: JoinMember) -> int:
+        """Return the number of bits of a query's sequence numbers before fan-out."""
+        bits = ranked_bits(self._seq_bits)
+        return bits if member.kind is JoinKind.INNER else ranked_bits(bits)
+
+    # -- matches clear bits ----------------------------------------------------------------------------
+
+    def note(self, pairs: Pairs) -> None:
+        """Record matches, and drop pairs that semi and anti joins omit.
+
+        The pairs have passed all conditions.
+        """
+        for member in self._members:
+            if member.kind is JoinKind.SEMI:
+                self._keep_first(pairs, self._seats.bits[member.name])
+        for found in pairs.found:
+            for block, rows in ((pairs.new[found.side].block, found.probes), (found.block, found.rows)):
+                if block.pending is not None:
+                    clear_matched(pairs.wanted, found.places, rows, block.pending)
+        anti = [member.name for member in self._members if member.kind is JoinKind.ANTI]
+        if anti:
+            pairs.wanted &= ~self._seats.mask(anti)
+
+    def _keep_first(self, pairs: Pairs, query: int) -> None:
+        word, bit = query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
+        left = [
+            (pairs.new[0].block, found.probes, found.places)
+            if found.side == 0
+            else (found.block, found.rows, found.places)
+            for found in pairs.found
+        ]
+        firsts: dict[int, Int32s] = {}
+        for block, rows, places in left:
+            first = firsts.setdefault(id(block), np.full(block.rows, _NEVER, np.int32))
+            if block.pending is not None:
+                find_first(pairs.wanted, places, rows, block.pending, word, bit, first)
+        for block, rows, places in left:
+            keep_first(pairs.wanted, places, rows, word, bit, firsts[id(block)])
+
+    # -- emission when windows end ---------------------------------------------------------------------
+
+    def told(self, member: JoinMember, sides: Sequence[Side], new: Sequence[Block], known: int) -> pa.Table:
+        """Return a query's rows that can no longer be matched.
+
+        `known` is the watermark of both sides. The rows are in output order. Clears their pending bits.
+        """
+        found = [
+            part
+            for side in member.kind.unmatched
+            for part in self._over(member, side, sides[side], new[side], known)
+        ]
+        if not found:
+            return None
+        times, seqs, ranks = (
+            np.concatenate(parts)
+            for parts in zip(*((p.times, p.seqs, np.full(len(p.times), p.side)) for p in found), strict=True)
+        )
+        order = np.lexsort((seqs, ranks, times))
+        numbers = ranked(ranked(seqs, ranks, self._seq_bits), 0, ranked_bits(self._seq_bits))
+        columns = {"_ts": pa.array(times), "_seq": pa.array(numbers)}
+        columns["_arr"] = pa.array(released_by_time(times))
+        for name, side, column in member.columns:
+            parts = [self._values(part, side, column) for part in found]
+            columns[name] = pa.chunked_array(parts)
+        return pa.table(columns).take(pa.array(order))
+
+    def with_pairs(self, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
+        """Merge unmatched rows and pairs; unmatched rows precede pairs of the same timestamp."""
+        later = ranked(column_numbers(pairs, "_seq"), 1, ranked_bits(self._seq_bits))
+        pairs = with_seqs(pairs, later)
+        if told is None or not pairs.num_rows:
+            return pairs if told is None else told
+        whole = pa.concat_tables([told, pairs])
+        return whole.take(pa.array(np.argsort(column_numbers(whole, "_ts"), kind="stable")))
+
+    def due(self, sides: Sequence[Side]) -> int | None:
+        """Return the watermark at which the next unmatched row is emitted."""
+        return min(
+            (
+                first
+                for member in self._members
+                for side in member.kind.unmatched
+                if (first := self._first(member, side, sides[side])) is not None
+            ),
+            default=None,
+        )
+
+    def _bit(self, member: JoinMember) -> tuple[int, np.uint64]:
+        query = self._seats.bits[member.name]
+        return query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
+
+    def _over(self, member: JoinMember, number: int, side: Side, new: Block, known: int) -> Iterator[_Told]:
+        """Yield pending rows whose window has ended, and clear their bits."""
+        word, bit = self._bit(member)
+        window = member.windows[number]
+        oldest = known if window.expires is not None else known - _extent(window)
+        held = [stored.block(self._seats.words) for stored in side.pending_from(oldest)]
+        for block in (*held, new):
+            if block.pending is None:
+                continue
+            rows = np.flatnonzero((block.pending[:, word] & bit != 0) & (block.times <= oldest))
+            ends = _ends(window, block.times[rows], block.table, rows)
+            rows, ends = rows[ends <= known], ends[ends <= known]
+            if len(rows):
+                block.pending[rows, word] &= ~bit
+                table = block.table.take(pa.array(rows))
+                yield _Told(number, ends, column_numbers(table, BLOCK_SEQ), table)
+        lone = side.state.lone
+        if lone is not None:
+            masks = np.array(mask_words(lone, self._seats.words))
+            rows = np.flatnonzero(masks[:, word] & bit)
+            ends = _ends(window, column_numbers(lone, BLOCK_TS)[rows], lone, rows)
+            rows, ends = rows[ends <= known], ends[ends <= known]
+            if len(rows):
+                table = lone.take(pa.array(rows))
+                masks[rows, word] &= ~bit
+                side.state.lone = _wanted(masked(lone, masks), masks)
+                yield _Told(number, ends, column_numbers(table, BLOCK_SEQ), table)
+
+    def _first(self, member: JoinMember, number: int, side: Side) -> int | None:
+        """Return when the first pending row is emitted. Slices are in time order."""
+        word, bit = self._bit(member)
+        window = member.windows[number]
+        found = []
+        for stored in side.state.slices:
+            if stored.pending is not None:
+                rows = np.flatnonzero(stored.pending[:, word] & bit)
+                if len(rows):
+                    block = stored.block(self._seats.words)
+                    found.append(int(_ends(window, block.times[rows], block.table, rows).min()))
+                    if window.expires is None:
+                        break
+        lone = side.state.lone
+        if lone is not None:
+            rows = np.flatnonzero(mask_words(lone, self._seats.words)[:, word] & bit)
+            ends = _ends(window, column_numbers(lone, BLOCK_TS)[rows], lone, rows)
+            found += [int(ends.min())] if len(rows) else []
+        return min(found, default=None)
+
+    def _values(self, part: _Told, side: int, column: str) -> pa.Array:
+        """Return a result column; columns of the other input are NULL."""
+        schema = self._schemas[side]
+        if column == "_number":
+            return pa.array(part.seqs) if side == part.side else pa.nulls(len(part.times), pa.int64())
+        kind = arrow_type(TIMESTAMP if column == "_ts" else schema.columns[schema.index(column)].type)
+        if side != part.side:
+            return pa.nulls(len(part.times), kind)
+        if column == "_ts":
+            own = TIME if TIME in part.table.column_names else BLOCK_TS
+            return part.table.column(own).combine_chunks().view(kind)
+        values = part.table.column(DATA + column)
+        return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _extent(window: Window) -> int:
+    assert window.extent is not None, "the binder asks for a window that ends"
+    return window.extent
+
+
+def _ends(window: Window, times: Int64s, table: pa.Table, rows: NDArray[np.int64]) -> Int64s:
+    """Return when rows can no longer be matched.
+
+    This is always later than the row's own time.
+    """
+    if window.expires is None:
+        return times + _extent(window)
+    ends = ends_of(table.column(DATA + window.expires.column).take(pa.array(rows)), window.expires)
+    if window.extent is not None:
+        ends = np.minimum(ends, times + window.extent)
+    return np.maximum(ends, times + 1)
+
+
+def _wanted(table: pa.Table, masks: NDArray[np.uint64]) -> pa.Table | None:
+    some = masks.any(axis=1)
+    if some.all():
+        return table
+    return table.filter(pa.array(some)).combine_chunks() if some.any() else None

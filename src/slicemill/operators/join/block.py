@@ -1,7 +1,7 @@
 """Rows of one side of a join, grouped by key.
 
-A block holds new rows, or the content of a slice. System columns begin with `#`, columns of the stream with
-`.`, so that names never clash.
+A block holds new rows, or the content of a slice. System columns begin with `#`, columns of the stream
+with `.`, so that names never clash.
 
     #ts #arrival        of rows in time order (waiting rows)
     #seq                row number; in grouped rows only if a query needs it
@@ -10,23 +10,32 @@ A block holds new rows, or the content of a slice. System columns begin with `#`
     #mask0 …            queries that select the row (S19)
     #number             count of earlier rows of the stream, if a query counts rows
     #deadline           time until which a row can match that is itself a result of a join
-    #pending0 …         queries for which a row is unmatched; a slice stores these columns beside its table,
+    #pending0 …         queries for which a row is unmatched; a slice stores these columns beside its
+    table,
                         since they change, and includes them only while it is rewritten
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.catalog.queries import ExpiryColumn, FrameUnit, Window
+from slicemill.codec.registry import stored_as
+from slicemill.columns.keys import whole
+from slicemill.functions.vectors import numbers, validity
+from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.operators.join import probe
-from slicemill.operators.join.arrays import Hashes, Places, Times, Words
+from slicemill.operators.join.probe import Hashes, Words
+from slicemill.operators.join.spec import JoinMember
+from slicemill.time import BEGINNING, END
 
-TS, SEQ, ARRIVAL, TIME, FIRST = "#ts", "#seq", "#arrival", "#time", "#first"
+BLOCK_TS, BLOCK_SEQ, BLOCK_ARRIVAL, TIME, FIRST = "#ts", "#seq", "#arrival", "#time", "#first"
 HASH, NUMBER = "#hash", "#number"
 MASK, KEY, DATA, DEADLINE, PENDING = "#mask", "#key", ".", "#deadline", "#pending"
 
@@ -42,11 +51,11 @@ class Block:
     """
 
     table: pa.Table
-    times: Times
+    times: Int64s
     hashes: Hashes
-    first: Places
+    first: Int32s
     words: Words
-    numbers: Times
+    numbers: Int64s
     pending: Words | None = None
 
     @property
@@ -109,7 +118,7 @@ def opened(table: pa.Table, words: int) -> Block:
     )
 
 
-def grouped(table: pa.Table, words: int) -> tuple[Block, Places]:
+def grouped(table: pa.Table, words: int) -> tuple[Block, Int32s]:
     """Group rows in time order into a block; also return their origins.
 
     The table may be a concatenation of blocks, in time order.
@@ -140,3 +149,211 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         else:
             columns.append(pa.array(np.zeros(table.num_rows, field.type.to_pandas_dtype())))
     return pa.table(columns, schema=schema)
+
+
+# Window ends of all queries as tables of bits (S17, S49).
+#
+# Each query has a bit in the masks of rows. The ends of all windows on one side cut ages into slices: time
+# into [w_0, w_1), [w_1, w_2) …, and likewise row numbers for windows that count rows. A row in a slice is
+# reached by the queries whose window does not end before the slice.
+#
+# With an expiry column, a pair is a result while the partner's timestamp is before the expiry of the row.
+# When a row has expired, the bits of these queries are removed from its mask (S19); other queries may still
+# reach it.
+
+
+WORD_BITS = 64
+FOREVER = 2**63 - 1
+_ALL_WHOLE: Mapping[str, float] = {}
+
+
+@stored_as("join.seats", version=1)
+@dataclass(frozen=True, slots=True)
+class QueryBits:
+    """Bit of each query in masks, for the query's lifetime.
+
+    A changed query counts as a new one.
+    """
+
+    bits: Mapping[str, int]
+    members: Mapping[str, JoinMember]
+
+    @property
+    def words(self) -> int:
+        return 1 + max(self.bits.values(), default=0) // WORD_BITS
+
+    def mask(self, names: Sequence[str]) -> NDArray[np.uint64]:
+        words = np.zeros(self.words, np.uint64)
+        for name in names:
+            words[self.bits[name] // WORD_BITS] |= np.uint64(1 << self.bits[name] % WORD_BITS)
+        return words
+
+    def taken_by(self, members: Sequence[JoinMember]) -> QueryBits:
+        """Assign bits after queries were added or removed; unchanged queries keep their bits."""
+        bits = {m.name: self.bits[m.name] for m in members if _same(self.members.get(m.name), m)}
+        free = (bit for bit in range(len(members) + len(bits)) if bit not in set(bits.values()))
+        for member in members:
+            if member.name not in bits:
+                bits[member.name] = next(free)
+        return QueryBits(bits, {member.name: member for member in members})
+
+    def without(self, names: Collection[str]) -> QueryBits:
+        """Return the bits without these queries."""
+        return QueryBits(
+            {name: bit for name, bit in self.bits.items() if name not in names},
+            {name: member for name, member in self.members.items() if name not in names},
+        )
+
+    def stayed(self, before: QueryBits) -> list[str]:
+        """Return the queries that are unchanged since `before`."""
+        return [name for name, member in self.members.items() if _same(before.members.get(name), member)]
+
+
+def _same(before: JoinMember | None, now: JoinMember) -> bool:
+    """Return True if a query is unchanged except for its output columns.
+
+    The query may output fewer columns, or a column that was added to its stream. A query that outputs more
+    columns of its rows is replaced by a new one (`plan.state_reuse.serves`).
+    """
+    return before is not None and replace(before, columns=now.columns) == now
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Window lengths of the queries on one side.
+
+    `longest_us` and `most_rows` are -1 without such a window.
+    """
+
+    ends_us: Int64s
+    bits_us: Words
+    longest_us: int
+    ends_rows: Int64s
+    bits_rows: Words
+    most_rows: int
+    # By query, longest windows first: its window in time or in rows (the other is -1), and its bit.
+    names: tuple[str, ...]
+    windows_us: Int64s
+    windows_rows: Int64s
+    places: Int32s
+    bits: NDArray[np.uint64]
+    windows: Mapping[str, tuple[int, int]]
+
+    @property
+    def counts(self) -> bool:
+        """Return True if a query has a window that counts rows."""
+        return self.most_rows >= 0
+
+    @property
+    def longest_s(self) -> float | None:
+        """Return the longest window in seconds.
+
+        None if a window is unbounded or counts rows.
+        """
+        return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
+
+
+def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> Reach:
+    """Return the windows of a side, some shortened to a share."""
+    windows = {name: member.windows[side] for name, member in seats.members.items()}
+    extents = {name: _extent(window) for name, window in windows.items()}
+    for name, share in shares.items():
+        if name in extents and extents[name] != FOREVER:
+            extents[name] = round(extents[name] * share)
+    in_time = {name: extents[name] for name, window in windows.items() if not counts_rows(window)}
+    in_rows = {name: extents[name] for name, window in windows.items() if counts_rows(window)}
+    ends_us, bits_us = _table(in_time, seats)
+    ends_rows, bits_rows = _table(in_rows, seats)
+    names = sorted(windows, key=lambda name: (name in in_rows, in_time.get(name, 0)), reverse=True)
+    bits = [seats.bits[name] for name in names]
+    return Reach(
+        ends_us,
+        bits_us,
+        max(in_time.values(), default=-1),
+        ends_rows,
+        bits_rows,
+        max(in_rows.values(), default=-1),
+        tuple(names),
+        np.array([in_time.get(name, -1) for name in names], np.int64),
+        np.array([in_rows.get(name, -1) for name in names], np.int64),
+        np.array([bit // WORD_BITS for bit in bits], np.int32),
+        np.array([1 << bit % WORD_BITS for bit in bits], np.uint64),
+        {name: (in_time.get(name, -1), in_rows.get(name, -1)) for name in names},
+    )
+
+
+def counts_rows(window: Window) -> bool:
+    return window.frame is FrameUnit.ROWS and window.extent is not None
+
+
+def _extent(window: Window) -> int:
+    return FOREVER if window.extent is None else window.extent
+
+
+def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Int64s, Words]:
+    """Return window ends, ascending, and the queries reaching each slice.
+
+    No query reaches beyond the last end.
+    """
+    ends = sorted(set(windows.values()))
+    bits = [seats.mask([name for name, end in windows.items() if end >= slice_end]) for slice_end in ends]
+    return np.array(ends, np.int64), np.stack([*bits, seats.mask([])])
+
+
+# -- expiry columns ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SideExpiry:
+    """Queries of a side with an expiry column, and their masks."""
+
+    queries: Mapping[ExpiryColumn, tuple[str, ...]]
+    masks: Mapping[ExpiryColumn, NDArray[np.uint64]]
+
+    def __bool__(self) -> bool:
+        return bool(self.queries)
+
+    def by_query(self, block: Block) -> dict[str, Int64s]:
+        """Return the expiry of each row, for the queries with an expiry column."""
+        return {name: ends for expiry, ends in self._ends(block) for name in self.queries[expiry]}
+
+    def unexpired(self, block: Block, words: Words, now: int) -> Words:
+        """Return the masks without the queries for which a row has expired."""
+        for expiry, ends in self._ends(block):
+            over = ends <= now
+            if over.any():
+                words = np.array(words)
+                words[over] &= ~self.masks[expiry]
+        return words
+
+    def _ends(self, block: Block) -> Iterator[tuple[ExpiryColumn, Int64s]]:
+        """Yield the expiry of each row by expiry column.
+
+        A block without the column has no rows for the queries that use the column. A row that has expired on
+        arrival is kept for one microsecond, so that it can be emitted without a partner.
+        """
+        for expiry in self.queries:
+            if DATA + expiry.column in block.table.column_names:
+                ends = ends_of(block.table.column(DATA + expiry.column), expiry)
+                yield expiry, np.maximum(ends, block.times + 1)
+
+
+def expiry_of_side(seats: QueryBits, side: int) -> SideExpiry:
+    queries: dict[ExpiryColumn, tuple[str, ...]] = {}
+    for name, member in seats.members.items():
+        expires = member.windows[side].expires
+        if expires is not None:
+            queries[expires] = (*queries.get(expires, ()), name)
+    return SideExpiry(queries, {expiry: seats.mask(names) for expiry, names in queries.items()})
+
+
+def ends_of(column: pa.Array | pa.ChunkedArray, expiry: ExpiryColumn) -> Int64s:
+    """Return the times of a column, shifted by `after_us`, without overflow. NULL precedes all times."""
+    array = whole(column)
+    valid = validity(array)
+    ends: Int64s = numbers(array).astype(np.int64, copy=False)
+    if expiry.after_us > 0:
+        ends = np.minimum(ends, END - expiry.after_us) + expiry.after_us
+    elif expiry.after_us < 0:
+        ends = np.maximum(ends, BEGINNING - expiry.after_us) + expiry.after_us
+    return ends if valid is None else np.where(valid, ends, BEGINNING)

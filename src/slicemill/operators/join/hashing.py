@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from numba import types
 from numpy.typing import NDArray
 
-from slicemill.machine_code.kernel import kernel
-from slicemill.operators.join.arrays import Hashes, Times, hashes_in, hashes_out, times_in
-from slicemill.operators.join.loops import loop
+from slicemill.kernels.arrays import Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.join.probe import Hashes, hashes_in, hashes_out, loop, times_in
 
 _NAN_BITS = np.array([np.nan]).view(np.int64)[0]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -119,7 +119,7 @@ def _mix_words(words: Hashes, hashes: Hashes) -> None:
 
 
 @loop(types.void(times_in, _bytes_in, hashes_out))
-def _mix_bytes(offsets: Times, data: NDArray[np.uint8], hashes: Hashes) -> None:
+def _mix_bytes(offsets: Int64s, data: NDArray[np.uint8], hashes: Hashes) -> None:
     for row in range(len(hashes)):
         first, end = offsets[row], offsets[row + 1]
         hashed = _mixed((hashes[row] ^ np.uint64(end - first)) + _STEP)

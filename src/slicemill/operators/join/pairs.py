@@ -15,13 +15,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.esl.types.query import ExpiryColumn
-from slicemill.esl.types.schema import TIMESTAMP
-from slicemill.operators.join import placing
-from slicemill.operators.join.arrays import Places, Times, Words
-from slicemill.operators.join.block import DATA, DEADLINE, KEY, SEQ, TIME, Block
-from slicemill.operators.join.windows import WORD_BITS, ends_of
-from slicemill.scalar.vectors import arrow_type
+from slicemill.catalog.queries import ExpiryColumn
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS
+from slicemill.columns.merge import tie_name, ties_of
+from slicemill.columns.order import fanned_out, ranked
+from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.functions.vectors import arrow_type
+from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.operators.join import probe as placing
+from slicemill.operators.join.block import (
+    BLOCK_SEQ,
+    DATA,
+    DEADLINE,
+    KEY,
+    TIME,
+    WORD_BITS,
+    Block,
+    column_numbers,
+    ends_of,
+)
+from slicemill.operators.join.probe import Words
+from slicemill.operators.join.spec import InOrder
+from slicemill.operators.step import StepContext
+from slicemill.types import TIMESTAMP, Schema
 
 _TIMESTAMP = arrow_type(TIMESTAMP)
 _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
@@ -38,11 +54,11 @@ class Probing:
 
     block: Block
     stored: Block
-    numbers: Times
-    seqs: Times
-    arrivals: Times
-    ranks: Places
-    seen: Times
+    numbers: Int64s
+    seqs: Int64s
+    arrivals: Int64s
+    ranks: Int32s
+    seen: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +67,9 @@ class FoundPairs:
 
     side: int
     block: Block
-    probes: Places
-    rows: Places
-    places: Places
+    probes: Int32s
+    rows: Int32s
+    places: Int32s
 
 
 @dataclass(slots=True)
@@ -96,7 +112,7 @@ class Pairs:
         return self._column(side, TIME, pa.int64())
 
     def numbers(self, side: int) -> pa.Array:
-        return self._column(side, SEQ, pa.int64())
+        return self._column(side, BLOCK_SEQ, pa.int64())
 
     def data(self, side: int, column: str, kind: pa.DataType) -> pa.Array:
         return self._column(side, DATA + column, kind)
@@ -141,14 +157,14 @@ class Pairs:
             found.append(replace(part, probes=part.probes[mine], rows=part.rows[mine], places=places))
         return Pairs(self.new, found, np.ascontiguousarray(self.wanted[keep]))
 
-    def of(self, bit: int) -> Places:
+    def of(self, bit: int) -> Int32s:
         """Return the positions of one query's pairs."""
-        found: Places = placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
+        found: Int32s = placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
         return found
 
     # -- fetching --------------------------------------------------------------------------------------
 
-    def _of_probes(self, name: str, of: Callable[[Probing], Times]) -> pa.Array:
+    def _of_probes(self, name: str, of: Callable[[Probing], Int64s]) -> pa.Array:
         if name not in self._fetched:
             out = np.empty(len(self), np.int64)
             for found in self.found:
@@ -167,7 +183,7 @@ class Pairs:
             self._fetched[known] = fetch(sources, kind)
         return self._fetched[known]
 
-    def _source(self, found: FoundPairs, side: int, name: str) -> tuple[pa.Array | None, Places]:
+    def _source(self, found: FoundPairs, side: int, name: str) -> tuple[pa.Array | None, Int32s]:
         block, places = found.block, found.rows
         if found.side == side:
             block, places = self.new[side].block, found.probes
@@ -175,13 +191,13 @@ class Pairs:
         held = name in block.table.column_names
         return block.table.column(name).chunk(0) if held else None, places
 
-    def _scattered(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
+    def _scattered(self, sources: Sequence[tuple[pa.Array | None, Int32s]], kind: pa.DataType) -> pa.Array:
         out = np.empty(len(self), _RAW[width(kind)])
         for found, (values, rows) in zip(self.found, sources, strict=True):
             placing.scatter(raw(values), rows, found.places, out)
         return pa.Array.from_buffers(kind, len(out), [None, pa.py_buffer(out)])
 
-    def _taken(self, sources: Sequence[tuple[pa.Array | None, Places]], kind: pa.DataType) -> pa.Array:
+    def _taken(self, sources: Sequence[tuple[pa.Array | None, Int32s]], kind: pa.DataType) -> pa.Array:
         parts = [
             pa.nulls(len(rows), kind) if values is None else values.take(pa.array(rows))
             for values, rows in sources
@@ -191,7 +207,7 @@ class Pairs:
         return pa.concat_arrays(parts).take(pa.array(order))
 
 
-def fetch(column: pa.Array, places: Places) -> pa.Array:
+def fetch(column: pa.Array, places: Int32s) -> pa.Array:
     """Return the values at ascending positions."""
     if len(places) == len(column):
         return column
@@ -212,3 +228,58 @@ def raw(column: pa.Array) -> NDArray[Any]:
     """Return a plain number column as a vector of unsigned integers."""
     kind = _RAW[width(column.type)]
     return np.frombuffer(column.buffers()[1], kind)[column.offset : column.offset + len(column)]
+
+
+# Order of joined rows: by the latest row, then by FROM order.
+
+
+def in_order(
+    table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS, *, tied: bool = False
+) -> pa.Table:
+    """Sort joined rows by (timestamp, latest stream, row number, all numbers).
+
+    `members` are, by stream, the columns with the timestamp and the row number of each joined row. If several
+    rows have the latest timestamp, the row of the last stream counts as the latest. Row numbers have
+    `seq_bits` bits. If other cells hold some of the rows, `tied` adds columns that order rows across cells.
+    """
+    if not table.num_rows:
+        return table
+    table = table.combine_chunks()
+    now = column_numbers(table, "_ts")
+    numbers = [column_numbers(table, number) for _, number in members]
+    latest = np.zeros(len(now), np.int64)
+    number = np.zeros(len(now), np.int64)
+    for place, (time, _) in enumerate(members):
+        is_latest = np.asarray(table.column(time).cast(pa.int64()).to_numpy()) == now
+        latest[is_latest] = place
+        number[is_latest] = numbers[place][is_latest]
+    order = np.lexsort((*reversed(numbers), number, latest, now))
+    place, ranks = table.schema.get_field_index("_seq"), (len(members) - 1).bit_length()
+    seqs = ranked(number, latest, seq_bits, ranks)
+    ordered = table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))
+    bits = ranked_bits(seq_bits, ranks)
+    if not tied:
+        return fanned_out(ordered, bits)
+    # With too many bits, ranking drops low bits of the row number, so the full number is the first tie.
+    lost = seq_bits + ranks > MOST_BITS
+    for place, tie in enumerate((number, *numbers) if lost else numbers):
+        ordered = ordered.append_column(tie_name(place, fanned_bits(bits) - bits), pa.array(tie[order]))
+    return ordered
+
+
+class InOrderStep:
+    """Orders joined rows like a single join, and drops helper columns."""
+
+    def __init__(self, operator: InOrder, output: Schema, seq_bits: int, *, tied: bool) -> None:
+        self._members = operator.members
+        self._columns = [TS, SEQ, ARRIVAL, *output.names]
+        self._seq_bits = seq_bits
+        self._tied = tied
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        ordered = in_order(tables[0], self._members, self._seq_bits, tied=self._tied)
+        return ordered.select([*self._columns, *ties_of(ordered)]), complete[0]
+
+
+def in_order_step(operator: InOrder, context: StepContext) -> InOrderStep:
+    return InOrderStep(operator, context.node.schema, context.seq_bits, tied=context.cell.tied)

@@ -1,34 +1,93 @@
 """Compiled loops that find pairs of rows.
 
-They group rows by key, look up keys, and test masks and ages. Rows of a block are sorted by (hash, time). Its
-directory has an entry per row: `first[b]` is the first row whose hash is in the b-th of `rows` equal ranges
-of hashes. A key is found with one lookup, whatever the block's size.
+They group rows by key, look up keys, and test masks and ages. Rows of a block are sorted by (hash, time).
+Its directory has an entry per row: `first[b]` is the first row whose hash is in the b-th of `rows` equal
+ranges of hashes. A key is found with one lookup, whatever the block's size.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
-from slicemill.columns.sorting import sort_by
-from slicemill.machine_code.kernel import kernel
-from slicemill.operators.join.arrays import (
-    Hashes,
-    Places,
-    Times,
-    Word,
-    Words,
-    hashes_in,
-    places_in,
-    places_out,
-    times_in,
-    word_in,
-    words_in,
-    words_out,
-)
-from slicemill.operators.join.loops import loop
+from slicemill.columns.order import sort_by
+from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.kernels.kernel import KernelFunction, Signature, kernel
+
+# Kernels with fixed signatures.
+#
+#     @loop(types.void(hashes_in, places_out))
+#     def group(hashes, order): ...
+#
+# Vectors of slices are memory-mapped and read-only, other vectors are writable. With inferred types, a loop
+# would be compiled for every combination of both.
+
+
+_GIVEN: Signature = ("the types that are given",)
+
+
+class Loop(KernelFunction):
+    """Kernel that is compiled only for its declared signatures."""
+
+    def __init__(self, function: FunctionType, signatures: tuple[Any, ...]) -> None:
+        super().__init__(function, {}, None)
+        self._signatures = signatures
+
+    def signature(self, arguments: tuple[Any, ...]) -> Signature:
+        del arguments
+        return _GIVEN
+
+    def compile(self, signature: Signature = _GIVEN) -> None:
+        """Compile now, or load the code that another process compiled."""
+        from slicemill.kernels.numba_kernels import compiled_for
+
+        if not self.is_compiled:
+            for given in self._signatures:
+                compiled_for(self, given.args)
+            self.dispatcher.disable_compile()
+            self._code[signature] = self.dispatcher
+
+    def is_stored(self, signature: Signature) -> bool:
+        from slicemill.kernels.numba_kernels import is_stored
+
+        del signature
+        return all(is_stored(self, given.args) for given in self._signatures)
+
+    @property
+    def is_compiled(self) -> bool:
+        return _GIVEN in self._code
+
+
+def loop(*signatures: Any) -> Callable[[Any], Loop]:
+    """Return a decorator that compiles a function for these signatures."""
+    return lambda function: Loop(function, signatures)
+
+
+# Types of the vectors of compiled loops, for type checkers and for Numba.
+#
+# Vectors of slices are memory-mapped files, so input vectors are declared read-only.
+
+
+Hashes: TypeAlias = NDArray[np.uint64]
+Word: TypeAlias = NDArray[np.uint64]  # a mask, word by word
+Words: TypeAlias = NDArray[np.uint64]  # masks as [row, word]
+
+times_in = types.Array(types.int64, 1, "C", readonly=True)
+hashes_in = types.Array(types.uint64, 1, "C", readonly=True)
+word_in = types.Array(types.uint64, 1, "C", readonly=True)
+words_in = types.Array(types.uint64, 2, "C", readonly=True)
+places_in = types.Array(types.int32, 1, "C", readonly=True)
+times_out = types.Array(types.int64, 1, "C")
+hashes_out = types.Array(types.uint64, 1, "C")
+words_out = types.Array(types.uint64, 2, "C")
+places_out = types.Array(types.int32, 1, "C")
+flags_out = types.Array(types.boolean, 1, "C")
+
 
 _SHORT = 16  # larger groups are not sorted by insertion
 
@@ -40,7 +99,7 @@ def _part(hash_: Any, parts: Any) -> Any:
 
 
 @loop(types.void(hashes_in, places_out, places_out))
-def group(hashes: Hashes, order: Places, first: Places) -> None:
+def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
     """Sort rows by hash, stable, and build the directory of that order."""
     rows = len(hashes)
     first[:] = 0
@@ -102,19 +161,19 @@ def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound
 )  # fmt: skip
 def find_spans(
     probe_hashes: Hashes,
-    probe_times: Times,
-    probe_seen: Times,
+    probe_times: Int64s,
+    probe_seen: Int64s,
     reach_us: int,
     reach_rows: int,
     hashes: Hashes,
-    first: Places,
-    times: Times,
-    numbers: Times,
+    first: Int32s,
+    times: Int64s,
+    numbers: Int64s,
     latest: int,
     earliest: int,
     at_same_time: int,
-    starts: Places,
-    ends: Places,
+    starts: Int32s,
+    ends: Int32s,
 ) -> int:
     """Find for each probe the earlier rows of its key within reach.
 
@@ -162,24 +221,24 @@ def find_spans(
     )
 )  # fmt: skip
 def find_pairs(
-    starts: Places,
-    ends: Places,
-    ranks: Places,
+    starts: Int32s,
+    ends: Int32s,
+    ranks: Int32s,
     first_rank: int,
     end_rank: int,
-    probe_times: Times,
-    probe_seen: Times,
+    probe_times: Int64s,
+    probe_seen: Int64s,
     probe_words: Words,
-    times: Times,
-    numbers: Times,
+    times: Int64s,
+    numbers: Int64s,
     words: Words,
     live: Word,
-    ends_us: Times,
+    ends_us: Int64s,
     bits_us: Words,
-    ends_rows: Times,
+    ends_rows: Int64s,
     bits_rows: Words,
-    probes: Places,
-    rows: Places,
+    probes: Int32s,
+    rows: Int32s,
     wanted: Words,
 ) -> int:
     """Find the pairs that are results of some query.
@@ -215,3 +274,155 @@ def find_pairs(
                 rows[found] = row
                 found += 1
     return found
+
+
+# Compiled loops that order pairs and fetch their values.
+
+
+@loop(types.void(places_in, places_in, types.int64, places_out, places_out))
+def place_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, begins: Int32s, places: Int32s) -> None:
+    """Set the positions of pairs, in the order of their probes' ranks.
+
+    `begins` has the next free position of each rank.
+    """
+    for pair in range(len(probes)):
+        rank = ranks[probes[pair]] - first_rank
+        places[pair] = begins[rank]
+        begins[rank] += 1
+
+
+@loop(types.void(places_in, places_in, types.int64, places_out))
+def count_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, counts: Int32s) -> None:
+    for probe in probes:
+        counts[ranks[probe] - first_rank] += 1
+
+
+@loop(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
+def count_before(times: Int64s, others: Int64s, at_same_time: int) -> Int64s:
+    """Count for each time the earlier `others`; both are sorted.
+
+    Equal times are counted if `at_same_time` is 1.
+    """
+    found = np.empty(len(times), np.int64)
+    count = 0
+    for row in range(len(times)):
+        while count < len(others) and others[count] < times[row] + at_same_time:
+            count += 1
+        found[row] = count
+    return found
+
+
+@loop(types.void(words_in, places_in, words_out))
+def scatter_words(words: Words, places: Int32s, out: Words) -> None:
+    for row in range(len(places)):
+        for word in range(words.shape[1]):
+            out[places[row], word] = words[row, word]
+
+
+@loop(
+    *[
+        types.void(types.Array(kind, 1, "C", readonly=True), places_in, places_in, types.Array(kind, 1, "C"))
+        for kind in (types.uint32, types.uint64)
+    ]
+)
+def scatter(values: Any, rows: Int32s, places: Int32s, out: Any) -> None:
+    """Copy the value of each row to its position."""
+    for pair in range(len(rows)):
+        out[places[pair]] = values[rows[pair]]
+
+
+@loop(
+    *[
+        types.void(types.Array(kind, 1, "C", readonly=True), places_in, types.Array(kind, 1, "C"))
+        for kind in (types.uint32, types.uint64)
+    ]
+)
+def gather(values: Any, rows: Int32s, out: Any) -> None:
+    for pair in range(len(rows)):
+        out[pair] = values[rows[pair]]
+
+
+@loop(types.Array(types.int32, 1, "C")(words_in, types.int64, types.uint64))
+def having(wanted: Words, word: int, bit: Any) -> Int32s:
+    """Return the positions of pairs with this bit set."""
+    found = np.empty(len(wanted), np.int32)
+    count = 0
+    for place in range(len(wanted)):
+        found[count] = place
+        if wanted[place, word] & bit:
+            count += 1
+    return found[:count]
+
+
+# Compiled loops that find rows that a query can still reach (S19).
+
+
+@loop(types.void(words_in, word_in, places_in, word_in, times_out, times_out))
+def count_wanted(
+    words: Words,
+    live: Word,
+    places: Int32s,
+    bits: Word,
+    wanted: Int64s,
+    last: Int64s,
+) -> None:
+    """Count selected rows by query, and rows by their first query.
+
+    Queries are ordered by window, longest first, so the first one is the last to reach the row.
+    """
+    for row in range(len(words)):
+        first = True
+        for query in range(len(bits)):
+            if words[row, places[query]] & live[places[query]] & bits[query]:
+                wanted[query] += 1
+                if first:
+                    last[query] += 1
+                    first = False
+
+
+@loop(
+    types.void(
+        times_in,
+        times_in,
+        words_in,
+        word_in,
+        types.int64,
+        types.int64,
+        times_in,
+        times_in,
+        places_in,
+        word_in,
+        flags_out,
+    )
+)
+def find_alive(
+    times: Int64s,
+    numbers: Int64s,
+    words: Words,
+    live: Word,
+    now: int,
+    seen: int,
+    windows_us: Int64s,
+    windows_rows: Int64s,
+    places: Int32s,
+    bits: Word,
+    alive: NDArray[np.bool_],
+) -> None:
+    """Mark rows that are still in the window of a selecting query.
+
+    Query q has bit `bits[q]` of word `places[q]`. It has a window in time or in rows; the other one is
+    negative.
+    """
+    for row in range(len(times)):
+        alive[row] = False
+        for query in range(len(bits)):
+            if not words[row, places[query]] & live[places[query]] & bits[query]:
+                continue
+            # Compared so that the difference cannot overflow, even for unbounded windows and the earliest
+            # times.
+            if windows_us[query] > 0 and (now <= times[row] or now - times[row] < windows_us[query]):
+                alive[row] = True
+                break
+            if windows_rows[query] > 0 and seen - numbers[row] <= windows_rows[query]:
+                alive[row] = True
+                break

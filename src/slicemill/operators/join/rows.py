@@ -1,12 +1,12 @@
 """Row-at-a-time window join of two or more inputs, as reference (M14, S1-S3).
 
-A new row t of one input matches a stored row u of another input i while u is in the window of input i. For a
-time window of length W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the latest of its
-rows.
+A new row t of one input matches a stored row u of another input i while u is in the window of input i.
+For a time window of length W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the
+latest of its rows.
 
 Rows are processed in (timestamp, port, arrival) order, and rows of equal timestamps match (age 0). In a
-self-join one stream feeds two ports, and each row matches itself once: port 0 stores the row, port 1 finds
-it.
+self-join one stream feeds two ports, and each row matches itself once: port 0 stores the row, port 1
+finds it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any, NamedTuple
 
+from slicemill.catalog.queries import FrameUnit, JoinKind, Window
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.query import FrameUnit, JoinKind, Window
-from slicemill.esl.types.schema import Schema
-from slicemill.operators.context import StepContext
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.row_operator import predicate
-from slicemill.operators.row_step import RowStep, row_step
-from slicemill.rows import Row, Timed
+from slicemill.operators.row_step import RowStep, predicate, row_step
+from slicemill.operators.step import StepContext
 from slicemill.time import BEGINNING, END
+from slicemill.types import Row, Schema, Timed
 
 
 @dataclass(frozen=True, slots=True)

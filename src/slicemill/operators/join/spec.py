@@ -7,26 +7,29 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
+from slicemill.catalog.queries import FrameUnit, JoinKind, LoadBudget, Window
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
-from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.query import FrameUnit, JoinKind, Window
-from slicemill.operators.description import Description, Fact, each, many
-from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
-from slicemill.operators.kind import (
+from slicemill.functions.render import render
+from slicemill.operators.join.slices.workload import ASSUMED, Statistics
+from slicemill.operators.protocol import (
     ColumnsRead,
+    Description,
+    Fact,
     InnerJoin,
     Keys,
     KeysBelow,
     MemberKind,
+    Operator,
     OperatorKind,
     Role,
+    SharedOperator,
     UnitOf,
+    each,
     longest_us,
+    many,
     same_keys,
 )
-from slicemill.operators.operator import Operator, SharedOperator
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
@@ -164,7 +167,7 @@ def _chain(join: SharedJoin) -> tuple[Fact, ...]:
 
     The costs of plans without slices are listed beside.
     """
-    from slicemill.operators.join.slices.shared import planned_chain  # imported late: it plans for this class
+    from slicemill.operators.join.slices.cuts import planned_chain  # imported late: it plans for this class
 
     chain = planned_chain(join)
     if chain is None:
@@ -354,7 +357,7 @@ KINDS = (
         history_us=_history_us,
         seq_bits=lambda join, bits, *_: max(pair_bits(member, bits) for member in join.members),
         ties=True,
-        redistribute="slicemill.operators.join.redistribute:redistributed",
+        redistribute="slicemill.operators.join.rescale:redistributed",
         member=MemberKind(
             words=lambda member: Description("⋈", _part_title(member.kind), _own_part(member)),
             history_us=lambda member: member.history_us,
@@ -374,6 +377,6 @@ KINDS = (
         seq_bits=lambda in_order, bits, *_: fanned_bits(
             ranked_bits(bits, stream_ranks(len(in_order.members)))
         ),
-        step="slicemill.operators.join.order:in_order_step",
+        step="slicemill.operators.join.pairs:in_order_step",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,15 +10,37 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.operators.join.arrays import Times
-from slicemill.operators.join.block import SEQ, TS, Block, column_numbers, opened
-from slicemill.operators.join.inspection import Cuts, SliceContent
-from slicemill.operators.join.measures import Measures
-from slicemill.operators.join.slices.statistics import Statistics
-from slicemill.operators.join.windows import QueryBits, reach_of
-from slicemill.shedding.report import Report
-from slicemill.storage.codec import register, stored_as
-from slicemill.storage.slice import Slice
+from slicemill.codec.registry import register, stored_as
+from slicemill.columns.pieces import Slice
+from slicemill.kernels.arrays import Int64s
+from slicemill.operators.join import probe as retain
+from slicemill.operators.join.block import (
+    BLOCK_ARRIVAL,
+    BLOCK_SEQ,
+    BLOCK_TS,
+    DATA,
+    FIRST,
+    FOREVER,
+    MASK,
+    NUMBER,
+    PENDING,
+    TIME,
+    Block,
+    QueryBits,
+    Reach,
+    column_numbers,
+    conformed,
+    expiry_of_side,
+    grouped,
+    mask_words,
+    opened,
+    reach_of,
+)
+from slicemill.operators.join.probe import Words
+from slicemill.operators.join.slices.workload import Statistics
+from slicemill.operators.join.statistics import Cuts, MeasuredStage, Measures, SliceContent
+from slicemill.shedding.accuracy import Report
+from slicemill.time import BEGINNING, END
 
 
 class Stored:
@@ -71,19 +94,19 @@ class SideState:
     slices: list[Stored] = field(default_factory=list)
     cuts_us: tuple[int, ...] | None = None  # ages at which unreachable rows are evicted; None: not planned
     seen: int = 0
-    moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
+    moments: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     # Rows with a NULL key that are to be emitted without a partner, in time order.
     lone: pa.Table | None = None
 
     def has_numbers(self) -> bool:
         """Return True if slices store the row numbers."""
-        return bool(self.slices) and SEQ in self.slices[-1].slice.table.column_names
+        return bool(self.slices) and BLOCK_SEQ in self.slices[-1].slice.table.column_names
 
     def held(self) -> list[SliceContent]:
         found = [SliceContent("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]
         for number, waiting in enumerate(self.waiting):
             stored = waiting if isinstance(waiting, Slice) else None
-            times = column_numbers(table_of(waiting), TS)[0 if number else self.taken :]
+            times = column_numbers(table_of(waiting), BLOCK_TS)[0 if number else self.taken :]
             found.append(SliceContent(", waiting", stored, len(times), int(times[0]), int(times[-1]), {}))
         return found
 
@@ -135,3 +158,366 @@ register(
 
 def table_of(held: Slice | pa.Table) -> pa.Table:
     return held.table if isinstance(held, Slice) else held
+
+
+# State of one side of a join: waiting rows, and slices.
+#
+# Waiting rows have not been joined yet. Rows in slices can be probed by the other side. Slices are in time
+# order. New rows become a slice, and small slices are merged as they age, so that each row is rewritten
+# only a few times and few slices have to be probed. Whenever a slice is written, rows that no query can
+# reach any more are evicted. A slice is rewritten when a sufficient part of it is out of reach (retention
+# by mask, S19): this is the step of a row from one slice of the chain to the next. The ages at which a
+# rewrite pays off are planned from measurements (`plan.slices.set_wise`).
+
+
+# The longest window is cut into about so many slices; a slice that is out of every window is dropped whole.
+_SLICES_PER_WINDOW = 8
+_REWRITE_SHARE = 4  # without planned cuts: rewrite a slice if more than one row in so many is out of reach
+_SMALL_ROWS = 4096  # smaller slices are not stored in a file of their own, nor checked for a rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class ServedQuery:
+    """New query that takes over rows stored for another query.
+
+    It takes over the rows on which its own selection `holds`. `by` is the mask of the other query, at the bit
+    that the other query had when the rows were stored.
+    """
+
+    name: str
+    by: NDArray[np.uint64]
+    holds: Callable[[pa.Table], NDArray[np.bool_]]
+
+
+class Side:
+    """One side of a join, with the current queries."""
+
+    def __init__(
+        self,
+        state: SideState,
+        seats: QueryBits,
+        side: int,
+        schema: pa.Schema,
+        writing: MeasuredStage | None = None,
+        asked: bool = False,
+        judged: bool = False,
+    ) -> None:
+        """Open the state of a side for the current queries.
+
+        `asked`: a query needs row numbers; `judged`: a query needs to know which rows have a match.
+        """
+        self.numbered = NUMBER in schema.names
+        self.state = state
+        self.reach: Reach = reach_of(seats, side)
+        self.schema = schema  # of waiting rows
+        left_out = (BLOCK_ARRIVAL,) if asked else (BLOCK_ARRIVAL, BLOCK_SEQ)
+        stored = [f.with_name(TIME) if f.name == BLOCK_TS else f for f in schema if f.name not in left_out]
+        beside = [pa.field(f"{PENDING}{word}", pa.uint64()) for word in range(seats.words if judged else 0)]
+        self._slice_schema = pa.schema([*stored, *beside])
+        self._seats = seats
+        self.expiry = expiry_of_side(seats, side)
+        self._writing = writing or MeasuredStage()
+        self.everybody = seats.mask(list(seats.members))
+
+    def change(self, stayed: list[str], served: Sequence[ServedQuery] = ()) -> None:
+        """Update stored rows after queries were added or removed.
+
+        Rows remain visible to the queries in `stayed`; `served` queries take over rows of other queries.
+        """
+        allowed, words = self._seats.mask(stayed), self._seats.words
+        state = self.state
+        for index, held in enumerate(state.waiting):
+            table = conformed(table_of(held), self.schema)
+            masks = mask_words(table, words) & allowed
+            self._share(served, table_of(held), None, table, masks)
+            table = masked(table, masks)
+            state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
+        if state.lone is not None:
+            lone = conformed(state.lone, self.schema)
+            state.lone = masked(lone, mask_words(lone, words) & allowed)
+        for index, stored in enumerate(state.slices):
+            live = stored.live
+            stored.live = wide(live, words) & allowed
+            stored.stay_pending(allowed)
+            block = stored.block(words)
+            if served:
+                table = conformed(block.whole_table, self._slice_schema)
+                masks = block.words & stored.live
+                self._share(served, block.table, live, table, masks)
+                table = masked(table, masks).append_column(FIRST, pa.array(block.first))
+                state.slices[index] = self.stored(opened(table, words))
+            else:
+                stored.wanted, stored.last = self._counted(block, stored.live)
+        state.cuts_us = None
+        if not self.numbered:
+            state.seen, state.moments = 0, np.zeros(0, np.int64)
+
+    def _share(
+        self,
+        served: Sequence[ServedQuery],
+        before: pa.Table,
+        live: NDArray[np.uint64] | None,
+        table: pa.Table,
+        masks: Words,
+    ) -> None:
+        """Set the bits of served queries on rows of another query.
+
+        If `live` is given, the bit of the other query counts only if `live` still has it.
+        """
+        plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
+        for one in served:
+            bits = one.by if live is None else one.by & wide(live, len(one.by))
+            theirs = (mask_words(before, len(bits)) & bits).any(axis=1)
+            masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
+
+    def numbers_for(self, moments: Int64s) -> Int64s:
+        """Return consecutive numbers for all arriving rows of the stream, given their times."""
+        begun = self.state.seen + len(self.state.moments)
+        self.state.moments = np.concatenate([self.state.moments, moments])
+        return np.arange(begun, begun + len(moments))
+
+    # -- waiting rows ----------------------------------------------------------------------------------
+
+    def arrive(self, table: pa.Table) -> None:
+        """Append arriving rows, in time order."""
+        if table.num_rows:
+            self.state.waiting.append(table)
+
+    def ready(self, below: int) -> pa.Table:
+        """Remove and return the waiting rows before `below`."""
+        state = self.state
+        found: list[pa.Table] = []
+        while state.waiting:
+            table = table_of(state.waiting[0]).slice(state.taken)
+            times = column_numbers(table, BLOCK_TS)
+            count = len(times) if below == FOREVER else int(np.searchsorted(times, below))
+            if count:
+                found.append(table.slice(0, count))
+            if count < len(times):
+                state.taken += count
+                break
+            state.waiting.pop(0)
+            state.taken = 0
+        self._store_waiting()
+        whole = pa.concat_tables(found) if found else self.schema.empty_table()
+        return whole.combine_chunks()
+
+    def _store_waiting(self) -> None:
+        """Store large waiting tables as slices, so that a checkpoint writes them once."""
+        state = self.state
+        if state.waiting and state.taken:
+            first = table_of(state.waiting[0])
+            if first.num_rows - state.taken < _SMALL_ROWS:
+                # Copy the rest, so that consumed rows are not kept in memory.
+                state.waiting[0] = first.take(pa.array(np.arange(state.taken, first.num_rows)))
+                state.taken = 0
+        for index, table in enumerate(state.waiting):
+            if not isinstance(table, Slice) and table.num_rows >= _SMALL_ROWS:
+                state.waiting[index] = Slice(table)
+
+    def next_ts(self) -> int | None:
+        """Return the timestamp of the first waiting row."""
+        if not self.state.waiting:
+            return None
+        return int(table_of(self.state.waiting[0]).column(BLOCK_TS)[self.state.taken].as_py())
+
+    def last_ts(self) -> int | None:
+        """Return the timestamp of the last waiting row."""
+        return (
+            int(table_of(self.state.waiting[-1]).column(BLOCK_TS)[-1].as_py()) if self.state.waiting else None
+        )
+
+    def pass_by(self, moments: Int64s) -> None:
+        """Count rows of the stream as consumed, including rows with a NULL key."""
+        self.state.seen += len(moments)
+        self.state.moments = self.state.moments[len(moments) :]
+
+    # -- slices ----------------------------------------------------------------------------------------
+
+    def blocks(self, earliest_probe: int) -> list[tuple[Stored, Block]]:
+        """Return the slices that later probes may reach, oldest first."""
+        words = self._seats.words
+        return [
+            (stored, stored.block(words))
+            for stored in self.state.slices
+            if stored.rows and self._can_reach(stored, earliest_probe, self.state.seen)
+        ]
+
+    def pending_from(self, latest: int) -> list[Stored]:
+        """Return the slices with unmatched rows up to a time."""
+        return [one for one in self.state.slices if one.pending is not None and one.earliest <= latest]
+
+    def put_aside(self, lone: pa.Table | None) -> None:
+        """Keep rows with a NULL key that will be emitted without a partner."""
+        if lone is not None:
+            known = [] if self.state.lone is None else [self.state.lone]
+            self.state.lone = pa.concat_tables([*known, lone]).combine_chunks()
+
+    def add(self, block: Block, now: int) -> None:
+        """Store new rows, then merge, evict and rewrite slices.
+
+        New rows that no later row can match are not stored.
+        """
+        state = self.state
+        if block.rows and not self._alive(block, self.everybody, now).all():
+            words = self._seats.words
+            block, _ = grouped(self._kept(block, self.everybody, now).combine_chunks(), words)
+        if block.rows:
+            state.slices.append(self.stored(block))
+        state.slices = [s for s in state.slices if self._can_reach(s, now, state.seen)]
+        if (first := self._first_to_merge()) < len(state.slices) - 1:
+            state.slices[first:] = self._written(state.slices[first:], now)
+        written: list[Stored] = []
+        for stored in state.slices:
+            wasted = stored.rows >= _SMALL_ROWS and self._is_wasted(stored, now)
+            written += self._written([stored], now) if wasted else [stored]
+        state.slices = written
+
+    def _is_wasted(self, stored: Stored, now: int) -> bool:
+        """Return True if rewriting a slice without the unreachable rows pays off."""
+        unwanted = stored.rows - sum(stored.last.values())  # last wanted by queries that have been removed
+        over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
+        if stored.half_over is not None and now >= stored.half_over:
+            return True
+        cuts = self.state.cuts_us
+        if cuts is None:
+            return (unwanted + sum(over.values())) * _REWRITE_SHARE > stored.rows
+        passed = max((cut for cut in cuts if now - stored.latest >= cut), default=-1)
+        at_a_cut = any(self.reach.windows[name][0] <= passed for name in over)
+        return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
+
+    def wanting(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Count the rows of a sample by query.
+
+        Returns how many rows each query selects, and for how many of these rows it has the longest window.
+        """
+        return self._counted(replace(block, words=block.words[:rows]), self.everybody)
+
+    def _first_to_merge(self) -> int:
+        """Return the index of the first slice to merge with all later ones.
+
+        An older slice is merged if it has at most twice the rows of all later slices together. One merge may
+        make the next older slice due; all of these slices are merged in one write.
+        """
+        slices, longest = self.state.slices, self.reach.longest_us
+        bounded = not self.reach.counts and longest != FOREVER
+        first, rows = len(slices) - 1, slices[-1].rows if slices else 0
+        while first > 0 and (older := slices[first - 1]).rows <= 2 * rows:
+            if bounded and (slices[-1].latest - older.earliest) * _SLICES_PER_WINDOW > longest:
+                break
+            first, rows = first - 1, rows + older.rows
+        return first
+
+    def _written(self, parts: list[Stored], now: int) -> list[Stored]:
+        """Merge slices, and evict rows that no query can reach."""
+        words = self._seats.words
+        with self._writing.doing(sum(part.rows for part in parts)):
+            kept = [self._kept(part.block(words), part.live, now) for part in parts]
+            whole = pa.concat_tables(kept).combine_chunks()
+            return [self.stored(grouped(whole, words)[0])] if whole.num_rows else []
+
+    def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
+        """Return the rows that a query can still reach.
+
+        Bits of queries for which a row has expired are cleared.
+        """
+        words = self.expiry.unexpired(block, block.words & live, now)
+        table = conformed(block.whole_table, self._slice_schema)
+        if not np.array_equal(words, block.words):
+            table = masked(table, words)
+        alive = self._alive(block, live, now)
+        return table if alive.all() else table.filter(pa.array(alive))
+
+    def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
+        reach = self.reach
+        alive = np.empty(block.rows, np.bool_)
+        words = self.expiry.unexpired(block, block.words, now)
+        retain.find_alive(
+            block.times, self.numbers(block), words, live, now, self.state.seen,
+            reach.windows_us, reach.windows_rows, reach.places, reach.bits, alive,
+        )  # fmt: skip
+        return alive
+
+    def numbers(self, block: Block) -> Int64s:
+        """Return the row numbers, or zeros if rows were not numbered.
+
+        The numbers of rows stored before a query counted rows do not matter.
+        """
+        counted = len(block.numbers) or not self.reach.counts
+        return block.numbers if counted else np.zeros(block.rows, np.int64)
+
+    def stored(self, block: Block) -> Stored:
+        """Return a new slice with its statistics."""
+        wanted, last = self._counted(block, self.everybody)
+        known = {
+            "rows": block.rows,
+            "earliest": int(block.times.min()),
+            "latest": int(block.times.max()),
+            "last_number": int(block.numbers.max()) if len(block.numbers) else -1,
+            "live": self.everybody,
+            "wanted": wanted,
+            "last": last,
+            "pending": block.pending,
+            **self._lives(block),
+        }
+        stored = Stored(Slice(block.table), known)
+        stored._block = block
+        return stored
+
+    def _lives(self, block: Block) -> dict[str, object]:
+        """Return when rows expire by a column.
+
+        `ends` is the last expiry by query, `half_over` the time when half of all rows are out of every
+        window.
+        """
+        by_query = self.expiry.by_query(block) if self.expiry else {}
+        if not by_query:
+            return {"ends": {}, "half_over": None}
+        ends: dict[str, int] = {}
+        over = np.full(block.rows, BEGINNING)
+        for name, (window_us, _) in self.reach.windows.items():
+            wants = (block.words & self._seats.mask([name])).any(axis=1)
+            until = np.full(block.rows, END)
+            if 0 <= window_us < FOREVER:
+                until = np.minimum(block.times, END - window_us) + window_us
+            if name in by_query:
+                until = np.minimum(until, by_query[name])
+                ends[name] = int(by_query[name][wants].max(initial=BEGINNING))
+            over = np.where(wants, np.maximum(over, until), over)
+        return {"ends": ends, "half_over": int(np.partition(over, block.rows // 2)[block.rows // 2])}
+
+    def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
+        reach = self.reach
+        wanted, last = (np.zeros(len(reach.names), np.int64) for _ in range(2))
+        retain.count_wanted(block.words, live, reach.places, reach.bits, wanted, last)
+        return tuple(  # type: ignore[return-value]
+            {name: int(count) for name, count in zip(reach.names, counts, strict=True) if count}
+            for counts in (wanted, last)
+        )
+
+    def _can_reach(self, stored: Stored, now: int, seen: int) -> bool:
+        return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
+
+    def _reaches(self, name: str, stored: Stored, now: int, seen: int | None = None) -> bool:
+        """Return True if a query can still reach a row of a slice."""
+        window_us, window_rows = self.reach.windows[name]
+        met = self.state.seen if seen is None else seen
+        if now >= stored.ends.get(name, END):
+            return False
+        return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
+
+
+def wide(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
+    """Extend or cut a mask to `words` words."""
+    wide = np.zeros(words, np.uint64)
+    wide[: len(mask)] = mask[:words]
+    return wide
+
+
+def masked(table: pa.Table, masks: Words) -> pa.Table:
+    """Replace the mask columns that a table has."""
+    for word in range(masks.shape[1]):
+        place = table.schema.get_field_index(f"{MASK}{word}")
+        column = pa.array(np.ascontiguousarray(masks[:, word]))
+        table = table.set_column(place, table.schema.field(place), column)
+    return table

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from slicemill.catalog.queries import JoinKind
+from slicemill.columns.arrow_schema import TS
+from slicemill.columns.merge import tie_name
+from slicemill.columns.order import fanned_out, ranked
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.errors import SlicemillError
-from slicemill.operators.cell import WHOLE, HeavyKey
-from slicemill.operators.context import StepContext
-from slicemill.operators.in_turn import Due, borders, due_in_turn
-from slicemill.operators.join.heavy import KeyWork
-from slicemill.operators.join.shared import JoinKernel
-from slicemill.operators.join.spec import InOrder, SharedJoin
-from slicemill.operators.join.state import JoinState
-from slicemill.operators.step import SharedStep, StatefulStep, StepResult
-from slicemill.shedding.accuracy import AccuracySums
-from slicemill.shedding.ages import Compared
-from slicemill.shedding.load import Dropping
-from slicemill.shedding.report import Report
-from slicemill.storage.arrow_schema import TS
+from slicemill.functions.values import ExpressionError
+from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.operators.alignment import Due, borders, due_in_turn
+from slicemill.operators.cell import WHOLE, Cell, HeavyKey
+from slicemill.operators.join import probe
+from slicemill.operators.join import probe as placing
+from slicemill.operators.join.answers import Answer, Answers, Collected, Unmatched
+from slicemill.operators.join.block import (
+    BLOCK_ARRIVAL,
+    BLOCK_SEQ,
+    BLOCK_TS,
+    FOREVER,
+    HASH,
+    TIME,
+    Block,
+    QueryBits,
+    column_numbers,
+    grouped,
+    reach_of,
+)
+from slicemill.operators.join.conditions import Entry, Selections, asks_for_numbers, key_types
+from slicemill.operators.join.heavy_keys import NO_WORK, KeyWork, everywhere, key_work, stored_here
+from slicemill.operators.join.pairs import FoundPairs, Pairs, Probing
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin
+from slicemill.operators.join.state import JoinState, ServedQuery, Side
+from slicemill.operators.step import SharedStep, StatefulStep, StepContext, StepResult
+from slicemill.shedding.accuracy import AccuracySums, Report
+from slicemill.shedding.load import AgeCounter, Compared, Dropping
+from slicemill.time import BEGINNING
+from slicemill.types import Schema
 
 
 def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
@@ -148,3 +175,441 @@ class JoinStep:
 
     def due(self) -> Due | None:
         return self._shared.due()
+
+
+# Vectorized window join of two streams, shared by all queries of a plan.
+#
+# A run takes the rows that no later input can precede. These rows probe the slices of the other side and
+# each other, and are then stored as slices themselves. Results have the order of the reference: by the
+# newer row (timestamp, input, arrival), then by the older row, oldest first.
+#
+# If every cell of the unit reads all rows, each cell stores only its stripe, a hash range of row numbers. A
+# pair is found once, in the cell that stores the older row (PSP-D, S33). New rows of all stripes probe, but
+# among the new rows they match only rows of the cell's own stripe.
+#
+# A new query gets only pairs of rows that have both arrived since the query started, as if it ran alone. If
+# the plan shows that rows stored for another query cover its history, the new query uses these rows (S23).
+
+
+PAIRS_PER_BLOCK = 1 << 19
+_SAMPLED = 1 << 12  # new rows of a side that are counted by query in each run
+SIDES = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Block that new rows probe, with the candidates of each new row."""
+
+    side: int
+    block: Block
+    live: NDArray[np.uint64]
+    starts: Int32s
+    ends: Int32s
+
+
+class JoinKernel:
+    """Two-way window join of a plan, with its state."""
+
+    def __init__(
+        self,
+        operator: SharedJoin,
+        schemas: Sequence[Schema],
+        state: JoinState,
+        newcomers: Covers | None = None,
+        seq_bits: int = SEQ_BITS,
+        cell: Cell = WHOLE,
+    ) -> None:
+        """Build the join; `newcomers` are queries that start empty.
+
+        This holds even if a query of the same name and form ran before.
+        """
+        self.state = state
+        self._cell = cell
+        self._heavy: tuple[HeavyKey, ...] = ()
+        self._measures_keys = cell.count > 1 and not cell.tied and bool(operator.keys[0])
+        self.key_work = NO_WORK  # rows and pairs by key, of the last run
+        self.foreign = 0  # rows of the last run that another cell counts
+        # Once row numbers are stored, keep storing them: the order of results may still depend on them.
+        self._asked = [
+            cell.tied
+            or asks_for_numbers(operator, side)
+            or any(side in member.kind.judged for member in operator.members)
+            or state.sides[side].has_numbers()
+            for side in SIDES
+        ]
+        self._seq_bits = seq_bits
+        self._members = operator.members
+        self._schemas = schemas
+        self._deadlines = bool(operator.deadlines)
+        self._key_types = key_types(operator)
+        new = {name: by for name, by in (newcomers or {}).items() if name in self._names()}
+        known, before = state.seats, state.seats.without(new)
+        state.seats = before.taken_by(operator.members)
+        self._entries = [Entry(operator, side, schemas[side], state.seats) for side in SIDES]
+        self._unmatched = Unmatched(operator.members, schemas, state.seats, seq_bits)
+        self._sides = self._made_sides()
+        self._reaches = [side.reach for side in self._sides]
+        self.compared = AgeCounter(len(SIDES))  # in the last run
+        # Errors of selections evaluated on stored rows; reported by the next run.
+        self._problems: dict[str, ExpressionError] = {}
+        if known.members and before != state.seats:
+            for number, side in enumerate(self._sides):
+                side.change(state.seats.stayed(before), self._served(new, number, known))
+            state.measures.begin_anew()
+        self._answers = Answers(operator.members, schemas, state.seats, self._ties, self._unmatched)
+
+    def _made_sides(self) -> list[Side]:
+        state = self.state
+        return [
+            Side(
+                state.sides[side],
+                state.seats,
+                side,
+                self._entries[side].schema,
+                state.measures.writing,
+                self._asked[side],
+                self._unmatched.asks_for(side),
+            )
+            for side in SIDES
+        ]
+
+    @property
+    def _tied(self) -> bool:
+        """Return True if other cells find pairs of the same rows."""
+        return self._cell.tied or bool(self._heavy)
+
+    def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
+        """Set the keys whose rows other cells read too.
+
+        The keys are valid from the next run on.
+        """
+        self._heavy = heavy
+        if self._tied and not all(self._asked):
+            self._asked = [True for _ in SIDES]
+            self._sides = self._made_sides()
+
+    def shorten(self, shares: Mapping[str, float]) -> None:
+        """Probe only the newest part of these queries' windows (S55).
+
+        The shares are valid from the next run on. Stored rows are kept: other queries use them, and these
+        queries need them again after the overload.
+        """
+        self._reaches = [
+            reach_of(self.state.seats, side, shares) if shares else self._sides[side].reach for side in SIDES
+        ]
+
+    def _names(self) -> set[str]:
+        return {member.name for member in self._members}
+
+    def _served(self, newcomers: Covers, side: int, known: QueryBits) -> list[ServedQuery]:
+        """Return the new queries that take over rows of another query.
+
+        The other query may have been removed by now.
+        """
+        served = []
+        for name, by in newcomers.items():
+            other = known.members.get(by[side] or "")
+            if other is None:
+                continue
+            member = self.state.seats.members[name]
+            if member.selections[side] == other.selections[side]:
+                member = replace(member, selections=(None, None))
+            chosen = Selections([member], side, self._schemas[side], self.state.seats)
+            served.append(
+                ServedQuery(name, known.mask([other.name]), partial(_holds, chosen, self._problems))
+            )
+        return served
+
+    def next_times(self) -> list[int | None]:
+        """Return the timestamp of the first waiting row of each side."""
+        return [side.next_ts() for side in self._sides]
+
+    def known(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[int]:
+        """Return each side's watermark, or its last timestamp if later."""
+        lasts = (
+            side.last_ts() if not table.num_rows else int(table.column("_ts")[-1].as_py())
+            for side, table in zip(self._sides, tables, strict=True)
+        )
+        return [told if ts is None else max(told, ts) for told, ts in zip(complete, lasts, strict=True)]
+
+    def due_unmatched(self) -> tuple[int, ...] | None:
+        """Return the watermarks needed to emit the next unmatched row.
+
+        None if no row is pending.
+        """
+        due = self._unmatched.due(self._sides) if self._unmatched else None
+        if due is None:
+            return None
+        # The waiting row already shows that its side has reached that time.
+        lasts = (side.last_ts() for side in self._sides)
+        return tuple(BEGINNING if last is not None and last >= due else due for last in lasts)
+
+    def run(
+        self, tables: Sequence[pa.Table], below: Sequence[int], until: int, known: int | None = None
+    ) -> list[Answer]:
+        """Join new rows, and return one answer for each query.
+
+        The rows of each side are in time order. Rows of a side are joined if they are `below` the bound of
+        that side. `until` is the joint watermark; `known` may be later, and is the time up to which unmatched
+        rows can be emitted.
+        """
+        errors, self._problems = self._problems, {}
+        self.compared.begin_anew()
+        self.foreign = 0
+        for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
+            if table.num_rows:
+                numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
+                prepared, lone = entry.prepared(table, numbers, errors)
+                kept.put_aside(lone)
+                self.foreign += self._foreign(prepared)
+                kept.arrive(prepared)
+        passed = [self._moments(side, below[side]) for side in SIDES]
+        new = self._grouped([side.ready(ts) for side, ts in zip(self._sides, below, strict=True)], passed)
+        collected: Collected = {}
+        for pairs in self._pairs(new):
+            self._answers.add(pairs, collected, errors)
+        told = self._told(new, until if known is None else known)
+        for kept, moments in zip(self._sides, passed, strict=True):
+            kept.pass_by(moments)
+        # At the end of time no row follows, so nothing has to be stored.
+        if until < FOREVER:
+            self._measure(new, until)
+            for kept, rows in zip(self._sides, new, strict=True):
+                kept.add(rows.stored, until)
+        answers = self._answers.all_of(collected, errors)
+        if self._tied:
+            return answers
+        return [
+            answer if isinstance(answer, ExpressionError) else self._numbered(member, answer, told)
+            for member, answer in zip(self._members, answers, strict=True)
+        ]
+
+    def _told(self, new: Sequence[Probing], known: int) -> dict[str, pa.Table]:
+        """Return by query the rows that can no longer find a partner."""
+        blocks = [rows.block for rows in new]
+        found = {
+            member.name: self._unmatched.told(member, self._sides, blocks, known)
+            for member in self._members
+            if member.kind.unmatched
+        }
+        return {name: table for name, table in found.items() if table is not None}
+
+    def _numbered(self, member: JoinMember, pairs: pa.Table, told: Mapping[str, pa.Table]) -> pa.Table:
+        whole = pairs
+        if member.kind is not JoinKind.INNER:
+            whole = self._unmatched.with_pairs(told.get(member.name), pairs)
+        return fanned_out(whole, self._unmatched.result_bits(member))
+
+    def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
+        """Return the columns that order the pairs of one new row across cells.
+
+        Pairs of a row are ordered by their older rows. If ranking has dropped low bits of the new rows'
+        numbers, the number of the new row precedes these columns.
+        """
+        if not self._tied:
+            return {}
+        bits = ranked_bits(self._seq_bits)
+        lost = bits == self._seq_bits
+        ties = [pairs.causes()] if lost else []
+        ties += [pairs.older(TIME), pairs.older(BLOCK_SEQ)]
+        return {tie_name(place, fanned_bits(bits) - bits): tie for place, tie in enumerate(ties)}
+
+    def _measure(self, new: Sequence[Probing], until: int) -> None:
+        """Update the statistics, and plan new cuts if enough rows have arrived."""
+        measures = self.state.measures
+        begins = [int(rows.block.times.min()) for rows in new if rows.block.rows]
+        if not begins:
+            return
+        elapsed_s = measures.time_passes(min(begins), until)
+        for kept, seen, rows in zip(self._sides, measures.sides, new, strict=True):
+            window_s = kept.reach.longest_s
+            if window_s is not None and elapsed_s > 0:
+                held = sum(stored.rows for stored in kept.state.slices)
+                seen.time_passes(held, rows.stored.rows, elapsed_s, window_s)
+                # Rows are in the order of hashes, so that the first ones are a random sample.
+                seen.sample(*kept.wanting(rows.stored, _SAMPLED))
+        if measures.is_due():
+            for side, kept in enumerate(self._sides):
+                cuts = measures.cuts(side, kept.reach)
+                kept.state.cuts_us = None if cuts is None else tuple(round(c * 1_000_000) for c in cuts.used)
+
+    # -- finding pairs ---------------------------------------------------------------------------------
+
+    def _moments(self, side: int, below: int) -> Int64s:
+        """Return the times of the stream's rows that this run consumes.
+
+        Empty if no query counts rows.
+        """
+        moments = self._sides[side].state.moments
+        return moments if below == FOREVER else moments[: np.searchsorted(moments, below)]
+
+    def _grouped(self, ready: Sequence[pa.Table], passed: Sequence[Int64s]) -> list[Probing]:
+        times = [column_numbers(table, BLOCK_TS) for table in ready]
+        new: list[Probing] = []
+        for side, table in zip(SIDES, ready, strict=True):
+            # At equal timestamps rows of input 0 precede rows of input 1.
+            ranks = placing.count_before(times[side], times[1 - side], side) + np.arange(len(times[side]))
+            met = placing.count_before(times[side], passed[1 - side], side)
+            seen = self._sides[1 - side].state.seen + met
+            names = [TIME if name == BLOCK_TS else name for name in table.column_names]
+            kept = [
+                name for name in names if name != BLOCK_ARRIVAL and (name != BLOCK_SEQ or self._asked[side])
+            ]
+            inside, words = table.rename_columns(names).select(kept), self.state.seats.words
+            block, order = grouped(inside, words)
+            if self._unmatched.asks_for(side):
+                block = replace(block, pending=block.words & self._unmatched.judged[side])
+            arrivals, seqs = column_numbers(table, BLOCK_ARRIVAL), column_numbers(table, BLOCK_SEQ)
+            stored = block
+            if self._cell.by_time or self._heavy:
+                hashes = column_numbers(table, HASH)
+                mine = stored_here(self._cell, self._heavy, hashes, times[side], seqs)
+                if not mine.all():
+                    stored, _ = grouped(inside.filter(pa.array(mine)).combine_chunks(), words)
+            caused = ranked(seqs, side, self._seq_bits)
+            new.append(
+                Probing(
+                    block,
+                    stored,
+                    seqs[order],
+                    caused[order],
+                    arrivals[order],
+                    ranks[order].astype(np.int32),
+                    seen[order],
+                )
+            )
+        return new
+
+    def _foreign(self, prepared: pa.Table) -> int:
+        """Count the arriving rows of heavy keys whose home is another cell."""
+        away = [key for key in self._heavy if key.home != self._cell.number]
+        if not away:
+            return 0
+        found = everywhere(away, column_numbers(prepared, HASH), column_numbers(prepared, BLOCK_TS))
+        return int(np.count_nonzero(found))
+
+    def _work_by_key(self, targets: Sequence[_Target], new: Sequence[Probing]) -> KeyWork:
+        pairs = [np.zeros(rows.block.rows, np.int64) for rows in new]
+        for target in targets:
+            pairs[target.side] += target.ends - target.starts
+        return key_work([(rows.block.hashes, own) for rows, own in zip(new, pairs, strict=True)])
+
+    def _targets(self, new: Sequence[Probing]) -> list[_Target]:
+        targets: list[_Target] = []
+        for side in SIDES:
+            rows, other, reach = new[side].block, self._sides[1 - side], self._reaches[1 - side]
+            if not rows.rows:
+                continue
+            for block, live, earliest, latest in self._met_by(new, side):
+                starts, ends = (np.empty(rows.rows, np.int32) for _ in range(2))
+                found = probe.find_spans(
+                    rows.hashes, rows.times, new[side].seen, reach.longest_us, reach.most_rows,
+                    block.hashes, block.first, block.times, other.numbers(block),
+                    latest, earliest, side, starts, ends,
+                )  # fmt: skip
+                self._count_compared(1 - side, rows.times, earliest, latest, found)
+                if found:
+                    targets.append(_Target(side, block, live, starts, ends))
+        return targets
+
+    def _count_compared(self, side: int, probes: Int64s, earliest: int, latest: int, count: int) -> None:
+        """Count comparisons by age relative to the longest window."""
+        longest = self._sides[side].reach.longest_us
+        # Rows are in the order of hashes, so this is the time of a random probe.
+        now = int(probes[len(probes) // 2])
+        ages = (0, 0) if longest in (-1, FOREVER) else (now - latest, now - earliest)
+        self.compared.add(side, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
+
+    def _met_by(
+        self, new: Sequence[Probing], side: int
+    ) -> Iterator[tuple[Block, NDArray[np.uint64], int, int]]:
+        """Yield the blocks that new rows may match, oldest first.
+
+        Each block has the mask of its queries and its time range.
+        """
+        other, rows = self._sides[1 - side], new[1 - side].stored
+        for stored, block in other.blocks(int(new[side].block.times.min())):
+            yield block, stored.live, stored.earliest, stored.latest
+        if rows.rows:
+            yield rows, other.everybody, int(rows.times.min()), int(rows.times.max())
+
+    def _pairs(self, new: Sequence[Probing]) -> Iterator[Pairs]:
+        """Yield bounded batches of pairs, in the order of newer rows."""
+        targets = self._targets(new)
+        if self._measures_keys:
+            self.key_work = self._work_by_key(targets, new)
+        total = new[0].block.rows + new[1].block.rows
+        for first, end in _borders(targets, new, total):
+            pairs = self._placed(
+                [self._found(target, new, first, end) for target in targets], new, first, end
+            )
+            if not len(pairs):
+                continue
+            if self._key_types:
+                pairs.compare_keys(self._key_types)
+            if self._deadlines:
+                pairs.keep_deadlines()
+            for side in SIDES:
+                for expiry, mask in self._sides[side].expiry.masks.items():
+                    pairs.keep_unexpired(side, expiry, mask)
+            yield pairs
+
+    def _found(
+        self, target: _Target, new: Sequence[Probing], first: int, end: int
+    ) -> tuple[FoundPairs, NDArray[np.uint64]]:
+        """Return the pairs with rows of one block, and their masks.
+
+        The positions of the pairs in the output are set later.
+        """
+        probing, other = new[target.side], self._sides[1 - target.side]
+        inside = (probing.ranks >= first) & (probing.ranks < end)
+        most = int((target.ends - target.starts)[inside].sum())
+        probes, rows = np.empty(most, np.int32), np.empty(most, np.int32)
+        wanted = np.empty((most, self.state.seats.words), np.uint64)
+        reach = self._reaches[1 - target.side]
+        block, measures = target.block, self.state.measures
+        with measures.probing.doing(most):
+            count = probe.find_pairs(
+                target.starts, target.ends, probing.ranks, first, end,
+                probing.block.times, probing.seen, probing.block.words,
+                block.times, other.numbers(block), block.words, target.live,
+                reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, rows, wanted,
+            )  # fmt: skip
+        measures.sides[1 - target.side].compared += most
+        places = np.empty(count, np.int32)
+        return FoundPairs(target.side, block, probes[:count], rows[:count], places), wanted[:count]
+
+    def _placed(
+        self, parts: list[tuple[FoundPairs, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
+    ) -> Pairs:
+        """Order pairs by the rank of the probing row.
+
+        Pairs of one probing row stay as found, oldest slice first.
+        """
+        counts = np.zeros(end - first, np.int32)
+        for found, _ in parts:
+            placing.count_by_rank(found.probes, new[found.side].ranks, first, counts)
+        begins = np.cumsum(counts, dtype=np.int32) - counts
+        wanted = np.empty((int(counts.sum()), self.state.seats.words), np.uint64)
+        for found, bits in parts:
+            placing.place_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
+            placing.scatter_words(bits, found.places, wanted)
+        return Pairs(new, [found for found, _ in parts], wanted)
+
+
+def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(selections.masks(table, errors).any(axis=1))
+
+
+def _borders(targets: Sequence[_Target], new: Sequence[Probing], total: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of ranks with a bounded number of pairs each."""
+    counts = np.zeros(total, np.int64)
+    for target in targets:
+        counts[new[target.side].ranks] += target.ends - target.starts
+    reached = np.cumsum(counts)
+    first = 0
+    while first < total:
+        before = int(reached[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(reached, before + PAIRS_PER_BLOCK, side="right")))
+        yield first, end
+        first = end

@@ -2,13 +2,13 @@
 
     bid ─ γ avg(price) by item, RANGE 60 ─ q       bid ─ avg(price) OVER (item, RANGE 60 - 1 µs) ─ π ─ q
 
-Without SLIDE, each tuple emits a row for its group over the current window. OVER gives the same result if the
-window can be kept per group: always for RANGE windows, and for ROWS windows without groups. FROM excludes a
-tuple that is exactly as old as the window, OVER includes it. A count of FROM includes the tuple itself, one
-of OVER does not. Hence the 1 that is subtracted from both.
+Without SLIDE, each tuple emits a row for its group over the current window. OVER gives the same result if
+the window can be kept per group: always for RANGE windows, and for ROWS windows without groups. FROM
+excludes a tuple that is exactly as old as the window, OVER includes it. A count of FROM includes the
+tuple itself, one of OVER does not. Hence the 1 that is subtracted from both.
 
-GROUP BY runs the base version of an aggregate, OVER its window version. So aggregates for which these differ
-are not rewritten: user-defined aggregates with both versions, and those that read expired tuples.
+GROUP BY runs the base version of an aggregate, OVER its window version. So aggregates for which these
+differ are not rewritten: user-defined aggregates with both versions, and those that read expired tuples.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.esl.types.schema import Schema
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.over.spec import WindowAggregate
-from slicemill.operators.select.spec import Project
-from slicemill.operators.windowed_group.as_over import over_calls, same_over, shown_items
-from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.operators.specs import Project
+from slicemill.operators.window.spec import (
+    RelationAggregate,
+    WindowAggregate,
+    over_calls,
+    same_over,
+    shown_items,
+)
+from slicemill.types import Schema
 
 
 def arrivals_to_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:

@@ -1,22 +1,20 @@
 """drop_boxes: insert drop boxes before queries with a load budget.
 
-Queries without a budget bypass the drop box, so they never lose rows. Queries with equal budgets share a drop
-box, so they can also share the operators after it.
+Queries without a budget bypass the drop box, so they never lose rows. Queries with equal budgets share a
+drop box, so they can also share the operators after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.types.catalog import Catalog, QueryDefinition
-from slicemill.esl.types.load_budget import AGE, WINDOWS
-from slicemill.esl.types.query import SelectQuery
-from slicemill.operators.drop.spec import Drop, WholeWindows
+from slicemill.catalog.catalog import Catalog, QueryDefinition
+from slicemill.catalog.queries import AGE, WINDOWS, SelectQuery
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import AgeLimit, WindowJoin
-from slicemill.operators.streams.spec import Scan
+from slicemill.operators.specs import Drop, Scan, WholeWindows
 from slicemill.plan.content import digest
-from slicemill.plan.logs import log_of
+from slicemill.plan.units import log_of
 
 
 def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:

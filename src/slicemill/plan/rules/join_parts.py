@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import (
+from slicemill import types as t
+from slicemill.catalog.expressions import (
     Call,
     Cast,
     ColumnRef,
@@ -16,12 +16,12 @@ from slicemill.esl.types.expression import (
     conjunction,
     transform,
 )
-from slicemill.esl.types.query import FrameUnit
-from slicemill.esl.types.schema import Column, Kind, Type
+from slicemill.catalog.queries import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.select.spec import Filter
-from slicemill.plan.logs import log_of
+from slicemill.operators.specs import Filter
+from slicemill.plan.units import log_of
+from slicemill.types import Column, Kind, Type
 
 Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 Places: TypeAlias = Mapping[str, tuple[int, str]]

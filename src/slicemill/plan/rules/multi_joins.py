@@ -1,14 +1,17 @@
 """multi_joins: n-way window joins with one state per stream (S25, S45-S50).
 
     A, B, C ─ ⋈ A.k = B.k AND B.k = C.k, 60 s ─ q1      A ─┐
-    C, A, B ─ ⋈ the same keys, 5 s ────────── q2        B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1 ─ q1
-                                                        C ─┘                                    └─ part 2 ─ q2
+    C, A, B ─ ⋈ the same keys, 5 s ────────── q2        B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1
+    ─ q1
+                                                        C ─┘                                    └─ part 2
+                                                        ─ q2
 
-Joins of the same streams on the same equalities become one node, in whatever order FROM names the streams. A
-join with other stateful operators before or after it in the same unit is rewritten alone. Where storing
-joined tuples is cheaper (`operators.multijoin.form`), `split_joins` rewrites the join instead. The exception
-are joins with an age limit under load and joins whose rows expire, since a tree of joins supports neither.
-ROWS windows are left unchanged: which rows are the last ones at a timestamp depends on the order of FROM.
+Joins of the same streams on the same equalities become one node, in whatever order FROM names the
+streams. A join with other stateful operators before or after it in the same unit is rewritten alone.
+Where storing joined tuples is cheaper (`operators.join.multiway_form`), `split_joins` rewrites the join
+instead. The exception are joins with an age limit under load and joins whose rows expire, since a tree of
+joins supports neither. ROWS windows are left unchanged: which rows are the last ones at a timestamp
+depends on the order of FROM.
 """
 
 from __future__ import annotations
@@ -16,17 +19,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Expr, conjunction, conjuncts
-from slicemill.esl.types.query import FrameUnit
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Expr, conjunction, conjuncts
+from slicemill.catalog.queries import FrameUnit
+from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.multiway_form import forms_of_member
+from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, one_key
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.multijoin.form import forms_of_member
-from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin, one_key
-from slicemill.operators.part.spec import Part
+from slicemill.operators.specs import Part
 from slicemill.plan.content import digest, short
-from slicemill.plan.logs import log_of
 from slicemill.plan.rules.join_parts import Places, equal_in, in_sides, input_of, places_of
 from slicemill.plan.rules.sharing import (
     between_logs,
@@ -35,6 +37,7 @@ from slicemill.plan.rules.sharing import (
     source_name,
     without_loose_ends,
 )
+from slicemill.plan.units import log_of
 
 
 @dataclass

@@ -3,24 +3,23 @@
     bid ─┬─ q1: where ─ q1                    bid ─── bid: where price > 9 #5f… ─┬─ q1
          └─ q2: where ─ q2      (price > 9)                                      └─ q2
 
-An id does not depend on other queries or on the order of registration. State is stored under the id and stays
-valid when other queries are dropped. A stateless node is named by content alone and shared. The state of a
-stateful node depends on when its query was registered. So the node and all its consumers belong to that
-query, and their ids contain its name. The last node of a derived stream belongs to that stream, because it
-writes the log. Sources, tables and query results keep their own names.
+An id does not depend on other queries or on the order of registration. State is stored under the id and
+stays valid when other queries are dropped. A stateless node is named by content alone and shared. The
+state of a stateful node depends on when its query was registered. So the node and all its consumers
+belong to that query, and their ids contain its name. The last node of a derived stream belongs to that
+stream, because it writes the log. Sources, tables and query results keep their own names.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.types.catalog import Catalog
+from slicemill.catalog.catalog import Catalog
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.kind import Role
-from slicemill.operators.operator import Operator
+from slicemill.operators.protocol import Operator, Role
 from slicemill.operators.registry import kind_of
 from slicemill.plan.content import digest_of_calls
-from slicemill.plan.logs import log_of
+from slicemill.plan.units import log_of
 
 _LONGEST_WORDS = 40
 

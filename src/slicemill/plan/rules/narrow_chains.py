@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import columns_of
-from slicemill.esl.types.schema import Schema
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import columns_of
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.select.spec import Project
+from slicemill.operators.specs import Project
 from slicemill.plan.join_chain import JOINED
 from slicemill.plan.rules.sharing import columns_read
+from slicemill.types import Schema
 
 
 def narrow_chains(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001

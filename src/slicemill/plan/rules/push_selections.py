@@ -1,19 +1,18 @@
 """push_selections: push conditions on a single stream below the join.
 
-Conditions are pushed only below RANGE windows. A filter below a ROWS window would change the contents of the
-window.
+Conditions are pushed only below RANGE windows. A filter below a ROWS window would change the contents of
+the window.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from slicemill.esl.types.expression import Expr, as_in_input, conjunction, conjuncts, origins_of
-from slicemill.esl.types.query import FrameUnit
+from slicemill.catalog.expressions import Expr, as_in_input, conjunction, conjuncts, origins_of
+from slicemill.catalog.queries import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.lookup.spec import Lookup
-from slicemill.operators.select.spec import Filter
+from slicemill.operators.specs import Filter, Lookup
 
 
 def push_selections(graph: QueryGraph) -> QueryGraph:

@@ -5,12 +5,12 @@
     A ─┬─ ⋈ A.k = B.k AND A.v < B.v, 5 s ─ π ─ q2
     B ─┘
 
-Filters below a join move into the shared node, where bit masks mark the queries that each tuple satisfies.
-Filters below a ROWS window are not moved, since they determine the contents of the window. Joins with ROWS
-windows share a separate node: they count the rows of all keys, so the node cannot be partitioned by key.
-Outer and semi joins without a key also share a separate node, since it cannot be placed by time. A single
-join gets the same form, so that later queries can share its state. A join with other stateful operators
-before or after it in the same unit is rewritten alone.
+Filters below a join move into the shared node, where bit masks mark the queries that each tuple
+satisfies. Filters below a ROWS window are not moved, since they determine the contents of the window.
+Joins with ROWS windows share a separate node: they count the rows of all keys, so the node cannot be
+partitioned by key. Outer and semi joins without a key also share a separate node, since it cannot be
+placed by time. A single join gets the same form, so that later queries can share its state. A join with
+other stateful operators before or after it in the same unit is rewritten alone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import conjuncts
-from slicemill.esl.types.query import FrameUnit, JoinKind
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import conjuncts
+from slicemill.catalog.queries import FrameUnit, JoinKind
+from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin, WindowJoin
-from slicemill.operators.part.spec import Part
+from slicemill.operators.specs import Part
 from slicemill.plan.content import digest, short
 from slicemill.plan.rules.join_parts import Keys, input_of, keys_of, places_of
 from slicemill.plan.rules.sharing import (

@@ -6,21 +6,21 @@
     trade ─── rows of trade ─┬─ part 1 ─ π ─ q1
                              └─ part 2 ─ π ─ q2
 
-The shared node stores rows once, for the longest window. A single query gets the same form, so that its state
-is kept when queries are added.
+The shared node stores rows once, for the longest window. A single query gets the same form, so that its
+state is kept when queries are added.
 """
 
 from __future__ import annotations
 
-from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.schema import Kind
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.queries import WindowCall
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.over.spec import OverMember, SharedOver, WindowAggregate, is_plain
+from slicemill.operators.window.spec import OverMember, SharedOver, WindowAggregate, is_plain
 from slicemill.plan.rules.sharing import SharedByKey, between_logs, columns_read, shared_by_key, with_parts
+from slicemill.types import Kind
 
-# Values of these types have no order or no column type (`aggregate.functions.has_kernel`).
+# Values of these types have no order or no column type (`aggregates.functions.has_kernel`).
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 
 

@@ -6,15 +6,15 @@
     click ─── sessions of click by visitor ─┬─ part 1 ─ q1
                                             └─ part 2 ─ q2
 
-Rows of open sessions are stored once for all gaps. An aggregate with other stateful operators in its unit is
-not shared.
+Rows of open sessions are stored once for all gaps. An aggregate with other stateful operators in its unit
+is not shared.
 """
 
 from __future__ import annotations
 
-from slicemill.esl.types.catalog import Catalog
+from slicemill.catalog.catalog import Catalog
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.sessions.spec import SessionAggregate, SessionMember, SharedSessions
+from slicemill.operators.session.spec import SessionAggregate, SessionMember, SharedSessions
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     between_logs,

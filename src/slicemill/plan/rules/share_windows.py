@@ -9,22 +9,25 @@
 Filters move into the shared node. It groups tuples by the set of filters they satisfy and aggregates each
 group once. A single aggregate gets the same form, so that later queries can share its state.
 
-An aggregate is shared only if no other stateful operator lies between it and the logs. Then the unit of the
-node depends on the stream and keys alone, whichever queries are added or removed. Other windows of FROM get a
-node of their own.
+An aggregate is shared only if no other stateful operator lies between it and the logs. Then the unit of
+the node depends on the stream and keys alone, whichever queries are added or removed. Other windows of
+FROM get a node of their own.
 """
 
 from __future__ import annotations
 
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.operator import Operator
-from slicemill.operators.over.spec import WindowAggregate
-from slicemill.operators.panes.grids import kept_in_panes
-from slicemill.operators.panes.spec import SharedWindows, WindowMember
-from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.operators.protocol import Operator
+from slicemill.operators.window.spec import (
+    RelationAggregate,
+    SharedWindows,
+    WindowAggregate,
+    WindowMember,
+    kept_in_panes,
+)
 from slicemill.plan.rules.sharing import (
     SharedByKey,
     alone,

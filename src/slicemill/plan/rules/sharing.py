@@ -6,20 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import Expr, columns_of
-from slicemill.esl.types.schema import Column
-from slicemill.operators.drop.spec import Drop, WholeWindows
+from slicemill.catalog.expressions import Expr, columns_of
+from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.lookup.spec import Lookup
-from slicemill.operators.operator import Operator
-from slicemill.operators.part.spec import Part
-from slicemill.operators.select.spec import Filter, Project
-from slicemill.operators.streams.spec import QueryResults, Scan
-from slicemill.operators.table_call.spec import TableCall
-from slicemill.operators.unnest.spec import Unnest
+from slicemill.operators.protocol import Operator
+from slicemill.operators.specs import (
+    Drop,
+    Filter,
+    Lookup,
+    Part,
+    Project,
+    QueryResults,
+    Scan,
+    TableCall,
+    Unnest,
+    WholeWindows,
+)
 from slicemill.plan.content import digest, quoted, short
-from slicemill.plan.logs import log_of
+from slicemill.plan.units import log_of
+from slicemill.types import Column
 
 M = TypeVar("M")
 

@@ -3,10 +3,10 @@
     A, B, C ─ ⋈ A.k = B.k AND B.j = C.j      A ─┬─ ⋈ k = k ─┬─ ⋈ B.j = j ─ in order
                                              B ─┘        C ─┘
 
-A joined tuple has the timestamp of its latest member and carries the timestamps of all members. It can match
-while each member is in its own stream's window. Each step tests all conditions whose columns are available.
-Streams are ordered so that each shares a key with the previous streams, where possible. The last node
-restores the result order of a single n-way join.
+A joined tuple has the timestamp of its latest member and carries the timestamps of all members. It can
+match while each member is in its own stream's window. Each step tests all conditions whose columns are
+available. Streams are ordered so that each shares a key with the previous streams, where possible. The
+last node restores the result order of a single n-way join.
 
 ROWS windows are left unchanged: a joined tuple does not know how many tuples have arrived since.
 """
@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.expression import Expr, columns_of, conjuncts
-from slicemill.esl.types.query import FrameUnit, Window
-from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column, Schema
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Expr, columns_of, conjuncts
+from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.multiway_form import forms_of_member
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, WindowJoin
-from slicemill.operators.multijoin.form import forms_of_member
 from slicemill.plan.rules.join_parts import Places, input_of, keys_of, places_of
 from slicemill.plan.rules.multi_joins import joined_member
 from slicemill.plan.rules.sharing import columns_read
+from slicemill.types import BIGINT, TIMESTAMP, Column, Schema
 
 
 def split_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001

@@ -15,16 +15,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from slicemill import __version__
+from slicemill.columns.arrow_schema import to_arrow
 from slicemill.connectors.webhook import place_of
-from slicemill.engine.alerts.delivery import AlertStatus
 from slicemill.errors import EngineStopped, SlicemillError, counted
-from slicemill.server.access import Access, Denied, UserRole
+from slicemill.lifecycle.alerts import AlertStatus
+from slicemill.server.adhoc.errors import QuestionRefused
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.bundle import support_bundle
-from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_of_epoch, json_rows
-from slicemill.server.epoch_rows import EpochRows
-from slicemill.server.http.console_data import add_console_data
-from slicemill.server.http.console_files import add_console_files
+from slicemill.server.auth import Access, Denied, UserRole
+from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, EpochRows, json_of_epoch, json_rows
+from slicemill.server.http.console_routes import add_console_data, add_console_files
 from slicemill.server.http.messages import (
     AlertEntry,
     CatalogEntry,
@@ -45,21 +44,20 @@ from slicemill.server.http.protection import (
     CurrentPrincipal,
     CurrentSession,
     Unauthenticated,
+    chunked,
     current_principal,
     protect,
 )
-from slicemill.server.http.protocol import chunked
 from slicemill.server.listings import state_of
-from slicemill.server.live import LiveResults, recent_epoch
+from slicemill.server.live_results import LiveResults, recent_epoch
 from slicemill.server.logs import note_event
 from slicemill.server.pages.stored_slices import SliceWatch
-from slicemill.server.questions.errors import QuestionRefused
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService, NotThere
+from slicemill.server.support_bundle import support_bundle
 from slicemill.server.user_session import UserSession
-from slicemill.storage.arrow_schema import to_arrow
-from slicemill.storage.epochs import Epoch
-from slicemill.storage.files import StorageFull, full_message, is_full
+from slicemill.storage.filesystem import StorageFull, full_message, is_full
+from slicemill.storage.log import Epoch
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.query import Query
+from slicemill.api.mill import Mill
+from slicemill.lifecycle.query import Query
 from slicemill.metrics.query_metrics import QueryMetrics
-from slicemill.server.live import LiveCounts
+from slicemill.server.live_results import LiveCounts
 from slicemill.time import END, US, wall_clock_us
 
 _QUANTILES = (0.5, 0.99)

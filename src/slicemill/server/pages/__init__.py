@@ -1,1 +1,1 @@
-"""Contents of single pages of the web console, computed from a mill and a metrics sample."""
+"""Pages of the web console, computed from a mill and a metrics sample."""

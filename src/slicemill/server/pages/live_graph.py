@@ -1,7 +1,7 @@
 """Running query graph with its rates: the whole graph, one component, or the ancestors of a query.
 
-Large graphs are folded in two steps. First, stateless operators used by a single query are merged into the
-node of the query. Then, queries that read from the same shared nodes are merged into one node.
+Large graphs are folded in two steps. First, stateless operators used by a single query are merged into
+the node of the query. Then, queries that read from the same shared nodes are merged into one node.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.explain.words import is_lookup_arc, operator_name, role_of, words_of
+from slicemill.explain.text import is_lookup_arc, operator_name, role_of, words_of
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.kind import Role
-from slicemill.operators.streams.spec import QueryResults, Source
+from slicemill.operators.protocol import Role
+from slicemill.operators.specs import QueryResults, Source
 from slicemill.server.sampling import MillSample, UnitSample, announced_watermark
 from slicemill.time import END
 

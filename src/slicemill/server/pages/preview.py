@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from slicemill.engine.mill import Mill
-from slicemill.esl import EslError, SourceText
-from slicemill.esl.binder import bind_script
-from slicemill.esl.types.catalog import QueryDefinition
+import pyarrow as pa
+
+from slicemill.api.mill import Mill
+from slicemill.binder.script import bind_script
+from slicemill.capacity.trial import TrialSamples, measure, read_sample
+from slicemill.catalog.catalog import Catalog, QueryDefinition, Stream
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, with_system_columns
+from slicemill.errors import SlicemillError
 from slicemill.explain.text import explain_text
-from slicemill.operators.streams.spec import Source
+from slicemill.lifecycle.catalog_journal import in_force
+from slicemill.operators.specs import Source
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.scheduling.capacity import Costs
+from slicemill.secrets import PREFIX, redacted
 from slicemill.server.pages.live_graph import index_of
+from slicemill.server.permissions import relations_read_by
+from slicemill.sql.errors import EslError, SourceText
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +58,85 @@ def preview(mill: Mill, text: str) -> TextPreview:
         bits |= running.needed_by[node]
     others = [name for name in running.names(bits) if name not in names]
     return TextPreview(explain_text(own), names, len(operators), len(shared), others)
+
+
+# Cost estimates for queries that do not run yet, measured in a small trial mill over recent rows.
+
+
+_EVERY_S = 0.25
+_ROWS = 4_000  # of each stream, at most
+_POLLS = (1, 4, 1, 4, 1, 4)
+
+
+def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
+    """Return the measured costs of the units of queries that a text declares. The mill is not changed.
+
+    The measurement takes one or two seconds of one core.
+    """
+    source = SourceText(text)
+    bound = bind_script(source, mill.catalog, imports=False)
+    if bound.diagnostics:
+        raise EslError(source, bound.diagnostics)
+    statements = [one for one, _ in bound.statements]
+    names = [one.name for one in statements if isinstance(one, QueryDefinition) and one.continuous]
+    if not names:
+        raise SlicemillError("this declares no continuous query: write CREATE QUERY name AS SELECT …")
+    needed = _needed(bound.catalog, names)
+    before = [
+        redacted(entry["text"], lambda _: f"${{{PREFIX}NONE}}")  # a trial opens no sink
+        for entry in in_force(mill.home.statements).values()
+        if entry["name"].lower() in needed or entry["kind"] in ("aggregate", "model", "function")
+    ]
+    script = SourceText(";\n".join([*(one.rstrip().removesuffix(";") for one in before), text]))
+    asked = {name: rates.get(name, 0.0) or 100.0 for name in mill.streams}
+    samples = TrialSamples(asked, tables=dict(_sampled(mill, needed)))
+    measured = measure(InlinePool(1, HANDLER), script, _EVERY_S, samples, lambda *_: None, _POLLS)
+    own = [unit for unit in measured.units if any(output.log in names for output in unit.outputs)]
+    return Costs(measured.job_s, tuple(replace(unit, id=f"new: {unit.id}") for unit in own))
+
+
+def _needed(catalog: Catalog, names: Iterable[str]) -> set[str]:
+    """Return all relations that some queries read, directly or indirectly, in lower case."""
+    found: set[str] = set()
+    waiting = [name.lower() for name in names]
+    while waiting:
+        name = waiting.pop()
+        statement = catalog.queries.get(name) or catalog.relations.get(name)
+        if statement is not None:
+            read = {one.lower() for one in relations_read_by(statement, catalog)}
+            waiting += read - found
+            found |= read
+    return found
+
+
+def _sampled(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]:
+    """Yield sample rows of streams: from the source, or the retained rows if the source cannot be read.
+
+    In retained rows, columns that no query has needed so far are NULL.
+    """
+    for running in list(mill.streams.values()):
+        if running.stream.name.lower() in names:
+            try:
+                yield running.stream.name, read_sample(running.stream, _ROWS)
+            except SlicemillError as problem:
+                retained = _retained(mill, running.stream)
+                if not len(retained):
+                    raise SlicemillError(f"{problem}; and none are retained") from None
+                yield running.stream.name, retained
+
+
+def _retained(mill: Mill, stream: Stream) -> pa.Table:
+    log = mill.home.logs[stream.name]
+    parts = [with_system_columns(log.columns).empty_table()]
+    rows = 0
+    for epoch in reversed(log.epochs()):
+        if rows >= _ROWS:
+            break
+        parts.append(log.read(epoch))
+        rows += epoch.rows
+    found = pa.concat_tables(parts)
+    if stream.time_column is not None:  # the time column is stored once, as the row's timestamp
+        place = found.schema.get_field_index(stream.time_column)
+        kind = found.schema.field(place)
+        found = found.set_column(place, kind, found.column(TS).cast(kind.type))
+    return found.drop_columns([name for name in (TS, SEQ, ARRIVAL, stream.stamp_column) if name is not None])

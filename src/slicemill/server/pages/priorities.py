@@ -10,19 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
+from slicemill.capacity.simulate import verdict
+from slicemill.capacity.tables import plain
+from slicemill.capacity.trial import unit_cost
 from slicemill.errors import SlicemillError
 from slicemill.scheduling.batches import QUANTUM_S
 from slicemill.scheduling.capacity import Costs
 from slicemill.scheduling.chooser import Chooser
-from slicemill.scheduling.policies.policy_registry import policy_named
-from slicemill.scheduling.rehearsal import rehearse
-from slicemill.scheduling.traffic import Traffic, polls
-from slicemill.server.pages.new_costs import costs_of_text
+from slicemill.scheduling.policies import policy_named
+from slicemill.scheduling.rehearsal import Traffic, polls, rehearse
+from slicemill.server.pages.preview import costs_of_text
 from slicemill.server.sampling import MillSample, announced_watermark
-from slicemill.simulate.tables import plain
-from slicemill.simulate.trial_home import unit_cost
-from slicemill.simulate.verdict import verdict
 from slicemill.time import wall_clock_us
 
 _EVERY_S = 0.25

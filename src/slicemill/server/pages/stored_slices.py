@@ -1,8 +1,8 @@
 """Slice chains of joins, as of their last checkpoints, with the history of their cuts.
 
-Each checkpoint is read once for all clients. A background thread reads the checkpoints of units with joins
-even without clients, so that the history of cuts is complete. The thread reads at most every ten seconds, and
-uses at most a five-hundredth of the time.
+Each checkpoint is read once for all clients. A background thread reads the checkpoints of units with
+joins even without clients, so that the history of cuts is complete. The thread reads at most every ten
+seconds, and uses at most a five-hundredth of the time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.state_view import StoredSlice, cuts_of_unit, slices_of_unit
-from slicemill.operators.join.inspection import Cuts
+from slicemill.api.mill import Mill
+from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin
-from slicemill.operators.kind import longest_us
-from slicemill.operators.multijoin.spec import SharedMultiJoin
-from slicemill.operators.streams.spec import Source
+from slicemill.operators.join.statistics import Cuts
+from slicemill.operators.protocol import longest_us
+from slicemill.operators.specs import Source
+from slicemill.runtime.state_view import StoredSlice, cuts_of_unit, slices_of_unit
 from slicemill.time import US, wall_clock_us
 
 _LOGGER = logging.getLogger("slicemill")

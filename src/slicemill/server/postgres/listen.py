@@ -10,9 +10,9 @@ import socket
 import ssl
 import struct
 
-from slicemill.server.access import Access
-from slicemill.server.client_limits import ClientLimits, SlowClient
-from slicemill.server.live import LiveResults
+from slicemill.server.auth import Access
+from slicemill.server.connections import ClientLimits, SlowClient
+from slicemill.server.live_results import LiveResults
 from slicemill.server.logs import note_event
 from slicemill.server.postgres.session import CancelKey, PostgresSession
 from slicemill.server.postgres.wire import ProtocolError

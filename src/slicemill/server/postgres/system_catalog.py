@@ -1,7 +1,7 @@
 """PostgreSQL's system catalog for clients: pg_class, pg_attribute and related tables.
 
-Every stream, query and table appears as a table of the schema `public`, and every view as a view. A query on
-the catalog is rewritten for DuckDB, which runs it over the tables built here. Catalog tables without a
+Every stream, query and table appears as a table of the schema `public`, and every view as a view. A query
+on the catalog is rewritten for DuckDB, which runs it over the tables built here. Catalog tables without a
 counterpart (indexes, triggers, privileges) exist but are empty.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from slicemill.server.adhoc.ask import connected
+from slicemill.server.adhoc.postgres_catalog import postgres_tree
 from slicemill.server.postgres.values import ARRAYS, describe_columns, type_size
-from slicemill.server.questions.asking import connected
-from slicemill.server.questions.postgres_words import postgres_tree
 
 _PLACE = "table_catalog table_schema table_name"
 _SCHEMAS = {11: "pg_catalog", 2200: "public", 13000: "information_schema"}

@@ -15,16 +15,9 @@ from typing import cast
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.schema import Kind
+from slicemill.server.encoding import interval_text, is_interval, is_list, json_values, lists_of, raw_values
 from slicemill.server.postgres.wire import ColumnDescription
-from slicemill.server.raw_columns import (
-    interval_text,
-    is_interval,
-    is_list,
-    json_values,
-    lists_of,
-    raw_values,
-)
+from slicemill.types import Kind
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON = 16, 17, 20, 21, 23, 25, 26, 114
 FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (

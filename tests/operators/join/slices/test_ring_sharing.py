@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.members import Member, MemberSide
-from slicemill.operators.join.slices.ring_length import RingModel
-from slicemill.operators.join.slices.ring_sharing import (
+from slicemill.operators.join.slices.workload import Member, MemberSide
+from slicemill_lab.slice.analysis.ring_length import RingModel
+from slicemill_lab.slice.analysis.ring_sharing import (
     RingTimes,
     SharedRing,
     best_deployment,

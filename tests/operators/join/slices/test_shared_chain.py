@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.explain.text import explain_text
-from slicemill.operators.join.slices.shared import planned_chain
+from slicemill.operators.join.slices.cuts import planned_chain
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 
 SCRIPT = """
 CREATE STREAM a (k int, v double, ts timestamp) ORDER BY ts;

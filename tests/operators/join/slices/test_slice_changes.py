@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.changes import MergeSlices, Split, changes
+from slicemill.operators.join.slices.coverage import MergeSlices, Split, changes
 
 
 def cuts(draw: st.DrawFn) -> list[tuple[float, float]]:

@@ -8,14 +8,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices import savings
-from slicemill.operators.join.slices.baselines import baselines, isolated, pull_up, push_down, share
-from slicemill.operators.join.slices.chain import mem_opt, planned
-from slicemill.operators.join.slices.chain_cost import looks, merge_saving, routing_tests, span_cost
-from slicemill.operators.join.slices.costs import ChainCost
-from slicemill.operators.join.slices.members import Member, MemberSide, member, parts, unproved
-from slicemill.operators.join.slices.spans import span
-from slicemill.operators.join.slices.workload import JoinWorkload
+from slicemill.operators.join.slices.cuts import (
+    baselines,
+    isolated,
+    looks,
+    mem_opt,
+    merge_saving,
+    planned,
+    pull_up,
+    push_down,
+    routing_tests,
+    share,
+    span_cost,
+)
+from slicemill.operators.join.slices.workload import (
+    ChainCost,
+    JoinWorkload,
+    Member,
+    MemberSide,
+    member,
+    parts,
+    span,
+    unproved,
+)
+from slicemill_lab.slice.analysis import savings
 
 shares = st.floats(0.01, 0.99)
 

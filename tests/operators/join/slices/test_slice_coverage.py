@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.operators.join.slices.coverage import complete_from, covers, members_behind
 from slicemill.operators.join.spec import JoinMember
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 
 STREAMS = "".join(f"CREATE STREAM {s} (k int, v int, w int, ts timestamp) ORDER BY ts;" for s in "ab")
 SECOND = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.join_tree import (
+from slicemill_lab.slice.analysis.join_tree import (
     PULL_UP_CPU,
     JoinTree,
     isolated_cpu,

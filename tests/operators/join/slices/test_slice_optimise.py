@@ -8,13 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.chain import PlannedChain, cpu_opt, mem_opt, planned
-from slicemill.operators.join.slices.chain_cost import span_cost
-from slicemill.operators.join.slices.costs import ChainCost
-from slicemill.operators.join.slices.members import Member, MemberSide, member
-from slicemill.operators.join.slices.optimise import Ends, by_cpu, weighted
-from slicemill.operators.join.slices.spans import spans
-from slicemill.operators.join.slices.workload import JoinWorkload
+from slicemill.operators.join.slices.cuts import (
+    Ends,
+    PlannedChain,
+    by_cpu,
+    cpu_opt,
+    mem_opt,
+    planned,
+    span_cost,
+    weighted,
+)
+from slicemill.operators.join.slices.workload import (
+    ChainCost,
+    JoinWorkload,
+    Member,
+    MemberSide,
+    member,
+    spans,
+)
 
 WINDOWS = {
     "uniform": [2.5 * i for i in range(1, 13)],

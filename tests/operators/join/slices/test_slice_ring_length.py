@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.ring_length import RingModel
+from slicemill_lab.slice.analysis.ring_length import RingModel
 
 GOLDEN = RingModel(
     streams=3, rate=50, window=10, join_selectivity=0.1, join_time=10e-6, send_time=5e-6, hop_time=200e-6

@@ -7,7 +7,7 @@ from itertools import chain, combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.set_wise import (
+from slicemill.operators.join.slices.cuts import (
     SetWiseStream,
     cheapest_cuts,
     fair_price,

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.members import Member, MemberSide, reaching
-from slicemill.operators.join.slices.spans import slice_masks, spans, targets
+from slicemill.operators.join.slices.workload import Member, MemberSide, reaching, slice_masks, spans, targets
 
 
 def test_the_golden_masks_of_three_queries() -> None:

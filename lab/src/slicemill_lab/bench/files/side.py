@@ -76,7 +76,7 @@ class Slicemill:
         found = {name: round(stage.seconds, 3) for name, stage in sorted(self._stages.items())}
         self._end_recording()
         try:
-            self._recording = import_module("slicemill.metrics.stages").recording()
+            self._recording = import_module("slicemill.metrics.profiling").recording()
         except ModuleNotFoundError:
             return {}  # older versions do not record stages
         self._stages = self._recording.__enter__()
@@ -94,7 +94,7 @@ class Slicemill:
 
 def _local_session() -> Any:
     """Return a local session. Its module depends on the version."""
-    for name in ("slicemill.engine.session", "slicemill.runtime.session"):
+    for name in ("slicemill.runtime.spark_session", "slicemill.runtime.session"):
         try:
             return import_module(name).local_session()
         except ModuleNotFoundError:

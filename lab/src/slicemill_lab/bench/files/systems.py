@@ -10,8 +10,8 @@ from pathlib import Path
 
 import slicemill
 import slicemill_lab
-from slicemill.engine.java import ensure_java_home
 from slicemill.errors import SlicemillError
+from slicemill.runtime.spark_session import ensure_java_home
 from slicemill_lab.bench.files.workload import Format, Language
 from slicemill_lab.bench.live.flink import flink_python
 from slicemill_lab.bench.rivals.before import BEFORE, source_before

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 
 CLASSES = 5
 STREAM = "reading"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS
 
 STREAM = (
     "CREATE STREAM s (k bigint, i bigint, v double, d decimal(12, 2), t varchar, ts timestamp) ORDER BY ts;\n"

@@ -9,12 +9,11 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
-from slicemill.scalar.operator_types import arithmetic_type, castable
-from slicemill.scalar.signatures import SCALARS, Signature, fits, result_type
-from slicemill.storage.arrow_schema import to_arrow
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, Cast, ColumnRef, Expr, Literal
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.functions.signatures import SCALARS, Signature, arithmetic_type, castable, fits, result_type
+from slicemill.types import Column, Kind, Schema, Type
 
 _MONEY = t.decimal(12, 2)
 SCHEMA = Schema(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slicemill.scheduling.arrays import Ints
+from slicemill.kernels.arrays import Int64s
 from slicemill_lab.testbeds.arrivals import on_off, poisson
 
 RELATION = "relation"
@@ -179,8 +179,8 @@ def shifted(rows: pa.Table, turn: int) -> pa.Table:
     return changed.append_column("ts", moments)
 
 
-def _rows(numbers: Ints, attributes: Ints, random: np.random.Generator) -> pa.Table:
-    def whole(values: Ints) -> pa.Array:
+def _rows(numbers: Int64s, attributes: Int64s, random: np.random.Generator) -> pa.Table:
+    def whole(values: Int64s) -> pa.Array:
         return pa.array(values, pa.int32())
 
     return pa.table(

@@ -43,7 +43,7 @@ SETTINGS = {
 def session() -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from slicemill.engine.java import ensure_java_home
+    from slicemill.runtime.spark_session import ensure_java_home
 
     ensure_java_home()
     builder = SparkSession.builder.master("local[2]")

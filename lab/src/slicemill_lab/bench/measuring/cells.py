@@ -1,9 +1,8 @@
 """Cost of each cell of a mill's units, measured with workers in this process.
 
-Each worker has one cell of a unit, and reads, maps and shuffles rows like a separate process. As in a worker
-process, freed memory is kept (`engine.session.WORKER_MEMORY`). Page faults of newly allocated memory would
-otherwise dominate the measurement.
-"""
+Each worker has one cell of a unit, and reads, maps and shuffles rows like a separate process. As in a
+worker process, freed memory is kept (`runtime.spark_session.WORKER_MEMORY`). Page faults of newly allocated
+memory would otherwise dominate the measurement."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ from typing import cast
 
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.session import WORKER_MEMORY
-from slicemill.engine.task import Worker
-from slicemill.engine.work import RunDone
-from slicemill.engine.workers.events import WorkerAnswer
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
+from slicemill.api.mill import Mill
 from slicemill.plan.placement import AUTO, Placement
+from slicemill.runtime.messages import RunDone
+from slicemill.runtime.spark_session import WORKER_MEMORY
+from slicemill.runtime.worker import Worker
+from slicemill.runtime.workers.events import WorkerAnswer
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
 from slicemill_lab.on_engine import MovedClock
 
 _SECOND_US = 1_000_000

@@ -46,9 +46,9 @@ def wall_seconds(case: ScaleCase, batches: int) -> dict[str, float]:
 
 
 def main(case_name: str, batches: int, master: str) -> dict[str, float]:
-    from slicemill.engine.mill import Mill
-    from slicemill.engine.session import session
-    from slicemill.engine.workers.sharing import kept_workers
+    from slicemill.api.mill import Mill
+    from slicemill.runtime.spark_session import session
+    from slicemill.runtime.workers.sharing import kept_workers
 
     case = next(case for case in CASES if case.name == case_name)
     spark = session(master)

@@ -17,15 +17,15 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.metrics.collecting import process_collecting_seconds, watch_collections
-from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them
+from slicemill.binder import bind
+from slicemill.columns.pace import paced
+from slicemill.metrics.profiling import process_collecting_seconds, watch_collections
+from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them  # noqa: F401 - as in a worker: no snapshot imports them
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import CheckpointFiles, EncodedStates, describe, encode_states, write
-from slicemill.storage.pace import paced
 from slicemill_lab.bench.inputs.keyed_states import KeyedQuery, rows_of
 
 _FILL_ROWS = 100_000

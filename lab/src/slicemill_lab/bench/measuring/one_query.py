@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill_lab.bench.inputs.bids import Feed
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
 from slicemill_lab.bench.measuring.waiting import wait_for

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
-from slicemill.operators.panes.state import PaneState
+from slicemill.binder import bind
+from slicemill.operators.window.pane_state import PaneState
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import share
+from slicemill.plan.optimizer import share
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 
 _SECOND = 1_000_000
 _SCRIPT = """CREATE STREAM Bid (price bigint) ORDER BY current_time;

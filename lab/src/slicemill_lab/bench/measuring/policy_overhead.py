@@ -7,17 +7,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from slicemill.engine.changing.joining import new_fields
-from slicemill.engine.program import UnitPlan
-from slicemill.engine.running_units import Goal, RunningUnits
-from slicemill.engine.unit import RunningUnit
-from slicemill.esl import bind
+from slicemill.binder import bind
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.lifecycle.unit_fields import new_fields
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
+from slicemill.plan.optimizer import optimize
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.unit_queue import Goal, RunningUnits
+from slicemill.runtime.units import RunningUnit
 from slicemill.scheduling.chooser import Chooser
-from slicemill.scheduling.policies.policy_registry import POLICIES
-from slicemill.storage.arrow_schema import to_arrow
+from slicemill.scheduling.policies import POLICIES
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 from slicemill.storage.segments import SegmentWriter

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill
-from slicemill.metrics.figures import StaleTime, Summary
-from slicemill.metrics.stages import Stages, recording
-from slicemill.scheduling.adaptive import BatchCost
-from slicemill.scheduling.arrays import Floats
+from slicemill.api.mill import Mill
+from slicemill.kernels.arrays import Floats
+from slicemill.metrics.profiling import Stages, recording
+from slicemill.metrics.quality_of_service import StaleTime, Summary
+from slicemill.scheduling.statistics import BatchCost
 from slicemill_lab.bench.inputs.testbeds import RELATION, ArrivingRows, QueryBed, Recording, shifted
 from slicemill_lab.bench.measuring.waiting import wait_until_read
 

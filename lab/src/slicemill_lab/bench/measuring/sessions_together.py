@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.program import UnitPlan, UnitProgram
-from slicemill.esl import bind
+from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize, share
+from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 
 _STREAM = "CREATE STREAM click (visitor bigint, v bigint, price double, ts timestamp) ORDER BY ts;"
 _SECOND = 1_000_000

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.session import local_session
+from slicemill.api.mill import Mill
+from slicemill.runtime.spark_session import local_session
 from slicemill_lab.bench.inputs.bids import Feed
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
 from slicemill_lab.bench.measuring.waiting import wait_for

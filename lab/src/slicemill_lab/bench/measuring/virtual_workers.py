@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from slicemill.engine.work import ReadDone, RunDone
-from slicemill.engine.workers.events import Event, WorkerAnswer
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
+from slicemill.runtime.messages import ReadDone, RunDone
+from slicemill.runtime.workers.events import Event, WorkerAnswer
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
 from slicemill_lab.on_engine import MovedClock
 
 _US = 1_000_000

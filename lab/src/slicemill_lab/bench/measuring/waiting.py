@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from slicemill.engine.mill import Mill
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
 
 _PATIENCE_S = 900

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import ranked
-from slicemill.scheduling.policies.policy_registry import policy_named
+from slicemill.scheduling.policies import policy_named
 from slicemill.scheduling.portions import UnitFigures
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
 from slicemill_lab.simulator.clusters import logarithmic, scan, top_one
@@ -67,7 +67,7 @@ def _put_all(calendar: CalendarQueue, priorities: Floats) -> int:
     return int(pop(calendar))
 
 
-def _heads(member_of: Ints, arrivals: Floats) -> Floats:
+def _heads(member_of: Int64s, arrivals: Floats) -> Floats:
     """Return the oldest tuple of each cluster."""
     heads = np.full(_CLUSTERS, np.inf)
     np.minimum.at(heads, member_of, arrivals)

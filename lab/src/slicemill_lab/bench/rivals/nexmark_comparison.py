@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slicemill.engine.java import ensure_java_home
 from slicemill.errors import SlicemillError
+from slicemill.runtime.spark_session import ensure_java_home
 from slicemill_lab.bench.files.comparison import tell
 from slicemill_lab.bench.inputs.bids import Feed
 from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from slicemill.engine.mill import Mill
+    from slicemill.api.mill import Mill
 
 Job: TypeAlias = Mapping[str, Any]
 
@@ -45,14 +45,14 @@ class OurSide:
     """slicemill: the queries of a job in one mill, with workers on Spark."""
 
     def __init__(self) -> None:
-        from slicemill.engine.session import local_session
+        from slicemill.runtime.spark_session import local_session
 
         self._spark = local_session()
         self._mill: Mill
         self._queries: tuple[str, ...] = ()
 
     def start(self, job: Job) -> None:
-        from slicemill import Mill
+        from slicemill.api.mill import Mill
 
         self._mill = Mill(self._spark, Path(job["folder"]) / "home", folder=Path(job["root"]))
         self._mill.execute(job["script"])

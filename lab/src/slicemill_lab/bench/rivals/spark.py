@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 POLL_MS = 50
 
-# Defaults of settings that `engine.session` changes, and a state store that is not copied in each batch.
+# Defaults of settings that `runtime.spark_session` changes, and a state store without a copy per batch.
 _SPARKS_OWN = {
     "spark.sql.codegen.hugeMethodLimit": "65535",
     "spark.sql.shuffle.partitions": "2",

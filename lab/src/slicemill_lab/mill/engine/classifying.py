@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from slicemill.shedding.classify.arrays import Floats, Ints
+from slicemill.kernels.arrays import Floats, Int64s
 from slicemill_lab.mill.classify import RANDOM, walked
 from slicemill_lab.on_engine import fed_mill
 
@@ -26,9 +26,9 @@ class ToClassify:
     """Examples and test data: values (time, n, k) and classes (time, n) of both."""
 
     values: Floats
-    classes: Ints
+    classes: Int64s
     tested: Floats
-    truth: Ints
+    truth: Int64s
     lags: int = 0
 
     @property

@@ -12,11 +12,11 @@ from math import ceil
 from pathlib import Path
 from statistics import fmean
 
-from slicemill.reference.ring.ring import responses
 from slicemill_lab.claims import Claim, at_least, at_most
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.runs import RATE, WINDOW_S, RingSetting, at_rate, psp_d, ring_arrivals
+from slicemill_oracle.ring.ring import responses
 
 INTERVALS: Mapping[Scale, int] = {"small": 6, "full": 30}
 """Number of intervals, of one window each. The rate rises after a third of them."""

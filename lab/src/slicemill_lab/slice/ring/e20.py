@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from slicemill.operators.join.slices.ring_length import RingModel
 from slicemill_lab.claims import at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.slice.analysis.ring_length import RingModel
 
 POINTS = {
     "Sj 0.1, T_j 10 µs": (RingModel(3, 50, 10, 0.1, 1e-5, 5e-6, 2e-4), 21, 14.6),

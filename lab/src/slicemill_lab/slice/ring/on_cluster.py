@@ -31,13 +31,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.engine.mill import Mill
-from slicemill.engine.state_view import slices_of
-from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import RunDone
-from slicemill.engine.workers.inline import InlinePool
-from slicemill.engine.workers.sharing import HANDLER
+from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
+from slicemill.runtime.messages import RunDone
+from slicemill.runtime.state_view import slices_of
+from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.workers.inline import InlinePool
+from slicemill.runtime.workers.sharing import HANDLER
 from slicemill_lab import on_engine
 from slicemill_lab.experiment import Scale
 from slicemill_lab.on_engine import MovedClock
@@ -252,8 +252,8 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
 
 
 def main(master: str, seed: int, runs: Sequence[NodesRun]) -> list[MeasuredNodes]:
-    from slicemill.engine.session import session
-    from slicemill.engine.workers.sharing import kept_workers
+    from slicemill.runtime.spark_session import session
+    from slicemill.runtime.workers.sharing import kept_workers
 
     spark = session(master)
     with kept_workers(spark.sparkContext):

@@ -17,18 +17,18 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from slicemill.operators.join.slices.members import Member, MemberSide
-from slicemill.operators.join.slices.ring_length import RingModel
-from slicemill.reference.ring.atr import AlignedRouting
-from slicemill.reference.ring.ctr import CoordinatedRouting
-from slicemill.reference.ring.join import RingJoin
-from slicemill.reference.ring.machines import RingCosts
-from slicemill.reference.ring.placement import Roles, Slices
-from slicemill.reference.ring.ring import Ring, responses
-from slicemill.rows import Row, Timed
+from slicemill.operators.join.slices.workload import Member, MemberSide
+from slicemill.types import Row, Timed
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
+from slicemill_lab.slice.analysis.ring_length import RingModel
 from slicemill_lab.slice.joins import SECOND_US, matching
+from slicemill_oracle.ring.atr import AlignedRouting
+from slicemill_oracle.ring.ctr import CoordinatedRouting
+from slicemill_oracle.ring.join import RingJoin
+from slicemill_oracle.ring.machines import RingCosts
+from slicemill_oracle.ring.placement import Roles, Slices
+from slicemill_oracle.ring.ring import Ring, responses
 
 RATE = 50
 SEND_S, HOP_S = 5e-6, 2e-5

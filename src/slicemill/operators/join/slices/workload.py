@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from functools import reduce
+from itertools import combinations, pairwise
 from math import prod
+from operator import and_, or_
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.members import Member, predicates
 
 AnyOf = Callable[[Mapping[Hashable, float]], float]
 """The selectivity of a disjunction of predicates with known selectivities."""
@@ -56,3 +58,283 @@ class JoinWorkload:
         """Return the share of rows that some query in `among` selects."""
         in_front = predicates(self.members, side, among)
         return self.any_of(in_front) if in_front else 1.0
+
+
+# Queries of a shared window join, with windows and predicates (S2, S19).
+#
+# Each query is a bit in all masks: bit k is the k-th member. Predicates are opaque to the planner, which
+# needs only their identity and selectivity. The executor of the plan also evaluates them.
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSide:
+    """Window and predicate of a query on one stream.
+
+    The query reads rows of age 0 <= age < window on which the predicate holds. The window is in any unit of
+    time, or in rows; rates must use the same unit. `predicate` is None if all rows pass.
+    """
+
+    window: float
+    predicate: Hashable = None
+    selectivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.window <= 0:
+            raise SlicemillError(f"a window must be longer than 0, this one is {self.window:g}")
+        if not 0 <= self.selectivity <= 1:
+            raise SlicemillError(f"a selectivity lies between 0 and 1, this one is {self.selectivity:g}")
+        if self.predicate is None and self.selectivity != 1:
+            raise SlicemillError("without a predicate every tuple passes: the selectivity must be 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Query of a shared join, with one side per joined stream."""
+
+    query: str
+    sides: tuple[MemberSide, ...]
+
+    @property
+    def left(self) -> MemberSide:
+        return self.sides[0]
+
+    @property
+    def right(self) -> MemberSide:
+        return self.sides[1]
+
+    def without_predicates(self) -> Member:
+        """Return the same windows without predicates."""
+        return Member(self.query, tuple(MemberSide(side.window) for side in self.sides))
+
+    @property
+    def symmetric(self) -> bool:
+        """True if all windows are equal."""
+        return len({side.window for side in self.sides}) == 1
+
+
+def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
+    """Return a member with equal windows and a predicate on the left stream."""
+    return Member(query, (MemberSide(window, predicate, selectivity), MemberSide(window)))
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Yield the positions of set bits, lowest first.
+
+    >>> list(bits(0b1101))
+    [0, 2, 3]
+    """
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def reaching(members: Sequence[Member], side: int, age: float) -> int:
+    """Return the queries whose window on this stream exceeds `age`."""
+    return sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window > age)
+
+
+def windows(members: Sequence[Member], side: int) -> tuple[float, ...]:
+    """Return the distinct windows on a stream, ascending (S17, S46).
+
+    Queries with equal windows use the same slices.
+    """
+    return tuple(sorted({one.sides[side].window for one in members}))
+
+
+def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashable, float]:
+    """Return the predicates, with selectivities, whose disjunction filters a stream.
+
+    They belong to the queries `among`. Empty if all rows pass: `among` is empty, or one of its queries has no
+    predicate.
+    """
+    wanted = [members[bit].sides[side] for bit in bits(among)]
+    if any(one.predicate is None for one in wanted):
+        return {}
+    return {one.predicate: one.selectivity for one in wanted}
+
+
+def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int]:
+    """Split a stream by predicates: map the predicates that hold to queries (S8).
+
+    There are up to 2^k parts for k different predicates. Parts that no query selects are omitted.
+    """
+    wanted = [one.sides[side].predicate for one in members]
+    known = [predicate for predicate in dict.fromkeys(wanted) if predicate is not None]
+    cut = {}
+    for size in range(len(known) + 1):
+        for holding in map(frozenset, combinations(known, size)):
+            queries = sum(1 << bit for bit, one in enumerate(wanted) if one is None or one in holding)
+            if queries:
+                cut[holding] = queries
+    return cut
+
+
+def unproved(members: Sequence[Member], among: int, of: int) -> int:
+    """Count predicates to test before `of` may take a result (S14, S19).
+
+    The joined rows have passed the disjunction over `among` on each stream. A predicate that equals this
+    disjunction holds already, and a predicate shared by several queries is tested once.
+    """
+    in_front = [set(predicates(members, side, among)) for side in range(len(members[0].sides))]
+    asked = {
+        (number, side.predicate)
+        for bit in bits(of)
+        for number, side in enumerate(members[bit].sides)
+        if side.predicate is not None
+    }
+    return sum(in_front[number] != {predicate} for number, predicate in asked)
+
+
+# Age ranges of rows, and the queries of each range (S17, S46, S49).
+#
+# ```
+#           age 0        w1           w2                  w3
+#               |---------|------------|-------------------|
+#  q1 (w1)      |  whole  |
+#  q2 (w2)      |  whole  |   whole    |
+#  q3 (w3)      |  whole  |   whole    |       whole       |
+#  mask            111         110              100
+# ```
+#
+# If a cut is omitted (CPU-Opt, S18), the window of a query ends inside a span. The query then reads only a
+# part of the span's results, and a router compares ages.
+
+
+@dataclass(frozen=True, slots=True)
+class AgeSpan:
+    """Rows of one stream with start <= age < end.
+
+    `whole`: the queries that take all pairs of this span. `inside`: for each window that ends inside,
+    ascending, the queries that take pairs younger than the window.
+    """
+
+    start: float
+    end: float
+    whole: int
+    inside: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def length(self) -> float:
+        return self.end - self.start
+
+    @property
+    def mask(self) -> int:
+        """All queries that need rows of this span."""
+        return reduce(or_, (queries for _, queries in self.inside), self.whole)
+
+    def takers(self, age: float) -> int:
+        """Return the queries that take a pair of this age.
+
+        Every window that ends inside is compared (S18).
+        """
+        takers = self.whole
+        for window, queries in self.inside:
+            if age < window:
+                takers |= queries
+        return takers
+
+
+def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeSpan:
+    """Return the span from `start` to `end`, with its queries."""
+    whole = 0
+    inside: dict[float, int] = {}
+    for bit, one in enumerate(members):
+        window = one.sides[side].window
+        if start < window < end:
+            inside[window] = inside.get(window, 0) | 1 << bit
+        elif window > start:
+            # A span of length 0 is also needed by longer windows: rows pass through it.
+            whole |= 1 << bit
+    return AgeSpan(start, end, whole, tuple(sorted(inside.items())))
+
+
+def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[AgeSpan, ...]:
+    """Return one span per end, from age 0 on."""
+    if any(a > b for a, b in pairwise((0.0, *ends))):
+        raise SlicemillError(f"the ends of slices must ascend from 0: {list(ends)}")
+    return tuple(span(members, side, start, end) for start, end in pairwise((0, *ends)))
+
+
+def slice_masks(members: Sequence[Member], side: int) -> tuple[int, ...]:
+    """Return B[j][i] of stream j = `side`: the queries of slice i (S49).
+
+    Every window is a cut.
+    """
+    return tuple(reaching(members, side, start) for start in (0, *windows(members, side)[:-1]))
+
+
+def targets(masks: Sequence[int]) -> int:
+    """Return the queries that all parts of a result serve (S49).
+
+    >>> f"{targets([0b111, 0b110, 0b010]):03b}"
+    '010'
+    """
+    return reduce(and_, masks)
+
+
+# Statistics for planning a chain: assumed at first, then measured (S52).
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Rows per second of each stream that some query selects, and selectivities.
+
+    `passing` has the selectivity of conditions by query and side; the default is `selected`. `matching` is
+    the share of pairs with equal keys.
+    """
+
+    rates: tuple[float, ...] = (100.0, 100.0)
+    matching: float = 0.01
+    selected: float = 0.5
+    passing: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    measured: bool = False
+
+
+ASSUMED = Statistics()
+
+
+def over_cells(parts: Sequence[Statistics]) -> Statistics:
+    """Combine the statistics of cells that partition the streams by key."""
+    rates = tuple(sum(by_stream) for by_stream in zip(*(part.rates for part in parts), strict=True))
+    passing: dict[tuple[str, int], float] = {}
+    for part in parts:
+        for (query, side), share in part.passing.items():
+            weight = part.rates[side] / rates[side] if rates[side] else 0.0
+            passing[query, side] = passing.get((query, side), 0.0) + share * weight
+    matching = sum(part.matching * _pairs(part.rates) for part in parts)
+    possible = _pairs(rates)
+    return Statistics(rates, matching / possible if possible else 0.0, passing=passing, measured=True)
+
+
+def _pairs(rates: Sequence[float]) -> float:
+    first, second = sorted(rates)[-2:]
+    return first * second
+
+
+# State memory and comparisons: the cost unit of all plans (S7, S8, S15).
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCost:
+    """State memory of a plan, and its comparisons per unit of time.
+
+    Comparisons are listed by purpose. Probing a pair, purging, routing, selecting, splitting a stream, and a
+    step of a union cost 1 each.
+    """
+
+    memory: float = 0.0
+    probe: float = 0.0
+    purge: float = 0.0
+    route: float = 0.0
+    select: float = 0.0
+    split: float = 0.0
+    union: float = 0.0
+    overhead: float = 0.0
+
+    @property
+    def cpu(self) -> float:
+        return float(sum(astuple(self)[1:]))
+
+    def __add__(self, other: ChainCost) -> ChainCost:
+        return ChainCost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))

@@ -1,0 +1,1 @@
+"""Graphs of models that are executed instance by instance (C10-C15)."""

@@ -1,0 +1,1 @@
+"""Operators of the oracle: tuple-at-a-time versions."""

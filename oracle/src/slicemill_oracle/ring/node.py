@@ -1,0 +1,105 @@
+"""One machine of a ring: builds, probes and partial results (S28-S32).
+
+An arriving probe first sends on tuples that are now too old for the slice, then itself, then compares. So
+the builds that it purged precede it on every node (Lemma 7). Tuples that an older probe in flight may
+still need stay here until that probe has ended, even if a newer probe has sent them on. Each probe sees a
+tuple on exactly one node, chosen by age (S32). With a single tuple in flight, no tuple stays.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from slicemill_oracle.slices.items import Item
+
+
+class Build(NamedTuple):
+    """A tuple to store, new or from the previous slice."""
+
+    item: Item
+
+
+class Probe(NamedTuple):
+    """A new tuple on its way round the ring, starting at `start`.
+
+    Tuples too old for `horizon` are not visible to any probe in flight.
+    """
+
+    item: Item
+    start: int
+    horizon: int
+
+
+class Intermediate(NamedTuple):
+    """A partial result on its round, possibly its schema's END (S30).
+
+    Without members it is only the END mark, used if the start node found no match. `length` is the number of
+    streams in the schema.
+    """
+
+    items: tuple[Item, ...]
+    queries: int
+    born: int
+    length: int
+    probe: Probe
+    end: bool = False
+
+
+class Finished(NamedTuple):
+    """The last END of a tuple: all its work is complete."""
+
+    probe: Probe
+
+
+@dataclass(slots=True)
+class StreamState:
+    """Stored tuples of one stream, oldest first.
+
+    The first `sent` of them are also on the next node.
+    """
+
+    items: deque[Item] = field(default_factory=deque)
+    sent: int = 0
+
+    def expire(self, now: int, end: float) -> Iterator[Item]:
+        """Yield tuples older than the slice, once each, to be sent on."""
+        while self.sent < len(self.items) and now - self.items[self.sent].ts >= end:
+            self.sent += 1
+            yield self.items[self.sent - 1]
+
+    def oldest(self) -> Item | None:
+        """Return the oldest tuple that is only stored here."""
+        return self.items[self.sent] if self.sent < len(self.items) else None
+
+    def delete(self, in_flight: dict[int, Item], end: float) -> None:
+        """Delete tuples that were sent on and that no probe here needs."""
+        while self.sent and not any(
+            self.items[0].number < probe.number and probe.ts - self.items[0].ts < end
+            for probe in in_flight.values()
+        ):
+            self.items.popleft()
+            self.sent -= 1
+
+
+class RingNode:
+    """States of a machine and its probes in flight."""
+
+    def __init__(self, streams: int) -> None:
+        self.states = [StreamState() for _ in range(streams)]
+        self.in_flight: dict[int, Item] = {}
+
+    @property
+    def size(self) -> int:
+        """The number of stored tuples of all streams."""
+        return sum(len(state.items) for state in self.states)
+
+    def visible(self, stream: int, probe: Item, low: float, high: float) -> list[Item]:
+        """Return tuples older than a probe with ages in [`low`, `high`)."""
+        return [
+            item
+            for item in self.states[stream].items
+            if item.number < probe.number and low <= probe.ts - item.ts < high
+        ]

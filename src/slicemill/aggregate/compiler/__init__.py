@@ -1,1 +1,0 @@
-"""Compiler of user-defined aggregates to code over whole columns (M29-M38)."""

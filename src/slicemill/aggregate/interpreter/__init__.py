@@ -1,1 +1,0 @@
-"""Row-by-row interpreter of user aggregates: ESL, Python classes, models, relational queries."""

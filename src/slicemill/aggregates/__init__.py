@@ -1,0 +1,1 @@
+"""Aggregate functions: one statistic per file, by row and over columns."""

@@ -1,0 +1,130 @@
+"""Rows and windows as inputs of aggregates over columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.keys import distinct_keys
+from slicemill.functions.vectors import fixed_width, numbers, validity
+from slicemill.kernels.arrays import Bools, Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows sorted by partition, then by arrival.
+
+    Under UNBOUNDED PRECEDING, earlier rows are condensed: a row may represent `weights` equal rows, or all
+    earlier rows (`summaries`). `numbers` are arrival numbers in the partition. `ones` counts the tuples of
+    the partition that satisfied the condition so far.
+    """
+
+    partitions: NDArray[np.int32]
+    arguments: Sequence[pa.Array]
+    weights: Int64s | None = None
+    numbers: Int64s | None = None
+    ones: Int64s | None = None
+    summaries: NDArray[np.object_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Ranges [start, end) of rows; starts and ends never decrease."""
+
+    starts: Int64s
+    ends: Int64s
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Condensed rows of each partition, sufficient for all later windows.
+
+    These are some of the rows, possibly with changed values.
+    """
+
+    places: Int64s
+    weights: Int64s | None = None
+    texts: pa.Array | None = None
+    summaries: NDArray[np.object_] | None = None
+
+
+class ColumnStatistic(Protocol):
+    """Built-in aggregate over columns, for given argument types."""
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        """Return the value of each window, in the declared type."""
+        ...
+
+    def history(self, rows: Rows, partitions: Windows) -> History:
+        """Condense rows for UNBOUNDED PRECEDING; `partitions` are their ranges."""
+        ...
+
+
+def known(array: pa.Array) -> Bools:
+    """Return a mask of the rows that are not NULL."""
+    valid = validity(array)
+    return np.ones(len(array), np.bool_) if valid is None else valid
+
+
+def whole_numbers(array: pa.Array) -> Int64s:
+    """Return a fixed-width Arrow column as int64."""
+    found: Int64s = np.ascontiguousarray(numbers(array)).astype(np.int64, copy=False)
+    return found
+
+
+def bigints(values: Int64s, valid: Bools | None = None) -> pa.Array:
+    return fixed_width(values, valid, pa.int64())
+
+
+def doubles(values: NDArray[np.float64], valid: Bools | None) -> pa.Array:
+    return fixed_width(values, None if valid is None or valid.all() else valid, pa.float64())
+
+
+def weights_of(rows: Rows) -> Int64s:
+    return np.ones(len(rows), np.int64) if rows.weights is None else rows.weights
+
+
+def sums_over(values: Int64s, windows: Windows) -> Int64s:
+    """Sum integers over each window; the sums must fit into 64 bits."""
+    total: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
+    sums: Int64s = total[windows.ends] - total[windows.starts]
+    return sums
+
+
+def distinct_codes(array: pa.Array) -> tuple[Int64s, Bools]:
+    """Return dense codes of distinct values, and a non-NULL mask."""
+    return distinct_keys([array], len(array)).codes, known(array)
+
+
+def first_of_each(partitions: NDArray[np.int32], codes: Int64s, counted: Bools) -> tuple[Int64s, Int64s]:
+    """Return the first row of each distinct (partition, code), in row order.
+
+    Also return the group of each row.
+    """
+    places = np.flatnonzero(counted)
+    if not len(places):
+        return places, places
+    pairs = partitions[places].astype(np.int64) * (int(codes.max()) + 1) + codes[places]
+    _, first, group = np.unique(pairs, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return places[first[order]], rank[group]
+
+
+def summed_weights(weights: Int64s, group: Int64s, groups: int) -> Int64s:
+    """Sum the weights of the rows of each group."""
+    out = np.zeros(groups, np.int64)
+    np.add.at(out, group, weights)
+    return out

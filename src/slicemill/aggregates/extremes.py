@@ -1,0 +1,278 @@
+"""min, max, min_by, max_by, first, last and priority_sample.
+
+Each of them selects one tuple. The base version remembers the winner so far. The window version deletes
+from the window every tuple that a newer tuple beats, since it can never win again; so the oldest
+remaining tuple is the winner (M33). Over columns, a monotonic queue has the candidates, each beaten by
+its predecessor (C17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.aggregates.columns import History, Rows, Windows, known, whole_numbers
+from slicemill.aggregates.definition import Returned, RowAggregate
+from slicemill.aggregates.frames import Args, Inwindow
+from slicemill.aggregates.hashes import column_priorities, priority
+from slicemill.functions.vectors import numbers
+from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.kernels.kernel import kernel
+
+
+def _first(args: Args) -> object:
+    return args[0]
+
+
+def _second(args: Args) -> object:
+    return args[-1]
+
+
+def _priority(args: Args) -> object:
+    return priority(cast(int, args[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Comparison of two tuples by a key; `wins(new, old)` compares two keys.
+
+    NULL keys take part only with `takes_null`.
+    """
+
+    wins: Callable[[object, object], bool]
+    key: Callable[[Args], object] = _first
+    takes_null: bool = False
+
+
+class Winner:
+    """Base version: the tuple that wins over all others.
+
+    Outside of windows it counts the arrival numbers itself.
+    """
+
+    __slots__ = ("_best", "_contest", "_numbered", "_seen", "_value")
+
+    def __init__(self, contest: Contest, numbered: bool = False) -> None:
+        self._contest = contest
+        self._numbered = numbered
+        self._seen = 0
+        self._best: object = None
+        self._value: Returned = []
+
+    def initialize(self, args: Args) -> Returned:
+        if self._numbered and len(args) == 1:
+            args = (*args, self._seen)
+        self._seen += 1
+        new = self._contest.key(args)
+        takes_part = new is not None or self._contest.takes_null
+        if takes_part and (not self._value or self._contest.wins(new, self._best)):
+            self._best = new
+            self._value = [args[0]]
+        return []
+
+    iterate = initialize
+
+    def terminate(self) -> Returned:
+        return self._value or [None]
+
+    def state(self) -> object:
+        return self._seen, self._best, self._value
+
+    def restore(self, state: Any) -> None:
+        self._seen, self._best, self._value = state
+
+
+class WindowWinner:
+    """Window version: deletes the tuples that a newer tuple beats.
+
+    The new tuple is already in the window and must not delete itself; equal older values stay (X6). EXPIRE is
+    not called for a deleted tuple, so this version does not support ACTIVE EXPIRATION.
+    """
+
+    __slots__ = ("_contest", "_inwindow")
+
+    def __init__(self, contest: Contest, inwindow: Inwindow) -> None:
+        self._contest = contest
+        self._inwindow = inwindow
+
+    def initialize(self, args: Args) -> Returned:
+        contest = self._contest
+        new = contest.key(args)
+
+        def beaten(tuple_: Args) -> bool:
+            old = contest.key(tuple_)
+            if not contest.takes_null and (old is None or new is None):
+                return old is None
+            return tuple_ is not args and contest.wins(new, old)
+
+        self._inwindow.delete(beaten)
+        oldest = self._inwindow.oldest()
+        return [None if oldest is None else oldest[0]]
+
+    iterate = initialize
+
+    def expire(self, args: Args) -> Returned:  # noqa: ARG002 - the window's oldest tuple
+        return [left[0] for left in list(self._inwindow)[1:2]]
+
+    def state(self) -> object:
+        """Return no state, because the window has all of it."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass
+
+
+def _greater(new: object, old: object) -> bool:
+    """Compare; NaN is greater than every number, as in Spark."""
+    if old != old:
+        return False
+    return new != new or cast(float, new) > cast(float, old)
+
+
+def _less(new: object, old: object) -> bool:
+    return _greater(old, new)
+
+
+def _never(new: object, old: object) -> bool:  # noqa: ARG001
+    return False
+
+
+def _always(new: object, old: object) -> bool:  # noqa: ARG001
+    return True
+
+
+def _extreme(name: str, contest: Contest, algebraic: bool = False, numbered: bool = False) -> RowAggregate:
+    return RowAggregate(
+        name,
+        base=lambda: Winner(contest, numbered),
+        window=lambda inwindow: WindowWinner(contest, inwindow),
+        algebraic=algebraic,
+        forgets=True,
+        numbered=numbered,
+    )
+
+
+EXTREMES = (
+    _extreme("min", Contest(_less), algebraic=True),
+    _extreme("max", Contest(_greater), algebraic=True),
+    _extreme("first", Contest(_never, takes_null=True), algebraic=True),
+    _extreme("last", Contest(_always, takes_null=True), algebraic=True),
+    _extreme("min_by", Contest(_less, _second)),
+    _extreme("max_by", Contest(_greater, _second)),
+    _extreme("priority_sample", Contest(_greater, _priority), numbered=True),
+)
+
+
+# -- over columns ------------------------------------------------------------------------------------------
+
+
+@kernel
+def _winners(ranks: Int64s, takes_part: Bools, starts: Int64s, ends: Int64s) -> Int64s:
+    """Return each window's first row of the greatest rank, or -1."""
+    out = np.empty(len(starts), np.int64)
+    queue = np.empty(len(ranks), np.int64)
+    first = behind = end = 0
+    for i in range(len(starts)):
+        if starts[i] >= end and (i + 1 == len(starts) or starts[i + 1] >= ends[i]):
+            # A window without rows in common with its neighbours needs no queue.
+            best = -1
+            for row in range(starts[i], ends[i]):
+                if takes_part[row] and (best < 0 or ranks[row] > ranks[best]):
+                    best = row
+            out[i], end = best, ends[i]
+            first = behind = 0
+            continue
+        while end < ends[i]:
+            if takes_part[end]:
+                while behind > first and ranks[queue[behind - 1]] < ranks[end]:
+                    behind -= 1
+                queue[behind] = end
+                behind += 1
+            end += 1
+        while first < behind and queue[first] < starts[i]:
+            first += 1
+        out[i] = queue[first] if first < behind else -1
+    return out
+
+
+Choice = Callable[[Rows, Windows], Int64s]
+
+
+def ranks_of(array: pa.Array) -> Int64s:
+    """Return integers in the order of the values.
+
+    NaN is the greatest double.
+
+    The integers of NULLs are arbitrary.
+    """
+    kind = array.type
+    if pa.types.is_floating(kind):
+        values = np.where(numbers(array) == 0, 0.0, numbers(array))
+        bits = np.where(np.isnan(values), np.inf, values).view(np.int64)
+        # The bits of positive doubles are ordered like the doubles, those of negative doubles in reverse.
+        ordered = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+        return np.where(np.isnan(values), np.iinfo(np.int64).max, ordered)
+    if pa.types.is_primitive(kind) and not pa.types.is_decimal(kind):
+        return whole_numbers(array)
+    encoded = array.dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    rank = np.zeros(max(1, len(order)), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[np.where(known(array), numbers(encoded.indices.fill_null(0)), 0)]
+
+
+def _greatest(rows: Rows, windows: Windows) -> Int64s:
+    key = rows.arguments[-1]
+    return _winners(ranks_of(key), known(key), windows.starts, windows.ends)
+
+
+def _least(rows: Rows, windows: Windows) -> Int64s:
+    key = rows.arguments[-1]
+    return _winners(~ranks_of(key), known(key), windows.starts, windows.ends)
+
+
+def _oldest(rows: Rows, windows: Windows) -> Int64s:  # noqa: ARG001
+    return np.where(windows.ends > windows.starts, windows.starts, -1)
+
+
+def _newest(rows: Rows, windows: Windows) -> Int64s:  # noqa: ARG001
+    return np.where(windows.ends > windows.starts, windows.ends - 1, -1)
+
+
+def _sampled(rows: Rows, windows: Windows) -> Int64s:
+    assert rows.numbers is not None
+    # Priorities are unsigned 64-bit integers.
+    ranks: NDArray[np.int64] = (column_priorities(rows.numbers) ^ np.uint64(2**63)).view(np.int64)
+    return _winners(ranks, np.ones(len(rows), np.bool_), windows.starts, windows.ends)
+
+
+CHOICES: dict[str, Choice] = {
+    "min": _least,
+    "max": _greatest,
+    "min_by": _least,
+    "max_by": _greatest,
+    "first": _oldest,
+    "last": _newest,
+    "priority_sample": _sampled,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnExtreme:
+    """The first argument of the winning row."""
+
+    choice: Choice
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        places = self.choice(rows, windows)
+        return rows.arguments[0].take(pa.array(places, mask=places < 0))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:
+        places = self.choice(rows, partitions)
+        return History(places[places >= 0])

@@ -1,0 +1,189 @@
+"""collect_list, array_agg and collect_set: the values of a window in arrival order.
+
+NULLs are omitted, as in Spark, so that a window without a value has an empty list. A set has the first of
+equal values; NaN equals NaN. Over all history a list has at most `LONGEST` values, because each new row
+emits the whole list of its group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregates.columns import History, Rows, Windows, distinct_codes, first_of_each, known
+from slicemill.aggregates.definition import comparable
+from slicemill.aggregates.frames import Args
+from slicemill.errors import SlicemillError
+from slicemill.kernels.arrays import Int64s
+
+# Names of the aggregates, and the maximum length of a list over all history.
+LISTS = ("collect_list", "array_agg", "collect_set")
+LONGEST = 10_000
+
+
+def check_length(values: int) -> None:
+    """Raise if a list over all history has too many values."""
+    if values > LONGEST:
+        raise SlicemillError(
+            f"a list of one group has more than {LONGEST:,} values; collect them over a window, as in "
+            "FROM s [RANGE 1 HOUR], or select fewer rows with WHERE, FILTER or more groups"
+        )
+
+
+class CollectedValues:
+    """All values of a window."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: deque[object] = deque()
+
+    def add(self, args: Args) -> None:
+        if args[0] is not None:
+            self._values.append(args[0])
+
+    def remove(self, args: Args) -> None:
+        if args[0] is not None:
+            self._values.popleft()
+
+    def value(self) -> object:
+        return tuple(self._values)
+
+    def state(self) -> object:
+        return self._values
+
+    def restore(self, state: Any) -> None:
+        self._values = state
+
+
+class CollectedSet:
+    """Distinct values of a window, in the order of their first occurrence."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self) -> None:
+        self._all = CollectedValues()
+
+    def add(self, args: Args) -> None:
+        self._all.add(args)
+
+    def remove(self, args: Args) -> None:
+        self._all.remove(args)
+
+    def value(self) -> object:
+        values = self._all.value()
+        assert isinstance(values, tuple)
+        different: dict[object, object] = {}
+        for value in values:
+            different.setdefault(comparable((value,)), value)
+        return tuple(different.values())
+
+    def state(self) -> object:
+        return self._all.state()
+
+    def restore(self, state: Any) -> None:
+        self._all.restore(state)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnList:
+    """Lists over columns: the values of a window are contiguous."""
+
+    distinct: bool = False
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        values = rows.arguments[0]
+        valid = known(values)
+        before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
+        firsts = before[windows.starts]
+        counts = before[windows.ends] - firsts
+        # Only rows of windows without a beginning have weights. The others expire.
+        if rows.weights is not None and not self.distinct:
+            check_length(int(counts.max(initial=0)))
+        owners = np.repeat(np.arange(len(windows)), counts)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = np.flatnonzero(valid)[np.repeat(firsts, counts) + within]
+        if self.distinct and len(places):
+            codes, _ = distinct_codes(values)
+            _, first = np.unique(owners * (int(codes.max()) + 1) + codes[places], return_index=True)
+            first.sort()
+            places, counts = places[first], np.bincount(owners[first], minlength=len(windows))
+            if rows.weights is not None:
+                check_length(int(counts.max(initial=0)))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, values.take(pa.array(places)))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
+        """Return the rows that later lists contain, which are all values."""
+        values = rows.arguments[0]
+        if not self.distinct:
+            return History(np.flatnonzero(known(values)))
+        return History(first_of_each(rows.partitions, *distinct_codes(values))[0])
+
+
+# listagg and string_agg: the texts of a window, joined in arrival order.
+
+
+class JoinedTexts:
+    """Joined texts. The separator is the constant second argument, by default empty."""
+
+    __slots__ = ("_separator", "_texts")
+
+    def __init__(self) -> None:
+        self._separator = ""
+        self._texts: deque[str] = deque()
+
+    def add(self, args: Args) -> None:
+        if len(args) > 1:
+            self._separator = cast(str, args[1])
+        if args[0] is not None:
+            self._texts.append(cast(str, args[0]))
+
+    def remove(self, args: Args) -> None:
+        if args[0] is not None:
+            self._texts.popleft()
+
+    def value(self) -> object:
+        return self._separator.join(self._texts) if self._texts else None
+
+    def state(self) -> object:
+        return self._separator, self._texts
+
+    def restore(self, state: Any) -> None:
+        self._separator, self._texts = state
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTexts:
+    """Joined texts over columns.
+
+    The texts of a window are contiguous, so each value is a slice of one long text.
+    """
+
+    separator: str
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        return pa.array(self._texts(rows, windows), pa.string())
+
+    def history(self, rows: Rows, partitions: Windows) -> History:
+        texts = self._texts(rows, partitions)
+        full = np.array([text is not None for text in texts], np.bool_)
+        return History(
+            partitions.starts[full], texts=pa.array([t for t in texts if t is not None], pa.string())
+        )
+
+    def _texts(self, rows: Rows, windows: Windows) -> list[str | None]:
+        valid = known(rows.arguments[0])
+        before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
+        texts = [text for text in rows.arguments[0].to_pylist() if text is not None]
+        joined, step = self.separator.join(texts), len(self.separator)
+        lengths = np.array([len(text) + step for text in texts], np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        firsts, lasts = before[windows.starts], before[windows.ends]
+        begins, ends = offsets[firsts].tolist(), (offsets[lasts] - step).tolist()
+        full = (lasts > firsts).tolist()
+        return [joined[b:e] if some else None for b, e, some in zip(begins, ends, full, strict=True)]

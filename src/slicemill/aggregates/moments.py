@@ -1,0 +1,616 @@
+"""sum, avg, variances, skewness and kurtosis from exact sums of powers (M32).
+
+Each result is rounded once. A window that adds and subtracts floats would drift, and its result would
+depend on how the tuples are grouped into panes (M35). Row by row, sums are rational numbers; over
+columns, see `exact.limbs`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregates import exact as limbs
+from slicemill.aggregates.columns import (
+    History,
+    Rows,
+    Windows,
+    bigints,
+    doubles,
+    known,
+    sums_over,
+    whole_numbers,
+)
+from slicemill.aggregates.definition import declared
+from slicemill.aggregates.exact import with_nonfinite
+from slicemill.aggregates.frames import Args
+from slicemill.aggregates.statistic import Number
+from slicemill.codec.registry import register
+from slicemill.functions.values import EXACT
+from slicemill.functions.vectors import arrow_type, numbers, validity
+from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.types import MAX_DECIMAL_PRECISION, Kind, Type
+
+
+def _nearest_float(exact: int | Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+class Moments:
+    """Exact count and sums of powers up to a degree.
+
+    Moments can be added and subtracted. Infinities and NaNs are counted separately, since subtraction cannot
+    remove them from a sum.
+    """
+
+    __slots__ = ("count", "kinds", "nonfinite", "sums")
+
+    def __init__(self, degree: int) -> None:
+        self.count = 0
+        self.sums: list[int | Fraction] = [0] * degree
+        self.kinds: Counter[type] = Counter()
+        self.nonfinite: Counter[str] = Counter()  # by name, because a NaN is not found again after a restore
+
+    def include(self, number: Number, copies: int) -> None:
+        self.count += copies
+        self.kinds[type(number)] += copies
+        if not math.isfinite(number):
+            self.nonfinite[str(abs(float(number)) if math.isnan(number) else float(number))] += copies
+            return
+        exact = number if isinstance(number, int) else Fraction(number)
+        for degree in range(len(self.sums)):
+            self.sums[degree] += copies * exact ** (degree + 1)
+
+    def merge(self, other: Moments, copies: int) -> None:
+        self.count += copies * other.count
+        for degree, value in enumerate(other.sums):
+            self.sums[degree] += copies * value
+        for kind, count in other.kinds.items():
+            self.kinds[kind] += copies * count
+        for number, count in other.nonfinite.items():
+            self.nonfinite[number] += copies * count
+
+    def rounded(self, exact: int | Fraction) -> Number:
+        """Return an exact figure as an SQL number of the inputs' type.
+
+        A fraction is a float, unless the inputs are decimals.
+        """
+        if +self.nonfinite:
+            return sum(map(float, self.nonfinite.elements()))
+        if self.kinds[Decimal] and not self.kinds[float]:
+            return EXACT.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+        return int(exact) if exact.denominator == 1 and not self.kinds[float] else _nearest_float(exact)
+
+
+_KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "decimal": Decimal}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def _moments_plain(moments: Moments) -> dict[str, object]:
+    kinds = {_NAMES[kind]: count for kind, count in moments.kinds.items()}
+    return {"count": moments.count, "sums": moments.sums, "kinds": kinds, "odd": dict(moments.nonfinite)}
+
+
+def _moments_of(plain: dict[str, Any]) -> Moments:
+    made = Moments(0)
+    made.count, made.sums = plain["count"], plain["sums"]
+    made.kinds = Counter({_KINDS[name]: count for name, count in plain["kinds"].items()})
+    made.nonfinite = Counter(plain["odd"])
+    return made
+
+
+register("moments", 1, Moments, _moments_plain, _moments_of)
+
+
+@dataclass(frozen=True, slots=True)
+class MomentStatistic:
+    """Figure of the moments.
+
+    Its argument is a number, or a pane's moments.
+    """
+
+    moments: Moments
+    figure: Callable[[Moments], object]
+
+    def add(self, args: Args) -> None:
+        self._change(args[0], 1)
+
+    def remove(self, args: Args) -> None:
+        self._change(args[0], -1)
+
+    def value(self) -> object:
+        return self.figure(self.moments)
+
+    def state(self) -> object:
+        return self.moments
+
+    def restore(self, state: Any) -> None:
+        object.__setattr__(self, "moments", state)
+
+    def _change(self, arg: object, copies: int) -> None:
+        if isinstance(arg, Moments):
+            self.moments.merge(arg, copies)
+        elif arg is not None:
+            self.moments.include(cast(Number, arg), copies)
+
+
+def total(moments: Moments) -> object:
+    return moments.rounded(moments.sums[0]) if moments.count else None
+
+
+def average(moments: Moments) -> object:
+    if not moments.count:
+        return None
+    mean = moments.rounded(Fraction(moments.sums[0]) / moments.count)
+    return _nearest_float(mean) if isinstance(mean, int) else mean
+
+
+def sample_variance(moments: Moments) -> float | None:
+    return _variance(moments, 1)
+
+
+def sample_deviation(moments: Moments) -> float | None:
+    return _root(sample_variance(moments))
+
+
+def population_variance(moments: Moments) -> float | None:
+    return _variance(moments, 0)
+
+
+def population_deviation(moments: Moments) -> float | None:
+    return _root(population_variance(moments))
+
+
+def _variance(moments: Moments, bias: int) -> float | None:
+    """Return the squared deviations from the mean, over the count less `bias`."""
+    n = moments.count
+    if n <= bias:
+        return None
+    if +moments.nonfinite:
+        return math.nan
+    first, second = moments.sums
+    return _nearest_float(Fraction(n * second - first * first) / (n * (n - bias)))
+
+
+def _root(variance: float | None) -> float | None:
+    return None if variance is None else math.sqrt(variance)
+
+
+def skewness(moments: Moments) -> float | None:
+    """Return the population skewness; NULL if the variance is 0 (Spark).
+
+    With n numbers and a_k = n^(k-1) * sum((x - mean)^k), the skewness is a_3 / a_2^1.5.
+    """
+    if not moments.count:
+        return None
+    if +moments.nonfinite:
+        return math.nan
+    n = moments.count
+    s1, s2, s3 = moments.sums
+    a2 = n * s2 - s1 * s1
+    if not a2:
+        return None
+    a3 = n * n * s3 - 3 * n * s1 * s2 + 2 * s1 * s1 * s1
+    root = _nearest_root(a3 * a3, a2 * a2 * a2)
+    return root if a3 >= 0 else -root
+
+
+def kurtosis(moments: Moments) -> float | None:
+    """Return the population's excess kurtosis; NULL if the variance is 0.
+
+    It is a_4 / a_2^2 - 3, with a_k as in `skewness`.
+    """
+    if not moments.count:
+        return None
+    if +moments.nonfinite:
+        return math.nan
+    n = moments.count
+    s1, s2, s3, s4 = moments.sums
+    a2 = n * s2 - s1 * s1
+    if not a2:
+        return None
+    square = s1 * s1
+    a4 = n * n * (n * s4 - 4 * s1 * s3) + 6 * n * square * s2 - 3 * square * square
+    return _nearest_quotient(a4 - 3 * a2 * a2, a2 * a2)
+
+
+def _nearest_quotient(dividend: int | Fraction, divisor: int | Fraction) -> float:
+    """Divide exact numbers, rounded once.
+
+    This is faster than a Fraction, which is reduced to its lowest terms.
+    """
+    return (dividend.numerator * divisor.denominator) / (dividend.denominator * divisor.numerator)
+
+
+def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
+    """Return the square root of a quotient of exact numbers, rounded once."""
+    over, under = dividend.numerator * divisor.denominator, dividend.denominator * divisor.numerator
+    # The integer root has 64 bits or more. An extra last bit is set if the root is inexact.
+    shift = max(0, (under.bit_length() - over.bit_length() + 130) // 2)
+    whole, rest = divmod(over << 2 * shift, under)
+    root = math.isqrt(whole)
+    return ((root << 1) | (rest != 0 or root * root != whole)) / (1 << shift + 1)
+
+
+# -- over columns ------------------------------------------------------------------------------------------
+
+
+ODD = ("nan", "inf", "-inf")  # values that sums cannot contain
+MANY = 2**32  # divisors of limbs are less than this
+_MOST_DIGITS = 9  # of a power of ten within 32 bits
+_LARGE_WORD = 10**38 >> 96
+
+STATISTICS: dict[str, Callable[[Moments], object]] = {
+    "sum": total,
+    "avg": average,
+    "variance": sample_variance,
+    "var_samp": sample_variance,
+    "var_pop": population_variance,
+    "stddev": sample_deviation,
+    "stddev_samp": sample_deviation,
+    "stddev_pop": population_deviation,
+    "mean": average,
+    "skewness": skewness,
+    "kurtosis": kurtosis,
+}
+MEANS = ("avg", "mean")
+DEGREES = dict.fromkeys(STATISTICS, 2) | dict.fromkeys(("sum", *MEANS), 1) | {"skewness": 3, "kurtosis": 4}
+LIMB_DEGREE = 2  # sums of higher powers are Python integers
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Numbers as integer multiples of a unit, with non-finite values counted separately."""
+
+    rows: Rows
+    counts: Int64s
+    finite: Bools
+    odd: dict[str, Int64s]  # NaN and the infinities, by name, if the column has any
+    exponent: int
+    bits: int  # of the largest number
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMoments:
+    """One of STATISTICS over columns, for an argument type."""
+
+    name: str
+    argument: Type
+    column: Type
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        if (small := self._of_small_integers(rows, windows)) is not None:
+            return small
+        prepared = self.prepared(rows)
+        counts = sums_over(prepared.counts, windows)
+        most = int(counts.max(initial=1))
+        if most >= MANY or not self.in_limbs:
+            return self._by_rows(prepared, windows, counts)
+        numbers_ = self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most))
+        squares = limbs.prefix_sums(self.squares_of(prepared, numbers_)) if self.degree == 2 else None
+        odd = {name: sums_over(copies, windows) > 0 for name, copies in prepared.odd.items()}
+        return self.figures(limbs.prefix_sums(numbers_), squares, windows, counts, prepared.exponent, odd)
+
+    def figures(
+        self,
+        sums: limbs.Limbs,
+        squares: limbs.Limbs | None,
+        windows: Windows,
+        counts: Int64s,
+        exponent: int,
+        odd: Mapping[str, Bools],
+    ) -> pa.Array:
+        """Return each window's value from prefix sums in units of 2**exponent.
+
+        `odd` has a mask of the windows with a NaN or an infinity. Counts are less than 2**32.
+        """
+        if self.name == "sum" and self.argument.kind is not Kind.DOUBLE:
+            return self._whole_sums(sums, windows, counts)
+        if self.name in MEANS and self.argument.kind is Kind.DECIMAL:
+            factor = 10 ** ((self.column.scale or 0) - self._scale)
+            means = limbs.decimal_means(sums, windows.starts, windows.ends, counts, factor)
+            return _decimals(means, counts > 0, self.column)
+        if self.degree == 1:
+            divisors = np.maximum(counts, 1) if self.name in MEANS else np.ones(len(windows), np.int64)
+            out = limbs.quotients(sums, windows.starts, windows.ends, divisors, exponent)
+            valid = counts > 0
+        else:
+            assert squares is not None, "variances have sums of squares"
+            bias = 0 if self.name.endswith("_pop") else 1
+            # 10 ** (2 * scale), without its power of two.
+            divisor, exponent = 5 ** (2 * self._scale), exponent - self._scale
+            out = limbs.variances(
+                sums, squares, windows.starts, windows.ends, counts, bias, divisor, exponent
+            )
+            valid = counts > bias
+            if self.name.startswith("stddev"):
+                out = np.sqrt(out)
+        return doubles(self._with_nonfinite(out, odd), valid)
+
+    def means_of(self, sums: NDArray[Any], counts: Int64s) -> pa.Array:
+        """Return the means of decimals, given sums of unscaled integers."""
+        if sums.dtype == object or not self.in_limbs or counts.max(initial=0) >= MANY:
+            return self.by_moments(self.moments(counts, [sums.tolist()], {}, 0))
+        # `figures` subtracts prefix sums: each range starts at an extra row of zeros.
+        numbers_ = limbs.limbs_of_integers(sums, np.ones(len(sums), np.bool_))
+        totals = np.concatenate([np.zeros((1, limbs.WHOLE), np.uint32), numbers_])
+        ends = np.arange(1, len(sums) + 1)
+        return self.figures(totals, None, Windows(np.zeros_like(ends), ends), counts, 0, {})
+
+    @property
+    def in_limbs(self) -> bool:
+        """Return True if figures are computed without Python numbers."""
+        if self.degree > LIMB_DEGREE:
+            return False
+        if self.argument.kind is not Kind.DECIMAL or self.name == "sum":
+            return True
+        if self.name not in MEANS:
+            return bool(5 ** (2 * self._scale) < MANY)
+        more = (self.column.scale or 0) - self._scale
+        whole, wanted = (
+            (type_.precision or 0) - (type_.scale or 0) for type_ in (self.column, self.argument)
+        )
+        return whole >= wanted and 0 <= more <= _MOST_DIGITS
+
+    def _of_small_integers(self, rows: Rows, windows: Windows) -> pa.Array | None:
+        """Return sums or means of integers, if doubles are exact."""
+        if self.argument.kind not in (Kind.INT, Kind.BIGINT) or self.degree > 1 or rows.summaries is not None:
+            return None
+        valid = validity(rows.arguments[0])
+        values = whole_numbers(rows.arguments[0])
+        values = values if valid is None else np.where(valid, values, 0)
+        greatest = max(-int(values.min(initial=0)), int(values.max(initial=0)))
+        if greatest * len(values) >= 2**53:
+            return None
+        counts = windows.ends - windows.starts
+        if valid is not None:
+            counts = sums_over(valid.astype(np.int64), windows)
+        sums = sums_over(values, windows)
+        if self.name == "sum":
+            return bigints(sums, None if counts.all() else counts > 0)
+        return doubles(sums / np.maximum(counts, 1), counts > 0)
+
+    def history(self, rows: Rows, partitions: Windows) -> History:
+        prepared = self.prepared(rows)
+        counts = sums_over(prepared.counts, partitions)
+        full = np.flatnonzero(counts)
+        if not len(full):
+            return History(full)
+        some = Windows(partitions.starts[full], partitions.ends[full])
+        return History(some.starts, summaries=_objects(self._moments(prepared, some, counts[full])))
+
+    @property
+    def degree(self) -> int:
+        return DEGREES[self.name]
+
+    @property
+    def _scale(self) -> int:
+        return (self.argument.scale or 0) if self.argument.kind is Kind.DECIMAL else 0
+
+    # -- numbers as multiples of a unit ----------------------------------------------------------------
+
+    def prepared(self, rows: Rows) -> Prepared:
+        array = rows.arguments[0]
+        finite = known(array)
+        counts = finite.astype(np.int64)
+        summaries = _summaries(rows)
+        odd: dict[str, Int64s] = {}
+        exponent, bits = 0, 64
+        for place, summary in summaries:
+            finite[place], counts[place] = False, summary.count
+        if self.argument.kind is Kind.DOUBLE:
+            values = np.ascontiguousarray(numbers(array))
+            masks = (np.isnan(values), values == np.inf, values == -np.inf)
+            for name, mask in zip(ODD, masks, strict=True):
+                copies = (mask & finite).astype(np.int64)
+                for place, summary in summaries:
+                    copies[place] = summary.nonfinite[name]
+                if copies.any():
+                    odd[name] = copies
+            finite &= np.isfinite(values)
+            low, high = limbs.exponent_range(values, finite)
+            exponent = min([low, *(_exponent(summary) for _, summary in summaries)])
+            bits = high - exponent
+        elif self.argument.kind is Kind.DECIMAL:
+            bits = math.ceil((self.argument.precision or 38) * math.log2(10))
+        for _, summary in summaries:
+            for degree, value in enumerate(summary.sums, 1):
+                # A sum may have cancelled out while the sum of squares has not.
+                bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
+        return Prepared(rows, counts, finite, odd, exponent, bits)
+
+    def _units(self, value: int | Fraction, degree: int, exponent: int) -> int | Fraction:
+        """Return a sum of n-th powers, in multiples of the unit."""
+        if not exponent and not self._scale:
+            return value
+        return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
+
+    def limbs_of(self, prepared: Prepared, size: int) -> limbs.Limbs:
+        """Return the numbers in units, with `size` limbs or more each."""
+        array = prepared.rows.arguments[0]
+        if self.argument.kind is Kind.DOUBLE:
+            values = np.ascontiguousarray(numbers(array))
+            found = limbs.limbs_of_doubles(values, prepared.finite, prepared.exponent, size)
+        elif self.argument.kind is Kind.DECIMAL:
+            found = _stored_limbs(array) * prepared.finite[:, None].astype(np.uint32)
+            found = limbs.widened(found, max(size, limbs.WHOLE))
+        else:
+            found = limbs.limbs_of_integers(whole_numbers(array), prepared.finite)
+        for place, summary in _summaries(prepared.rows):
+            units = int(self._units(summary.sums[0], 1, prepared.exponent))
+            found[place] = limbs.limbs_of_int(units, found.shape[1])
+        return found
+
+    def squares_of(self, prepared: Prepared, numbers_: limbs.Limbs) -> limbs.Limbs:
+        found = limbs.squares(numbers_)
+        for place, summary in _summaries(prepared.rows):
+            units = int(self._units(summary.sums[1], 2, prepared.exponent))
+            found[place] = limbs.limbs_of_int(units, found.shape[1])
+        return found
+
+    def _whole_sums(self, sums: limbs.Limbs, windows: Windows, counts: Int64s) -> pa.Array:
+        found = limbs.differences(sums, windows.starts, windows.ends)
+        valid = counts > 0
+        if self.argument.kind is Kind.DECIMAL:
+            # A sum column is wide enough unless it has 38 digits. Then large sums are checked by the row
+            # form.
+            if self.column.precision == MAX_DECIMAL_PRECISION:
+                upper = found[:, limbs.WHOLE - 1].view(np.int32).astype(np.int64)
+                large = np.abs(upper) >= _LARGE_WORD
+                large |= (found[:, limbs.WHOLE :].view(np.int32) != (upper >> 63)[:, None]).any(axis=1)
+                self._check(limbs.ints_of(found[large & valid]))
+            return _decimals(found[:, : limbs.WHOLE], valid, self.column)
+        low = np.ascontiguousarray(found[:, :2]).view(np.int64)[:, 0]
+        upper = np.ascontiguousarray(found[:, 2:]).view(np.int64)[:, 0]
+        if ((low >> 63) != upper).any():
+            self._check(limbs.ints_of(found))
+        return bigints(low, None if valid.all() else valid)
+
+    def _check(self, sums: list[int]) -> None:
+        """Raise the row form's error if a sum exceeds its column."""
+        convert = declared(self.column)
+        assert convert is not None
+        for number in sums:
+            convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
+
+    def _with_nonfinite(self, found: NDArray[np.float64], odd: Mapping[str, Bools]) -> NDArray[np.float64]:
+        """Replace figures of windows with NaN or infinities."""
+        if not odd:
+            return found
+        none = np.zeros(len(found), np.bool_)
+        nan, up, down = (odd.get(name, none) for name in ODD)
+        if self.degree == 2:
+            return np.where(nan | up | down, np.nan, found)
+        return with_nonfinite(found, nan, up, down)
+
+    # -- by the arithmetic of the row form -------------------------------------------------------------------
+
+    def _by_rows(self, prepared: Prepared, windows: Windows, counts: Int64s) -> pa.Array:
+        # Skewness and kurtosis are the same in any unit, and integers are faster than Fractions.
+        in_units = self.degree > LIMB_DEGREE
+        return self.by_moments(self._moments(prepared, windows, counts, in_units=in_units))
+
+    def by_moments(self, all_moments: Sequence[Moments]) -> pa.Array:
+        """Return the figures of moments, by the row form's arithmetic."""
+        figure, convert = STATISTICS[self.name], declared(self.column)
+        values = [figure(moments) for moments in all_moments]
+        if convert is not None:
+            values = [None if value is None else convert(value) for value in values]
+        return pa.array(values, arrow_type(self.column))
+
+    def _moments(
+        self, prepared: Prepared, windows: Windows, counts: Int64s, *, in_units: bool = False
+    ) -> list[Moments]:
+        """Return the row form's moments of each window.
+
+        With `in_units` the sums stay in units.
+        """
+        sums = self._totals(prepared, windows, counts)
+        odd = {name: sums_over(copies, windows) for name, copies in prepared.odd.items()}
+        return self.moments(counts, sums, odd, prepared.exponent, in_units=in_units)
+
+    def moments(
+        self,
+        counts: Int64s,
+        sums: Sequence[Sequence[int]],
+        odd: Mapping[str, Int64s],
+        exponent: int,
+        *,
+        in_units: bool = False,
+    ) -> list[Moments]:
+        """Return the row form's moments from sums in units of 2**exponent.
+
+        `sums` has one list per power. With `in_units` the sums stay in units.
+        """
+        kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
+        unit = Fraction(2) ** exponent / 10**self._scale
+        units = [unit ** (degree + 1) for degree in range(len(sums))]
+        copies = {name: counted.tolist() for name, counted in odd.items()}
+        out = []
+        for place, count in enumerate(counts.tolist()):
+            moments = Moments(self.degree)
+            moments.count = moments.kinds[kind] = count
+            for degree, totals in enumerate(sums):
+                # The unit of integers is 1.
+                plain = in_units or kind is int
+                moments.sums[degree] = totals[place] if plain else totals[place] * units[degree]
+            for name, counted in copies.items():
+                moments.nonfinite[name] = counted[place]
+            out.append(moments)
+        return out
+
+    def _totals(self, prepared: Prepared, windows: Windows, counts: Int64s) -> list[list[int]]:
+        """Return the sums of each window in units, for each power."""
+        most = int(counts.max(initial=1))
+        if most >= MANY or self.degree > LIMB_DEGREE:
+            units = self._unit_values(prepared, most)
+            sums = [list(accumulate((u[d] for u in units), initial=0)) for d in range(self.degree)]
+            bounds = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
+            return [[total_[end] - total_[start] for start, end in bounds] for total_ in sums]
+        numbers_ = self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most))
+        powers = [numbers_, self.squares_of(prepared, numbers_)] if self.degree == 2 else [numbers_]
+        return [
+            limbs.ints_of(limbs.differences(limbs.prefix_sums(power), windows.starts, windows.ends))
+            for power in powers
+        ]
+
+    def _unit_values(self, prepared: Prepared, most: int) -> list[tuple[int, ...]]:
+        """Return the powers of each number in units, up to the degree."""
+        numbers_ = limbs.ints_of(self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most)))
+        units = [tuple(whole**degree for degree in range(1, self.degree + 1)) for whole in numbers_]
+        for place, summary in _summaries(prepared.rows):
+            units[place] = tuple(
+                int(self._units(value, degree + 1, prepared.exponent))
+                for degree, value in enumerate(summary.sums)
+            )
+        return units
+
+
+def _summaries(rows: Rows) -> list[tuple[int, Moments]]:
+    if rows.summaries is None:
+        return []
+    return [(place, found) for place, found in enumerate(rows.summaries) if found is not None]
+
+
+def _objects(values: list[Moments]) -> NDArray[np.object_]:
+    out = np.empty(len(values), np.object_)
+    out[:] = values
+    return out
+
+
+def _exponent(moments: Moments) -> int:
+    """Return the exponent of a power-of-two unit of these moments.
+
+    The n-th power of this unit divides the sum of n-th powers.
+    """
+    powers = [1 - Fraction(value).denominator.bit_length() for value in moments.sums]
+    return min(power // degree for degree, power in enumerate(powers, 1))
+
+
+def _decimals(found: limbs.Limbs, valid: Bools, type_: Type) -> pa.Array:
+    """Return 128-bit numbers as a decimal column."""
+    buffer = pa.py_buffer(np.ascontiguousarray(found))
+    nulls = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(arrow_type(type_), len(found), [nulls, buffer])
+
+
+def _stored_limbs(array: pa.Array) -> limbs.Limbs:
+    """Return the unscaled 128-bit integers of a decimal column, as limbs."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros((len(array), limbs.WHOLE), np.uint32)
+    stored = np.frombuffer(buffer, np.uint32, limbs.WHOLE * len(array), 16 * array.offset)
+    return stored.reshape(len(array), limbs.WHOLE).copy()

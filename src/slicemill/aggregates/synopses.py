@@ -1,0 +1,217 @@
+"""Approximate aggregates with little memory: count-min sketch, exponential histogram (M41).
+
+`approx_count(x)` estimates how many tuples of the window have the same x as the newest tuple. It is a
+count-min sketch: each of a few hash functions has a row of counters, with one cell for the item. Other
+items may share the cell, so the estimate is the smallest of these counters. It is never too low.
+
+`approx_count_if(condition)` counts the tuples that satisfy a condition, by an exponential histogram
+(Datar, Gionis, Indyk, Motwani 2002). Ones are grouped into buckets of 1, 2, 4, … ones, newest first, with
+`PER_SIZE` or one more buckets of each size:
+
+    ones       16 15 14 | 13 12 | 11 10 | 9 8 | 7 6 5 4 | 3 2 1 0      (PER_SIZE 2)
+
+A bucket is dropped when its newest one has left the window. Half of the oldest remaining bucket is
+counted. So the error is at most half of that bucket, while there are `PER_SIZE` buckets of each smaller
+size. The relative error is at most 1 / (PER_SIZE + 2). The buckets depend only on the number of ones: see
+`buckets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregates.columns import (
+    History,
+    Rows,
+    Windows,
+    bigints,
+    distinct_codes,
+    first_of_each,
+    known,
+    summed_weights,
+    weights_of,
+)
+from slicemill.aggregates.frames import Args
+from slicemill.aggregates.hashes import GOLDEN, bits_of, column_bits, column_mixed, mixed
+from slicemill.functions.vectors import numbers
+from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.kernels.kernel import kernel
+
+FUNCTIONS = 4
+CELLS = 2048
+PER_SIZE = 10
+
+
+def cells(item: object) -> list[int]:
+    """Return the item's cell under each hash function."""
+    bits = bits_of(item)
+    return [mixed(bits ^ (function * GOLDEN)) % CELLS for function in range(FUNCTIONS)]
+
+
+class ApproxCount:
+    """Counters of a window's items; the value is the newest item's count.
+
+    The value is NULL for a NULL item.
+    """
+
+    __slots__ = ("_counters", "_newest")
+
+    def __init__(self) -> None:
+        self._counters: list[dict[int, int]] = [{} for _ in range(FUNCTIONS)]
+        self._newest: object = None
+
+    def add(self, args: Args) -> None:
+        self._newest = args[0]
+        self._change(args[0], 1)
+
+    def remove(self, args: Args) -> None:
+        self._change(args[0], -1)
+
+    def value(self) -> object:
+        if self._newest is None:
+            return None
+        found = cells(self._newest)
+        return min(counters[cell] for counters, cell in zip(self._counters, found, strict=True))
+
+    def state(self) -> object:
+        return self._counters, self._newest
+
+    def restore(self, state: Any) -> None:
+        self._counters, self._newest = state
+
+    def _change(self, item: object, copies: int) -> None:
+        if item is not None:
+            for counters, cell in zip(self._counters, cells(item), strict=True):
+                counters[cell] = counters.get(cell, 0) + copies
+
+
+def buckets(ones: int) -> Iterator[tuple[int, int]]:
+    """Yield (size, number of buckets), newest first.
+
+    Two buckets of a size are merged into one of the next size.
+
+    >>> list(buckets(12)), list(buckets(13))
+    ([(1, 10), (2, 1)], [(1, 11), (2, 1)])
+    """
+    size = 1
+    while ones:
+        merged = max(0, (ones - PER_SIZE) // 2) if ones > PER_SIZE + 1 else 0
+        yield size, ones - 2 * merged
+        size, ones = 2 * size, merged
+
+
+def estimated_ones(arrived: int, left: int) -> int:
+    """Return the estimate when `left` of the arrived ones have expired.
+
+    The estimate is exact until a one expires.
+    """
+    if not left:
+        return arrived
+    total = oldest = 0
+    newest = arrived  # number of the newest one in the next bucket; ones up to `left` have expired
+    for size, count in buckets(arrived):
+        alive = min(count, max(0, -(-(newest - left) // size)))
+        if alive:
+            total, oldest = total + alive * size, size
+        newest -= count * size
+    return total - oldest // 2
+
+
+class ApproxCountIf:
+    """Number of ones that arrived and that expired, which determine the buckets."""
+
+    __slots__ = ("_arrived", "_left")
+
+    def __init__(self) -> None:
+        self._arrived = self._left = 0
+
+    def add(self, args: Args) -> None:
+        self._arrived += args[0] is True
+
+    def remove(self, args: Args) -> None:
+        self._left += args[0] is True
+
+    def value(self) -> object:
+        return estimated_ones(self._arrived, self._left)
+
+    def state(self) -> object:
+        return self._arrived, self._left
+
+    def restore(self, state: Any) -> None:
+        self._arrived, self._left = state
+
+
+# -- over columns ------------------------------------------------------------------------------------------
+
+
+@kernel
+def _copies_of_last(
+    cells: Int64s, weights: Int64s, counted: Bools, starts: Int64s, ends: Int64s, least: Int64s
+) -> None:
+    """Lower `least` to each window's count of the last row's cell."""
+    counters = np.zeros(cells.max() + 1 if len(cells) else 0, np.int64)
+    start = end = 0
+    for i in range(len(starts)):
+        while end < ends[i]:
+            if counted[end]:
+                counters[cells[end]] += weights[end]
+            end += 1
+        while start < starts[i]:
+            if counted[start]:
+                counters[cells[start]] -= weights[start]
+            start += 1
+        if end > start:
+            least[i] = min(least[i], counters[cells[end - 1]])
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnApproxCount:
+    """approx_count over columns."""
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        items = rows.arguments[0]
+        counted, bits = known(items), column_bits(items)
+        least = np.full(len(windows), np.iinfo(np.int64).max)
+        for function in range(FUNCTIONS):
+            salt = np.uint64(function * GOLDEN % 2**64)
+            cells = (column_mixed(bits ^ salt) % np.uint64(CELLS)).astype(np.int64)
+            _copies_of_last(cells, weights_of(rows), counted, windows.starts, windows.ends, least)
+        full = windows.ends > windows.starts
+        newest = np.where(full, windows.ends - 1, 0)
+        return bigints(least, full & (counted[newest] if len(counted) else False))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
+        codes, counted = distinct_codes(rows.arguments[0])
+        places, group = first_of_each(rows.partitions, codes, counted)
+        return History(places, summed_weights(weights_of(rows)[counted], group, len(places)))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnApproxCountIf:
+    """approx_count_if over columns, from running numbers of arrived and expired ones."""
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        assert rows.ones is not None
+        one = is_one(rows.arguments[0])
+        full = windows.ends > windows.starts
+        if not len(rows):
+            return bigints(np.zeros(len(windows), np.int64))
+        first, last = np.where(full, windows.starts, 0), np.where(full, windows.ends - 1, 0)
+        arrived, left = rows.ones[last], rows.ones[first] - one[first]
+        pairs, inverse = np.unique(np.stack([arrived, left]), axis=1, return_inverse=True)
+        found = [estimated_ones(int(came), int(went)) for came, went in pairs.T]
+        return bigints(np.where(full, np.array(found, np.int64)[inverse], 0))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
+        return History(partitions.starts)  # the first tuple of the partition, before any expiry
+
+
+def is_one(array: pa.Array) -> Bools:
+    """Return a mask of the tuples that approx_count_if counts."""
+    found: Bools = known(array) & numbers(array)
+    return found

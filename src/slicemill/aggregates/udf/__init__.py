@@ -1,0 +1,1 @@
+"""User-defined aggregates: an interpreter and a compiler."""

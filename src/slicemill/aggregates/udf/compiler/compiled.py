@@ -1,0 +1,492 @@
+"""Calls that run as generated code, in machine code or in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import gcd
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.aggregates import definition as aggregate
+from slicemill.aggregates.calls import CallAnswers, ExecutionForm, Results, Tuples
+from slicemill.aggregates.frames import Inwindow, WindowFrame
+from slicemill.aggregates.udf.compiler import state as ops
+from slicemill.aggregates.udf.compiler.layout import MACHINE, MANY, PYTHON, RecordColumns, dtype_of
+from slicemill.aggregates.udf.compiler.module import GeneratedRoutine, Module
+from slicemill.aggregates.udf.compiler.state import (
+    CompiledState,
+    after_change,
+    allow_nulls,
+    before_change,
+    has_objects,
+    make_room,
+    move,
+    start,
+)
+from slicemill.aggregates.udf.compiler.version import CONVERSION, AggregateCode, safe
+from slicemill.aggregates.udf.interpreter import row_converter
+from slicemill.aggregates.udf.lookup import EslAccumulator
+from slicemill.catalog.aggregates import INWINDOW
+from slicemill.columns.ranges import FOREVER
+from slicemill.errors import SlicemillError
+from slicemill.extensions.models.compiler.inspection import ModelValue, values_of_models
+from slicemill.functions import vectors
+from slicemill.functions.vectors import Vector, to_values
+from slicemill.kernels.kernel import KernelFunction, inside_python
+from slicemill.types import Kind, Type
+
+_NEVER = -(2**63)
+_MANY = 1024
+_NONE = np.zeros(2**20, np.bool_)  # in most calls no tuple expires
+_NONE.flags.writeable = False
+
+Explain = Callable[[Module, GeneratedRoutine, CompiledState, int, Sequence[Vector]], Exception]
+
+
+class CompiledCall:
+    """Compiled aggregate call.
+
+    `variants` are the module for arguments that are never NULL, and the module for arguments that may be
+    NULL.
+    """
+
+    def __init__(
+        self,
+        variants: tuple[Module, Module],
+        returns: tuple[Type, ...],
+        types: tuple[Type, ...],
+        frame: WindowFrame | None,
+        literals: dict[str, int],
+        how: ExecutionForm,
+        explain: Explain,
+    ) -> None:
+        self.returns, self.how = returns, how
+        self._variants = variants
+        self._loaded: dict[bool, ModuleType] = {}
+        self._types = types
+        self._frame = frame
+        self._literals = literals
+        self._explain = explain
+        self._form = variants[0].form
+        self._numbers = _numbers(frame)
+        self._is_model = any(made.version.definition.models for made in variants[0].codes.values())
+
+    @property
+    def _timed(self) -> bool:
+        return self._frame is not None and self._frame.waits_for_time
+
+    @property
+    def _active(self) -> bool:
+        return self._frame is not None and self._frame.active
+
+    def start(self) -> CompiledState:
+        return start(self._variants[0], self._literals, self._timed, self._active)
+
+    def take_over(self, state: CompiledState, other: CompiledCall, models: Sequence[int]) -> None:
+        """Take over the state of a call that includes these models."""
+        move(state, other._variants[state.nullable], self._variants[state.nullable], models)
+
+    def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
+        """Process tuples, in small pieces while the kernel is not compiled yet.
+
+        The compiled code can then take over between two pieces.
+        """
+        done, rows = 0, len(tuples.ts)
+        parts: list[CallAnswers] = []
+        while not parts or done < rows:
+            count = self._piece(state, rows - done)
+            whole = count == rows
+            piece = tuples if whole else _part(tuples, done, done + count)
+            done += count
+            parts.append(self._run(state, piece, complete if done == rows else None))
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _piece(self, state: CompiledState, rows: int) -> int:
+        if self._form != MACHINE:
+            return rows
+        function = getattr(self._code(self._variants[state.nullable]), self._variants[0].run.name)
+        return int(function.piece(rows)) if isinstance(function, KernelFunction) else rows
+
+    def _run(self, state: CompiledState, tuples: Tuples, complete: int | None) -> CallAnswers:
+        rows = len(tuples.ts)
+        given = self._inputs(state, tuples, rows)
+        module = self._variants[state.nullable]
+        make_room(state, module, int(tuples.partitions.max()) + 1 if rows else 0, rows)
+        given |= self._numbers
+        # Unsigned indexes need no test for negative values, which count from the end.
+        codes = tuples.partitions.astype(np.int32, copy=False).view(np.uint32)
+        given |= {"codes": _read_only(codes), "ts": _read_only(tuples.ts), "first": state.arrivals}
+        given["complete"] = _NEVER if complete is None else complete
+        first = state.arrivals
+        # A tuple may return rows on arrival and again at its expiry.
+        events = rows + state.waiting + (rows if self._active else 0)
+        keeps_objects = any(map(has_objects, state.arrays.values()))
+        places = self._places(state, tuples, given["complete"]) if keeps_objects else None
+        if keeps_objects:
+            before_change(state, places)
+        count, out = self._execute(module, module.run, state, given, events, tuples.arguments)
+        if keeps_objects:
+            after_change(state, places)
+        state.arrivals += rows
+        one_each = module.run.one_each
+        numbers = _counting(first, rows) if one_each else out["out_number"][:count]
+        if self._timed:
+            ts, expired = out["out_ts"][:count], out["out_expired"][:count]
+        else:
+            ts = tuples.ts if one_each else tuples.ts[numbers - first]
+            expired = _none(count)
+        columns = self._columns(module, state, out, count)
+        if "opened" in state.arrays and count:
+            order = np.argsort(numbers, kind="stable")
+            numbers, ts = numbers[order], ts[order]
+            columns = [vectors.take(column, order) for column in columns]
+        state.texts.forget(_text_fields(module, state))
+        answered = self._answered(state)
+        return CallAnswers(numbers, ts, columns, expired, answered, self._needed(state, answered))
+
+    def _places(self, state: CompiledState, tuples: Tuples, complete: int) -> Any:
+        """Return the partitions whose records a run may change."""
+        found = [np.asarray(tuples.partitions, np.int64)]
+        first, end = state.arrays["slot"].tolist() if self._timed else (0, 0)
+        if self._active:
+            until = max([complete, *tuples.ts[-1:].tolist()])
+            end = first + int(np.searchsorted(state.arrays["negative_ts"][first:end], until, side="right"))
+            found.append(state.arrays["negative_p"][first:end])
+        elif "opened" in state.arrays:
+            found.append(state.arrays["opened"][: state.waiting])
+        return np.unique(np.concatenate(found))
+
+    def finish(self, state: CompiledState) -> Results:
+        module = self._variants[state.nullable]
+        assert module.finish is not None, "only a call without window ends"
+        make_room(state, module, 1, 0)
+        records = state.arrays[module.loop]
+        groups = np.flatnonzero(records["started"])
+        groups = groups[np.argsort(records["first"][groups], kind="stable")]
+        if not len(groups):
+            groups = np.zeros(1, np.int64)
+        count, out = self._execute(module, module.finish, state, {"codes": groups}, len(groups), ())
+        return Results(out["out_number"][:count], self._columns(module, state, out, count))
+
+    def values_of_models(self, state: CompiledState, place: int) -> list[ModelValue]:
+        """Return the values of the call's models in a partition (C19)."""
+        return list(values_of_models(self._variants[state.nullable], state.arrays, place))
+
+    def due(self, state: CompiledState) -> int | None:
+        if not self._timed or not state.waiting:
+            return None
+        slot = state.arrays["slot"]
+        return int(state.arrays["negative_ts"][slot[0]]) + 1 if self._active else int(slot[1])
+
+    def _answered(self, state: CompiledState) -> int:
+        if "opened" not in state.arrays or not state.waiting:
+            return state.arrivals
+        open_ones = state.arrays["opened"][: state.waiting]
+        return int(state.arrays[self._variants[0].loop]["open_number"][open_ones].min())
+
+    def _needed(self, state: CompiledState, answered: int) -> int:
+        if not self._active or not state.waiting:
+            return answered
+        return int(state.arrays["negative_number"][state.arrays["slot"][0]])
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def _execute(
+        self,
+        module: Module,
+        routine: GeneratedRoutine,
+        state: CompiledState,
+        given: dict[str, Any],
+        rows: int,
+        arguments: Sequence[Vector],
+    ) -> tuple[int, dict[str, Any]]:
+        """Run a routine.
+
+        Return the number of output rows and the output arrays.
+        """
+        size = rows + 16 if routine.bound is None else max(1, (rows + 2) * routine.bound)
+        arrays = state.arrays | given | self._outputs(routine, size)
+        function = getattr(self._code(module), routine.name)
+        parameters = [arrays[name] for name in routine.parameters]
+        with inside_python() if module.form == PYTHON else np.errstate(all="ignore"):
+            site, count, *kept = function(*parameters)
+        back = dict(zip(routine.kept, kept, strict=True))
+        state.arrays |= {name: array for name, array in back.items() if name in state.arrays}
+        if site != 0:
+            raise self._explain(module, routine, state, int(site), arguments)
+        return int(count), back
+
+    def _code(self, module: Module) -> ModuleType:
+        nullable = module is self._variants[1]
+        if nullable not in self._loaded:
+            shared = module.form == MACHINE
+            made = _shared(module.source) if shared else _loaded(module.source, module.closures)
+            self._loaded[nullable] = made
+        return self._loaded[nullable]
+
+    def _may_be_null(self, vector: Vector) -> bool:
+        """Return True if a column may contain NULL.
+
+        A model treats non-finite numbers as NULL.
+        """
+        if vector.valid is not None and not np.all(vector.valid):
+            return True
+        return self._is_model and vector.data.dtype.kind == "f" and not np.isfinite(vector.data).all()
+
+    def _inputs(self, state: CompiledState, tuples: Tuples, rows: int) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        if not state.nullable and any(map(self._may_be_null, tuples.arguments)):
+            allow_nulls(state, *self._variants)
+        for place, (vector, type_) in enumerate(zip(tuples.arguments, self._types, strict=True)):
+            full = vectors.full_length(vector, rows)
+            given[f"in_{place}"] = self._input(state, full, type_, rows)
+            if state.nullable:
+                valid = np.ones(rows, np.bool_) if vector.valid is None else vector.valid
+                given[f"in_{place}_null"] = _read_only(~np.broadcast_to(valid, (rows,)))
+        return given
+
+    def _input(self, state: CompiledState, vector: Vector, type_: Type, rows: int) -> Any:
+        if type_.kind is Kind.VARCHAR and type_.length is not None:
+            vector = Vector(type_, pc.utf8_slice_codeunits(vector.data, 0, type_.length), vector.valid)
+        if self._form == MACHINE:
+            coded = state.texts.encode(vector.data) if type_.kind is Kind.VARCHAR else vector.data
+            return _read_only(coded)
+        if dtype_of(type_, self._form) is not np.object_:
+            return vector.data
+        values = np.empty(rows, np.object_)
+        values[:] = vectors.to_values(vector, rows)
+        return values
+
+    def _outputs(self, routine: GeneratedRoutine, size: int) -> dict[str, Any]:
+        """Return the arrays that a routine writes its rows to."""
+        dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
+        for place, type_ in enumerate(self.returns):
+            dtypes |= {f"out_{place}": dtype_of(type_, self._form), f"out_{place}_null": np.bool_}
+        return {name: _empty(size, dtype) for name, dtype in dtypes.items() if name in routine.kept}
+
+    def _columns(self, module: Module, state: CompiledState, out: dict[str, Any], count: int) -> list[Vector]:
+        columns = []
+        for place, type_ in enumerate(self.returns):
+            values = out[f"out_{place}"][:count]
+            null = out[f"out_{place}_null"][:count] if module.null_returns[place] else None
+            valid = None if null is None or not null.any() else ~null
+            if type_.kind is Kind.VARCHAR and self._form == MACHINE:
+                columns.append(Vector(type_, state.texts.decode(values, valid), valid))
+            elif values.dtype == np.object_:
+                shown = [None if null is not None and null[i] else value for i, value in enumerate(values)]
+                columns.append(vectors.from_values(shown, type_))
+            else:
+                columns.append(Vector(type_, values.astype(vectors.dtype_of(type_), copy=False), valid))
+        return columns
+
+
+def _loaded(source: str, values: dict[str, Any]) -> ModuleType:
+    made = ModuleType("slicemill_generated")
+    made.__dict__.update(values)
+    exec(compile(source, "<generated>", "exec"), made.__dict__)
+    return made
+
+
+@lru_cache(maxsize=_MANY)
+def _shared(source: str) -> ModuleType:
+    """Load each source once, so that calls share the machine code."""
+    return _loaded(source, {})
+
+
+def _part(tuples: Tuples, first: int, last: int) -> Tuples:
+    places = np.arange(first, last)
+    arguments = [vectors.take(argument, places) for argument in tuples.arguments]
+    return Tuples(arguments, tuples.partitions[first:last], tuples.ts[first:last])
+
+
+def _joined(parts: Sequence[CallAnswers]) -> CallAnswers:
+    columns = []
+    for place, vector in enumerate(parts[0].columns):
+        arrays = [vectors.to_arrow(part.columns[place], len(part.numbers)) for part in parts]
+        columns.append(vectors.from_arrow(pa.concat_arrays(arrays), vector.type))
+    return CallAnswers(
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.ts for part in parts]),
+        columns,
+        np.concatenate([part.expired for part in parts]),
+        parts[-1].answered,
+        parts[-1].needed_from,
+    )
+
+
+def _empty(size: int, dtype: Any) -> Any:
+    """Allocate an array with Arrow, which reuses freed memory.
+
+    NumPy returns memory to the operating system, so that each page costs a page fault in the next chunk.
+    """
+    if dtype is np.object_:
+        return np.empty(size, dtype)
+    return np.frombuffer(pa.allocate_buffer(size * np.dtype(dtype).itemsize), dtype)
+
+
+def _none(count: int) -> Any:
+    return _NONE[:count] if count <= len(_NONE) else np.zeros(count, np.bool_)
+
+
+def _counting(first: int, rows: int) -> Any:
+    numbers = _empty(rows, np.int64)
+    ops.count_from(numbers, first)
+    return numbers
+
+
+def _read_only(array: Any) -> Any:
+    """Return a read-only view of an array.
+
+    Arrow columns are read-only. Machine code is compiled only once if all columns are.
+    """
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _numbers(frame: WindowFrame | None) -> dict[str, int]:
+    """Return the lengths that a frame's loop has as parameters."""
+    if frame is None or frame.preceding is None:
+        return {}
+    # A sum of such a length and a 64-bit integer must fit into 64 bits.
+    numbers = {"preceding": min(frame.preceding, FOREVER)}
+    if frame.slide is not None and frame.length is not None:
+        pane = gcd(frame.length, frame.slide)
+        panes = frame.in_panes(pane)
+        assert panes.preceding is not None and panes.slide is not None
+        numbers |= {"slide": min(frame.slide, FOREVER), "length": min(frame.length, FOREVER)}
+        numbers |= {"pane_length": pane}
+        numbers |= {"panes_preceding": panes.preceding, "panes_slide": panes.slide}
+    return numbers
+
+
+def _text_fields(module: Module, state: CompiledState) -> list[Any]:
+    if module.form != MACHINE:
+        return []
+    return [state.arrays[name][field] for name, fields in module.texts.items() for field in fields]
+
+
+# Error messages of generated code, from the interpreter.
+#
+# The interpreter runs the failed statement again. Statements are atomic, so the tables are still as they
+# were before the statement.
+
+
+def explain(
+    found: aggregate.RowAggregate,
+    module: Module,
+    routine: GeneratedRoutine,
+    state: CompiledState,
+    site: int,
+    arguments: Sequence[Vector],
+) -> SlicemillError:
+    """Return the interpreter's error for the site where generated code failed."""
+    record = "s" if site == CONVERSION and "b" not in module.codes else "b"
+    if site != CONVERSION:
+        record, name, path = routine.sites[site - 1]
+    made = module.codes[record]
+    failure = state.arrays[f"failure_{record}"][0]
+    try:
+        if site == CONVERSION:
+            place = int(failure["tuple_place"])
+            rows = max(
+                (len(vector.data) for vector in arguments if hasattr(vector.data, "__len__")), default=1
+            )
+            row_converter(made.version.definition.arguments)(
+                tuple(to_values(v, rows)[place] for v in arguments)
+            )
+        else:
+            reader = _Reader(module, state)
+            accumulator = _accumulator(found, made, reader, failure)
+            accumulator.run_statement(name, path)
+    except SlicemillError as error:
+        return error
+    return SlicemillError(
+        f"{made.version.definition.name} has left the range of its numbers: use DOUBLE or DECIMAL"
+    )
+
+
+def _accumulator(
+    found: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, failure: Any
+) -> EslAccumulator:
+    """Return an interpreter's accumulator with this state and these arguments."""
+    place = int(failure["record_place"])
+    if made.version.definition.window:
+        assert found.window is not None
+        inwindow = Inwindow()
+        for position, row in reader.window(place):
+            inwindow.insert(position, row)
+        accumulator: Any = found.window(inwindow)
+    else:
+        assert found.base is not None
+        accumulator = found.base()
+    assert isinstance(accumulator, EslAccumulator)
+    tables = {
+        table: reader.table(made, table, [(column.name, column.type) for column in schema], place)
+        for table, schema in made.version.schemas.items()
+        if table != INWINDOW
+    }
+    arguments = {
+        argument.name: reader.value(failure, safe(argument.name), argument.type)
+        for argument in made.version.definition.arguments
+    }
+    accumulator.restore({"tables": tables, "arguments": arguments})
+    return accumulator
+
+
+class _Reader:
+    """Reads the state of a partition as row values."""
+
+    def __init__(self, module: Module, state: CompiledState) -> None:
+        self._module = module
+        self._state = state
+
+    def value(self, record: Any, field: str, type_: Type) -> object:
+        if f"{field}_null" in record.dtype.names and record[f"{field}_null"]:
+            return None
+        value = record[field]
+        plain = value.item() if hasattr(value, "dtype") else value
+        if type_.kind is Kind.VARCHAR and self._module.form == MACHINE:
+            return self._state.texts.values[plain]
+        return plain
+
+    def table(
+        self, made: AggregateCode, table: str, types: list[tuple[str, Type]], place: int
+    ) -> list[tuple[object, ...]]:
+        record = self._state.arrays[made.version.record.upper()][place]
+        rows = int(record[f"{safe(table)}_rows"])
+        if made.version.bounds[table] < MANY:
+            return [tuple(self.value(record, f"{safe(table)}_{safe(n)}", t) for n, t in types)] * rows
+        pool, at = self._state.arrays[made.version.array(table)], int(record[f"{safe(table)}_at"])
+        return [tuple(self.value(pool[at + i], safe(n), t) for n, t in types) for i in range(rows)]
+
+    def window(self, place: int) -> list[tuple[int, tuple[object, ...]]]:
+        """Return the window's tuples, with NULL for arguments that are not stored.
+
+        These arguments are read by no statement.
+        """
+        if "window" not in self._state.arrays:
+            return []
+        record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]
+        held: RecordColumns = self._module.columns["window"]
+        count = len(self._module.codes["s"].version.definition.arguments)
+        rows = []
+        for i in range(int(record["window_rows"])):
+            row = pool[self._place(record, i)]
+            values = (
+                self.value(row, f"a{j}", held.types[f"a{j}"]) if f"a{j}" in held.types else None
+                for j in range(count)
+            )
+            rows.append((int(row["pos"]) if "pos" in row.dtype.names else i, tuple(values)))
+        return rows
+
+    def _place(self, record: Any, i: int) -> int:
+        window = self._module.codes["s"].version.window
+        if window is None or not window.ring:
+            return int(record["window_at"]) + i
+        return int(record["window_begin"] + (record["window_at"] + i) % record["window_room"])

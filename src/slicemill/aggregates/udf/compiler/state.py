@@ -1,0 +1,469 @@
+"""State of a compiled call: arrays of records and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.rec
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.lib.recfunctions import repack_fields
+from numpy.typing import NDArray
+
+from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregates.udf.compiler.module import Module
+from slicemill.aggregates.udf.compiler.python_classes import objects_of
+from slicemill.aggregates.udf.lookup import import_class, object_state, restore_object
+from slicemill.codec.registry import register, stored_as
+from slicemill.columns.objects_by_key import ObjectsByKey
+from slicemill.columns.order import sort_by
+from slicemill.extensions.models.compiler.code import ModelCode
+from slicemill.kernels.kernel import helper, kernel
+
+_FEW = 16
+
+
+def no_objects() -> ObjectsByKey[int, Any]:
+    """Return storage for objects of users."""
+    return ObjectsByKey(_stored_object, _loaded_object)
+
+
+@dataclass(slots=True)
+class CompiledState:
+    """State of a compiled call.
+
+    The keys of `arrays` are the names in the generated code. `objects` has the user's objects in the records
+    of these arrays, in parts by array, with the place of the record as key.
+    """
+
+    arrays: dict[str, Any]
+    texts: Texts
+    arrivals: int = 0
+    nullable: bool = False  # has any argument been NULL so far?
+    objects: ObjectsByKey[int, Any] = field(default_factory=no_objects)
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of open slots, or of tuples that will expire."""
+        slot = self.arrays["slot"]
+        return int(slot[0] if "opened" in self.arrays else slot[1] - slot[0])
+
+
+@stored_as("uda.object", version=1)
+@dataclass(frozen=True, slots=True)
+class UserObject:
+    """Stored form of a user's object: its class and its state."""
+
+    where: str
+    kept: Any
+
+
+def _plain(kept: CompiledState) -> dict[str, Any]:
+    return {
+        "arrays": {name: _without_objects(array) for name, array in kept.arrays.items()},
+        "layouts": {name: _layout(array) for name, array in kept.arrays.items() if has_objects(array)},
+        "objects": kept.objects,
+        "texts": kept.texts,
+        "arrivals": kept.arrivals,
+        "nullable": kept.nullable,
+    }
+
+
+def _restored(plain: dict[str, Any]) -> CompiledState:
+    objects = plain["objects"].opened(_stored_object, _loaded_object)
+    arrays: dict[str, Any] = dict(plain["arrays"])
+    for name, (layout, length) in plain["layouts"].items():
+        arrays[name] = made = rows(layout.dtype, length, PYTHON)
+        for column in plain["arrays"][name].dtype.names or ():
+            made[column] = plain["arrays"][name][column]
+        for place, thing in objects.items(name):
+            made["object"][place] = thing
+    return CompiledState(arrays, plain["texts"], plain["arrivals"], plain["nullable"], objects)
+
+
+def has_objects(array: Any) -> bool:
+    """Return True if the records of an array have objects of users."""
+    return "object" in (array.dtype.names or ())
+
+
+def _layout(array: Any) -> tuple[Any, int]:
+    """Return no records of the same type, and the number of records."""
+    return array[:0].copy(), len(array)
+
+
+def _without_objects(array: Any) -> Any:
+    """Return the records without the field of the user's objects."""
+    if not has_objects(array):
+        return array
+    others = [name for name in array.dtype.names if name != "object"]
+    return repack_fields(np.asarray(array)[others]) if others else np.zeros(0, np.int8)
+
+
+def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
+    """Rename records of the first version, whose names began with `trouble_`."""
+    arrays = {name.replace("trouble_", "failure_"): array for name, array in old["arrays"].items()}
+    return old | {"arrays": arrays}
+
+
+def _with_objects(old: dict[str, Any]) -> dict[str, Any]:
+    """Take the user's objects from the records, where the second version has stored them."""
+    objects, layouts, arrays = no_objects(), {}, dict(old["arrays"])
+    for name, array in old["arrays"].items():
+        if has_objects(array):
+            for place, thing in enumerate(array["object"].tolist()):
+                if isinstance(thing, UserObject):
+                    objects.put(place, _loaded_object(thing), name)
+            arrays[name], layouts[name] = _without_objects(array), _layout(array)
+    return old | {"arrays": arrays, "layouts": layouts, "objects": objects}
+
+
+register("uda.compiled", 3, CompiledState, _plain, _restored, upgrade={1: _with_failures, 2: _with_objects})
+
+
+def _stored_object(thing: Any) -> UserObject:
+    return UserObject(f"{type(thing).__module__}:{type(thing).__qualname__}", object_state(thing))
+
+
+def _loaded_object(kept: UserObject) -> Any:
+    made = import_class(kept.where)()
+    restore_object(made, kept.kept)
+    return made
+
+
+def before_change(state: CompiledState, places: Any) -> None:
+    """Prepare the user's objects in these records for a run that may change them."""
+    for name, array in state.arrays.items():
+        if has_objects(array):
+            for place in _within(array, places):
+                state.objects.change(place, name)
+
+
+def after_change(state: CompiledState, places: Any) -> None:
+    """Store the user's objects that a run has created in these records."""
+    for name, array in state.arrays.items():
+        if has_objects(array):
+            objects = array["object"]
+            for place in _within(array, places):
+                thing = objects[place]
+                if not isinstance(thing, int) and thing is not state.objects.get(place, name):
+                    state.objects.put(place, thing, name)
+
+
+def _within(array: Any, places: Any) -> list[int]:
+    """Return the places in an array, or its only place."""
+    found: list[int] = places[places < len(array)].tolist() if len(array) > 1 else [0]
+    return found
+
+
+def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -> CompiledState:
+    arrays: dict[str, Any] = {}
+    for name, dtype in module.records.items():
+        arrays[name] = rows(dtype, 1 if _is_one_record(module, name) else _FEW, module.form)
+    for name, dtype in module.pools.items():
+        arrays[name] = rows(dtype, _FEW, module.form)
+        arrays[f"{name}_top"] = np.zeros(1, np.int64)
+    arrays["slot"] = np.zeros(2, np.int64)
+    if active:
+        arrays |= {f"negative_{name}": np.zeros(_FEW, np.int64) for name in ("number", "ts", "p")}
+    elif timed:
+        arrays["opened"] = np.zeros(_FEW, np.int64)
+    return CompiledState(arrays, Texts(literals))
+
+
+def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
+    """Return zeroed rows of a record.
+
+    In Python they are record arrays, whose fields are attributes as in machine code.
+    """
+    made = np.zeros(count, dtype)
+    return made if form == MACHINE else made.view(numpy.rec.recarray)
+
+
+def allow_nulls(state: CompiledState, plain: Module, module: Module) -> None:
+    """Convert the state to the module with nullable arguments."""
+    state.nullable = True
+    move(state, plain, module)
+
+
+def move(state: CompiledState, before: Module, after: Module, models: Sequence[int] | None = None) -> None:
+    """Move the state of one module to the layout of another module.
+
+    `models` are the numbers of its models in the module before, unless it has all of them. Models that shared
+    state may have separate state afterwards; each then has a copy.
+    """
+    fields, pools = _origins(before, after, models)
+    old_arrays = state.arrays
+    state.arrays = {
+        name: array for name, array in old_arrays.items() if name.removesuffix("_top") not in before.pools
+    }
+    for name, dtype in (after.records | after.pools).items():
+        origin = pools.get(name, name)
+        old = old_arrays[origin]
+        new = rows(dtype, len(old), after.form)
+        for field_name in dtype.names or ():
+            known = fields.get(field_name, field_name) if name in after.records else field_name
+            if known in old.dtype.names:
+                new[field_name] = old[known]
+        if "object" in (dtype.names or ()):
+            new["object"] = objects_of(after.codes[name.lower()].version.definition, old)
+            for place, thing in enumerate(new["object"].tolist()):
+                state.objects.put(place, thing, name)
+        state.arrays[name] = new
+        if name in after.pools:
+            state.arrays[f"{name}_top"] = old_arrays[f"{origin}_top"].copy()
+
+
+def _origins(
+    before: Module, after: Module, models: Sequence[int] | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the earlier names of fields and pools that models use."""
+    fields: dict[str, str] = {}
+    pools: dict[str, str] = {}
+    for record, made in after.codes.items():
+        known = before.codes[record]
+        if isinstance(made, ModelCode) and isinstance(known, ModelCode):
+            found = made.origins(known, range(len(made.models)) if models is None else models)
+            fields |= found[0]
+            pools |= found[1]
+    return fields, pools
+
+
+def make_room(state: CompiledState, module: Module, partitions: int, tuples: int) -> None:
+    """Extend the arrays for so many partitions, and so many additional tuples."""
+    for name, dtype in module.records.items():
+        array = state.arrays[name]
+        if len(array) < partitions and not _is_one_record(module, name):
+            longer = rows(dtype, max(partitions, 2 * len(array)), module.form)
+            longer[: len(array)] = array
+            state.arrays[name] = longer
+    if "negative_ts" in state.arrays:
+        _room_for_negatives(state, tuples)
+    elif "opened" in state.arrays:
+        opened = state.arrays["opened"]
+        state.arrays["opened"] = np.append(opened, np.zeros(max(0, partitions - len(opened)), np.int64))
+
+
+def _is_one_record(module: Module, name: str) -> bool:
+    """Return True if an array has one record for all partitions.
+
+    Failure records have one record, and so has a base version that is recomputed over the window.
+    """
+    return name.startswith("failure") or (name != "K" and module.codes[name.lower()].version.place == "0")
+
+
+def _room_for_negatives(state: CompiledState, tuples: int) -> None:
+    slot = state.arrays["slot"]
+    first, end = int(slot[0]), int(slot[1])
+    if end + tuples <= len(state.arrays["negative_ts"]):
+        return
+    for name in ("negative_number", "negative_ts", "negative_p"):
+        longer = np.zeros(2 * (end - first) + tuples + _FEW, np.int64)
+        longer[: end - first] = state.arrays[name][first:end]
+        state.arrays[name] = longer
+    slot[:] = 0, end - first
+
+
+# Dictionary encoding of texts, with removal of unused texts.
+
+
+_FEW_TEXTS = 1024
+
+
+class Texts:
+    """Dictionary of texts; codes are list indexes, literals come first.
+
+    The codes of literals never change.
+    """
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        self.values = list(literals)
+        self._fixed = len(self.values)
+        self._codes = {text: code for code, text in enumerate(self.values)}
+        self._after_last = max(_FEW_TEXTS, self._fixed)
+
+    def plain(self) -> dict[str, Any]:
+        values = pa.array(self.values, pa.string())
+        return {"values": values, "fixed": self._fixed, "after_last": self._after_last}
+
+    @staticmethod
+    def restored(plain: dict[str, Any]) -> Texts:
+        made = Texts(plain["values"].to_pylist())
+        made._fixed, made._after_last = plain["fixed"], plain["after_last"]
+        return made
+
+    def encode(self, column: pa.Array) -> NDArray[np.int64]:
+        """Return the codes of a column; arbitrary for NULLs."""
+        encoded = column.dictionary_encode()
+        codes = np.array([self.code(text) for text in encoded.dictionary.to_pylist()], np.int64)
+        places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return codes[places] if len(codes) else np.zeros(len(column), np.int64)
+
+    def code(self, text: str) -> int:
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.values)
+            self.values.append(text)
+        return code
+
+    def decode(self, codes: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> pa.Array:
+        places = pa.array(codes, mask=None if valid is None else ~valid)
+        return pc.take(pa.array(self.values, pa.string()), places)
+
+    def forget(self, fields: list[Any]) -> None:
+        """Remove unused texts, and renumber the codes in these arrays.
+
+        This happens only after the dictionary has doubled.
+        """
+        if len(self.values) < 2 * self._after_last:
+            return
+        held = [np.arange(self._fixed), *(codes.ravel() for codes in fields)]
+        used = np.unique(np.concatenate(held))
+        used = used[(used >= 0) & (used < len(self.values))]  # unused rows may contain any number
+        new = np.zeros(len(self.values), np.int64)
+        new[used] = np.arange(len(used))
+        for codes in fields:
+            known = (codes >= 0) & (codes < len(new))
+            codes[...] = np.where(known, new[np.where(known, codes, 0)], 0)
+        self.values = [self.values[code] for code in used]
+        self._codes = {text: code for code, text in enumerate(self.values)}
+        self._after_last = max(_FEW_TEXTS, len(self.values))
+
+
+register("uda.texts", 1, Texts, Texts.plain, Texts.restored)
+
+
+# Runtime support of generated code: pool allocation and checked arithmetic.
+#
+# A pool has the rows of one table for all partitions, each in a block of `room` rows that starts at
+# `begin`. Its `n` rows start at `at`; removing the oldest row increments `at`. In a ring, `at` counts from
+# `begin`, and the block's last row is followed by its first.
+
+
+MIN_INT, MAX_INT = -(2**31), 2**31 - 1
+MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)
+
+
+@helper
+def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
+    """Return the pool with free space after the rows of partition p.
+
+    Rows move to the front of their block if they fill at most half of it, else to a block of twice the size.
+    If the pool is full, all blocks are compacted into a new pool. In each case as many rows have been added
+    as are copied, so a row is copied only a few times.
+    """
+    if 2 * n[p] > room[p] or room[p] == 0:
+        wanted = 2 * n[p] + 4
+        if top[0] + wanted > len(pool):
+            return _packed(pool, top, begin, at, n, room, p)
+        begin[p], room[p] = top[0], wanted
+        top[0] += wanted
+    for i in range(n[p]):
+        pool[begin[p] + i] = pool[at[p] + i]
+    at[p] = begin[p]
+    return pool
+
+
+@helper
+def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
+    wanted = 0
+    for j in range(len(at)):
+        if n[j] > 0 or j == p:
+            wanted += 2 * n[j] + 4
+    new = np.zeros(wanted + wanted // 2, pool.dtype)
+    top[0] = 0
+    for j in range(len(at)):
+        size = 2 * n[j] + 4 if n[j] > 0 or j == p else 0
+        for i in range(n[j]):
+            new[top[0] + i] = pool[at[j] + i]
+        begin[j], at[j], room[j] = top[0], top[0], size
+        top[0] += size
+    return new
+
+
+@helper
+def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int, most: int) -> Any:
+    """Like `more_room`, for rings of at most `most` rows.
+
+    A block of that size never grows.
+    """
+    wanted = min(2 * n[p] + 4, most)
+    first, last, new = p, p + 1, pool
+    if top[0] + wanted > len(pool):
+        first, last = 0, len(at)
+        for j in range(len(at)):
+            wanted += min(2 * n[j] + 4, most) if n[j] > 0 else 0
+        new = np.zeros(wanted + wanted // 2, pool.dtype)
+        top[0] = 0
+    for j in range(first, last):
+        size = min(2 * n[j] + 4, most) if n[j] > 0 or j == p else 0
+        for i in range(n[j]):
+            place = at[j] + i
+            new[top[0] + i] = pool[begin[j] + (place if place < room[j] else place - room[j])]
+        begin[j], at[j], room[j] = top[0], 0, size
+        top[0] += size
+    return new
+
+
+@helper
+def longer(array: Any) -> Any:
+    """Return the array, extended to twice its length."""
+    new = np.empty(2 * len(array) + 16, array.dtype)
+    # A loop, because Numba takes eight times as long to compile a slice assignment.
+    for i in range(len(array)):
+        new[i] = array[i]
+    return new
+
+
+@kernel
+def count_from(numbers: Any, first: int) -> None:
+    for i in range(len(numbers)):
+        numbers[i] = first + i
+
+
+@kernel
+def product_overflows(a: Any, b: Any) -> Any:
+    """Return True if a * b overflows 64 bits."""
+    if a == 0 or b == 0:
+        return False
+    if a == MIN_BIGINT or b == MIN_BIGINT:
+        return not (a == 1 or b == 1)
+    return abs(a) > MAX_BIGINT // abs(b)
+
+
+@kernel
+def whole_quotient(a: Any, b: Any) -> Any:
+    """Divide, rounding towards zero.
+
+    `b` must not be 0, and not -1 if `a` is the smallest integer.
+    """
+    quotient = a // b
+    if quotient < 0 and quotient * b != a:
+        quotient += 1
+    return quotient
+
+
+@kernel
+def whole_remainder(a: Any, b: Any) -> Any:
+    """Return the remainder with the sign of a.
+
+    `b` must not be 0.
+    """
+    if b == -1 or b == 1:
+        return np.int64(0)
+    return np.int64(a - whole_quotient(a, b) * b)
+
+
+@kernel
+def double_remainder(a: float, b: float) -> float:
+    return np.nan if np.isinf(a) or np.isnan(a) or np.isnan(b) else np.fmod(a, b)
+
+
+@kernel
+def sorted_by(order: Any, keys: Any) -> Any:
+    """Sort rows by a further key; the sort is stable."""
+    new = order.copy()
+    sort_by(new, keys, 0, len(new))
+    return new

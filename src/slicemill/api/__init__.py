@@ -1,0 +1,1 @@
+"""Python API: the mill, its queries and their results."""

@@ -1,0 +1,201 @@
+"""Live table of a running mill: rates, lag, response times, problems."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from slicemill.api.mill import Mill
+from slicemill.catalog.catalog import SourceSpec
+from slicemill.connectors.tcp.reader import tcp_status
+from slicemill.metrics.query_metrics import QueryMetrics
+
+_RENEWALS_PER_SECOND = 2
+
+
+@dataclass(slots=True)
+class RowRates:
+    """Rows per second of counters, between two refreshes."""
+
+    _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _rates: dict[str, float] = field(default_factory=dict)
+
+    def of(self, name: str, count: int, now: float) -> float:
+        before, known = self._seen.get(name, (now, count))
+        if now - before >= 1 or name not in self._seen:
+            self._rates[name] = (count - known) / (now - before) if now > before else 0.0
+            self._seen[name] = (now, count)
+        return self._rates.get(name, 0.0)
+
+
+def sources_polled(mill: Mill) -> bool:
+    """Return True once every source has been polled."""
+    return all(stream.asked for stream in mill.streams.values())
+
+
+def watch(
+    mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
+) -> None:
+    """Show the mill until its time, its inputs or the user end.
+
+    The time counts from the moment at which every source has been polled, because processes may start
+    slowly. `print_new` is called whenever there may be new results. Without a terminal, or if results are
+    printed on the terminal, each problem is printed once.
+    """
+    began = time.monotonic()
+    asked_s: float | None = None
+    rates, told = RowRates(), list[str]()
+    pictured = console.is_terminal and not (print_new is not None and sys.stdout.isatty())
+    next_look_s = began
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            now = time.monotonic()
+            if asked_s is None and (mill.dispatcher.problem or sources_polled(mill)):
+                asked_s = now
+            if print_new is not None:
+                print_new()
+            if seconds is not None and asked_s is not None and now - asked_s >= seconds:
+                return
+            if all_ended(mill):
+                console.print("all inputs have ended", highlight=False)
+                return
+            if now >= next_look_s:
+                mill.check()
+                found = problems(mill)
+                if pictured:
+                    live.update(
+                        picture(mill, rates, None if asked_s is None else now - asked_s), refresh=True
+                    )
+                else:
+                    for problem in found:
+                        if problem not in told:
+                            console.print(problem, highlight=False, soft_wrap=True)
+                    told = found
+                next_look_s = now + 1 / _RENEWALS_PER_SECOND
+            ends_s = math.inf if seconds is None or asked_s is None else asked_s + seconds
+            patience_s = max(0.0, min(next_look_s, ends_s) - time.monotonic())
+            if print_new is None:
+                time.sleep(patience_s)
+            else:
+                with mill.dispatcher.changed:
+                    mill.dispatcher.changed.wait(patience_s)
+
+
+def all_ended(mill: Mill) -> bool:
+    """Return True if no input can arrive any more."""
+    return mill.dispatcher.problem is None and all(
+        stream.ended or stream.stream.source == SourceSpec() for stream in mill.streams.values()
+    )
+
+
+def problems(mill: Mill) -> list[str]:
+    """Return all current problems, and the failed queries."""
+    sources = [
+        f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
+        for name, stream in mill.dispatcher.streams.items()
+        if stream.error is not None
+    ]
+    sources += [f"{name}: {s.warning}" for name, s in mill.streams.items() if s.warning is not None]
+    sources += [
+        f"{name} has no sender: {status.problem}; it is tried again"
+        for name, stream in mill.streams.items()
+        if stream.error is None
+        and (status := tcp_status(mill.home.source_folder(name))) is not None
+        and status.problem is not None
+    ]
+    sinks = [
+        f"sink {sink.name} takes nothing: {sink.error}; it is tried again"
+        for sink in mill.sinks.status()
+        if sink.error is not None
+    ]
+    alerts = [*mill.writing.problems(), *mill.refreshing.problems(), *mill.alerts.problems()]
+    whole = [mill.dispatcher.problem] if mill.dispatcher.problem else []
+    whole += mill.dispatcher.stalled()
+    return [*whole, *sources, *sinks, *alerts, *stopped(mill)]
+
+
+def stopped(mill: Mill) -> list[str]:
+    """Return the failed queries with their errors."""
+    return [f"{name} stopped: {query.error}" for name, query in mill.queries.items() if query.error]
+
+
+def picture(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
+    """Render problems and tables of a mill.
+
+    `elapsed_s` is None until all sources are polled.
+    """
+    when = "workers start" if elapsed_s is None else f"{elapsed_s:5.0f} s"
+    title = Text(f"{when}   policy {mill.policy}   ctrl-c ends", style="dim")
+    lines = [Text(problem, style="red") for problem in problems(mill)]
+    now = elapsed_s or 0.0
+    return Group(title, *lines, _streams(mill, rates, now), queries_table(mill, rates, now))
+
+
+def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("stream")
+    for column in ("read", "rows/s", "not needed", "late", "unreadable"):
+        table.add_column(column, justify="right")
+    for name, stream in mill.streams.items():
+        counts = stream.counts
+        rate = f"{rates.of(f'stream {name}', counts.read, now):,.0f}"
+        others = [f"{count:,}" for count in (counts.unneeded, counts.late, counts.bad)]
+        table.add_row(name, f"{counts.read:,}", rate, *others)
+    return table
+
+
+def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -> Table:
+    """Return a table with one line of metrics per query.
+
+    With `rates` it shows rows per second. Slowdown is the mean ratio of response time to ideal response time,
+    without other load. Stale is the share of time in which a result was overdue. Until results of rows that
+    arrived after a query's warm-up exist, response times are those of the warm-up, in brackets. Columns for
+    service levels and shed rows exist if a query has a service level or a load budget.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    # A name may wrap, but a figure must not be truncated.
+    table.add_column("query", overflow="fold")
+    for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
+        if column != "rows/s" or rates is not None:
+            table.add_column(column, justify="right", no_wrap=True)
+    levels = any(query.metrics().slo is not None for query in mill.queries.values())
+    sheds = any(query.metrics().shed is not None for query in mill.queries.values())
+    if sheds:
+        table.add_column("dropped", justify="right", no_wrap=True)
+        table.add_column("accuracy", justify="right", no_wrap=True)
+    if levels:
+        table.add_column("slo", no_wrap=True)
+    for name, query in mill.queries.items():
+        metrics = query.metrics()
+        cells: list[str | Text] = [f"{metrics.rows:,}"]
+        if rates is not None:
+            cells.append(f"{rates.of(name, metrics.rows, now):,.0f}")
+        cells += [f"{mill.lag_rows(name):,}", *(_response(metrics, share) for share in (0.5, 0.99))]
+        slowdown, stale = metrics.figures.slowdown.mean, metrics.staleness
+        cells.append("" if math.isnan(slowdown) else f"{slowdown:,.1f}")
+        cells.append("" if math.isnan(stale) else f"{stale:.0%}")
+        if sheds:
+            shed = metrics.shed
+            cells += ["", ""] if shed is None else [f"{shed.dropped:,}", f"{shed.accuracy:.0%}"]
+        if levels:
+            missed = metrics.met is False
+            word = "" if metrics.met is None else "missed" if missed else "met"
+            cells.append(Text(word, style="red" if missed else ""))
+        table.add_row(Text(name, style="red" if query.error else ""), *cells)
+    return table
+
+
+def _response(metrics: QueryMetrics, share: float) -> str:
+    """Format a quantile of response times; brackets mark the warm-up."""
+    response = metrics.response_ms(share)
+    if response is not None:
+        return f"{response:,.0f}"
+    return f"({1000 * metrics.warm_up.at(share):,.0f})" if metrics.warm_up.count else ""

@@ -1,0 +1,52 @@
+"""ESL, the Expressive Stream Language: bind SQL text to typed, checked statements.
+
+`bind` is the entry point. It reads a script and returns its statements and the resulting catalog, or
+raises an EslError that lists every error with its line and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from slicemill.sql.errors import EslError, SourceText
+
+if TYPE_CHECKING:
+    from slicemill.binder.script import Bound, bind_script
+    from slicemill.catalog.catalog import Catalog
+
+__all__ = ["Bound", "Catalog", "EslError", "SourceText", "bind", "bind_script"]
+
+_LAZY = {
+    "Bound": "slicemill.binder.binder",
+    "Catalog": "slicemill.catalog.catalog",
+    "bind_script": "slicemill.binder.binder",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Importing the grammar takes a third of a second, which a caller that only uses EslError need not pay.
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def bind(
+    text: str | SourceText, catalog: Catalog | None = None, kept: Callable[[], Catalog] | None = None
+) -> Bound:
+    """Parse and check a script; raise EslError with all errors.
+
+    Objects that are only in the catalog `kept` (stored by an earlier run) can be dropped, but not read.
+
+    >>> bound = bind("CREATE STREAM Bid(item int, price real); SELECT item FROM Bid WHERE price > 1000")
+    >>> bound.catalog.queries["query_1"].schema.names
+    ('item',)
+    """
+    from slicemill.binder.script import bind_script
+
+    source = text if isinstance(text, SourceText) else SourceText(text)
+    bound = bind_script(source, catalog, kept)
+    if bound.diagnostics:
+        raise EslError(source, bound.diagnostics)
+    return bound

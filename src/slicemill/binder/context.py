@@ -1,0 +1,195 @@
+"""Binding context: catalog, names local to a statement, and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from slicemill.catalog.argument_range import ArgumentRange
+from slicemill.catalog.catalog import Catalog, DerivedStream, Relation, Stream, Table, View, relations_of
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.expressions import Expr, Literal
+from slicemill.catalog.queries import Continuous, RelationQuery
+from slicemill.errors import did_you_mean, one_of
+from slicemill.secrets import HINT, contains_secret
+from slicemill.sql import nodes
+from slicemill.sql.dialect import to_esl
+from slicemill.sql.errors import Diagnostic, Mistake, TextSpan
+from slicemill.sql.nodes import child, span_of
+from slicemill.types import Schema
+
+KIND_NAMES = {
+    Stream: "stream",
+    DerivedStream: "stream",
+    Classifier: "classifier",
+    Table: "table",
+    View: "view",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Names that a statement can use, and collectors for what binding finds.
+
+    `local` holds WITH definitions. `broken` holds names whose declaration has an error that is already
+    reported. `kept` returns the objects that a home has stored and this text has not declared again.
+    `in_body` is set inside the body of an aggregate, which must be deterministic. Unless `imports` is set,
+    modules that a text names are not imported, because importing them runs their code.
+
+    `functions_called` collects user-defined functions, which the bound statement does not name any more.
+    `warnings` collects constructs that are probably not meant as written, `stars` the columns of each *.
+    `later` counts, by name, the declarations that follow in the same text.
+    """
+
+    catalog: Catalog
+    broken: frozenset[str] = frozenset()
+    local: dict[str, Continuous | RelationQuery] = field(default_factory=dict)
+    kept: Callable[[], Catalog] = Catalog
+    in_body: bool = False
+    imports: bool = True
+    functions_called: set[str] = field(default_factory=set)
+    warnings: list[Diagnostic] = field(default_factory=list)
+    later: Mapping[str, int] = field(default_factory=dict)
+    stars: dict[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)
+
+    def warn(self, message: str, span: TextSpan, hint: str) -> None:
+        warning = Diagnostic(message, span, hint, warning=True)
+        if warning not in self.warnings:  # some queries are bound twice
+            self.warnings.append(warning)
+
+    def refuse_later(self, name: str, span: TextSpan) -> None:
+        """Raise if an unknown name is declared later in the same text."""
+        if self.later.get(name.lower(), 0) > 0:
+            raise Mistake(f"{name} is declared further down", span, "move its declaration up, before this")
+
+    def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
+        return replace(self, local={**self.local, name.lower(): query})
+
+    def relation(self, identifier: exp.Identifier) -> Relation | Continuous | RelationQuery:
+        name = identifier.name.lower()
+        if name in self.local:
+            return self.local[name]
+        found = self.catalog.relation(name)
+        if found is not None:
+            return found
+        if name in self.broken:
+            raise Unknowable
+        self.refuse_later(identifier.name, span_of(identifier))
+        names = [relation.name for relation in self.catalog.relations.values()]
+        hint = did_you_mean(identifier.name, [*names, *self.local])
+        if name in self.catalog.queries:
+            hint = (
+                f"{identifier.name} is a query; to read its results here, declare it as a stream: "
+                f"CREATE STREAM {identifier.name} AS SELECT …"
+            )
+        elif not hint:
+            hint = f"known are {one_of(names)}" if names else "declare it with CREATE STREAM first"
+        raise Mistake(f"there is no stream or table {identifier.name}", span_of(identifier), hint)
+
+
+def schema_of(relation: Relation | Continuous | RelationQuery) -> Schema:
+    return relation.schema
+
+
+def is_finite(relation: Relation | Continuous | RelationQuery) -> bool:
+    return isinstance(relation, (Table, View, RelationQuery))
+
+
+def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> View | None:
+    """Return the view over a stream that a relation reads, if any."""
+    query = relation.query if isinstance(relation, View) else relation
+    if isinstance(relation, View) and not isinstance(query, RelationQuery):
+        return relation
+    if isinstance(query, RelationQuery):
+        for name in relations_of(query):
+            inner = catalog.relation(name)
+            found = None if inner is None else view_of_a_stream(inner, catalog)
+            if found is not None:
+                return found
+    return None
+
+
+# Collect errors, so that a statement can report all of them.
+
+
+class Mistakes(Exception):
+    """Several errors of one statement."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        super().__init__(f"{len(diagnostics)} mistakes")
+        self.diagnostics = diagnostics
+
+
+class Problems:
+    """Collector of errors; `raise_any` raises the collected ones.
+
+    >>> problems = Problems()
+    >>> from slicemill.sql.errors import TextSpan
+    >>> with problems.noting():
+    ...     raise Mistake("no such column", TextSpan(0, 1))
+    >>> [d.message for d in problems.diagnostics]
+    ['no such column']
+    """
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self.silenced = False
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        try:
+            yield
+        except Mistake as mistake:
+            self.diagnostics.append(mistake.diagnostic)
+        except Mistakes as mistakes:
+            self.diagnostics.extend(mistakes.diagnostics)
+        except Unknowable:
+            self.silenced = True
+
+    def raise_any(self) -> None:
+        if self.diagnostics:
+            raise Mistakes(self.diagnostics)
+        if self.silenced:
+            raise Unknowable
+
+
+class Unknowable(Exception):
+    """Raised where a statement depends on a broken declaration."""
+
+
+# Check constant arguments against the ranges that functions declare.
+
+
+def check_constant(
+    name: str, range_: ArgumentRange | None, argument: Expr, node: exp.Expression, hint: str = ""
+) -> None:
+    """Reject a constant argument that is out of range.
+
+    NULL passes, because the result is then NULL.
+    """
+    value = argument.value if isinstance(argument, Literal) else None
+    if range_ is not None and value is not None and not range_.takes(value):
+        said = f"{name} wants {range_.words} here, this is {to_esl(node)}"
+        raise Mistake(said, span_of(node), hint or range_.hint(value))
+
+
+# Reject passwords in statements.
+#
+# Statements are stored, listed and copied into support bundles.
+
+
+def passwords_in(statement: exp.Expression) -> Iterator[Diagnostic]:
+    """Yield an error for each source, sink or option with a password."""
+    for node in statement.find_all(nodes.SourceClause, nodes.Option):
+        name, value = "source", child(node, "url")
+        if isinstance(node, nodes.Option):
+            name, value = node.this.name, child(node, "value")
+            if name.lower() != "sink" and node.find_ancestor(nodes.SourceClause) is None:
+                continue  # an option of a query, not of its sink or source
+        if isinstance(value, exp.Literal) and contains_secret(value.name, name):
+            what = name if name.lower() in ("sink", "source") else f"option {name}"
+            message = f"the {what} contains a password, which a statement would show"
+            yield Diagnostic(message, span_of(value), HINT)

@@ -1,0 +1,1 @@
+"""Syntax of other SQL systems, rewritten to plain ESL before binding."""

@@ -1,0 +1,121 @@
+"""Bind CREATE FUNCTION: name, parameters, and the type of the body.
+
+This module also imports the Python objects that a script names as `module:name`.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from sqlglot import exp
+
+from slicemill import types as t
+from slicemill.binder.calls import FunctionEnvironment, written_out
+from slicemill.binder.context import Context, Problems
+from slicemill.binder.environments import WINDOW_BOUNDS
+from slicemill.binder.expressions import bind
+from slicemill.binder.table_functions import bound_body
+from slicemill.binder.types import bind_columns, bind_type
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.expressions import Argument
+from slicemill.catalog.function import FunctionDefinition
+from slicemill.functions.signatures import SCALARS, UNREPEATABLE
+from slicemill.sql import nodes
+from slicemill.sql.dialect import to_esl
+from slicemill.sql.errors import Mistake
+from slicemill.sql.nodes import child, span_of
+from slicemill.types import Schema, Type
+
+# These became built-in later. Homes of earlier versions may have functions of these names.
+_FREE = ("mean", "skewness", "kurtosis")
+_TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest")).difference(_FREE)
+
+
+def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefinition:
+    _refuse_known(node.this, context)
+    problems = Problems()
+    parameters = Schema(())
+    returns: Type | Schema = t.NULL
+    with problems.noting():
+        parameters = bind_columns(child(node, "arguments"))
+    with problems.noting():
+        declared = child(node, "returns")
+        returns = bind_columns(declared) if isinstance(declared, list) else bind_type(declared)
+    problems.raise_any()
+    if isinstance(returns, Schema):
+        bound_body(child(node, "body"), parameters, returns, context)  # reports errors in this text
+        return FunctionDefinition(node.this.name, parameters, returns, body=to_esl(child(node, "body")))
+    if child(node, "external") is not None:
+        return _external(node, parameters, returns, context.imports)
+    body = child(node, "body")
+    definition = FunctionDefinition(node.this.name, parameters, returns, body=to_esl(body))
+    values = {column.name.lower(): Argument(column.name, column.type) for column in parameters}
+    bind(body, FunctionEnvironment(context, definition, values))  # reports errors in this text
+    try:
+        written_out(definition, values, context)
+    except Mistake as mistake:
+        raise Mistake(mistake.diagnostic.message, span_of(body), mistake.diagnostic.hint) from None
+    return definition
+
+
+def refuse_function(identifier: exp.Identifier, context: Context) -> None:
+    """Raise if a function has the name of a new aggregate or model."""
+    known = context.catalog.functions.get(identifier.name.lower())
+    if known is not None:
+        raise Mistake(
+            f"there is a function {known.name} already",
+            span_of(identifier),
+            f"choose another name, or DROP FUNCTION {known.name} first",
+        )
+
+
+def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
+    name = identifier.name.lower()
+    refuse_function(identifier, context)
+    if name in _TAKEN:
+        kind = "an aggregate" if name in BUILTINS else "a function"
+        raise Mistake(
+            f"{identifier.name} is {kind} that everybody has", span_of(identifier), "choose another name"
+        )
+    if name in context.catalog.models or any(context.catalog.declared_versions(name)):
+        kind = "model" if name in context.catalog.models else "aggregate"
+        raise Mistake(
+            f"there is a{'n' * (kind[0] == 'a')} {kind} {identifier.name} already",
+            span_of(identifier),
+            f"choose another name, or DROP {kind.upper()} {identifier.name} first",
+        )
+
+
+def _external(
+    node: nodes.CreateFunction, parameters: Schema, returns: Type, imports: bool
+) -> FunctionDefinition:
+    literal = child(node, "external")
+    module, name = named_object(literal, "a Python function is named module:function", "'mypackage.geo:cell'")
+    if not parameters.columns:
+        raise Mistake(
+            "a function in Python takes whole columns, and this one takes none",
+            span_of(node.this),
+            "give it a parameter",
+        )
+    if imports and not callable(imported(literal, module, name)):
+        raise Mistake(f"{literal.name} is no function", span_of(literal))
+    return FunctionDefinition(node.this.name, parameters, returns, external=literal.name)
+
+
+def named_object(literal: exp.Literal, rule: str, example: str) -> tuple[str, str]:
+    """Split `module:name` into the module and the name."""
+    module, _, name = literal.name.partition(":")
+    if not module or not name:
+        raise Mistake(rule, span_of(literal), f"as in {example}")
+    return module, name
+
+
+def imported(literal: exp.Literal, module: str, name: str) -> object:
+    """Import the named object, which runs the code of its module."""
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except Exception as problem:  # the import of a user's module may raise anything
+        raise Mistake(
+            f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
+        ) from None
+    return found

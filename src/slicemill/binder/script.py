@@ -1,0 +1,196 @@
+"""Bind scripts statement by statement, collecting the errors of all of them.
+
+A statement with an error declares nothing. Later statements that depend on its name report no further
+errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from sqlglot import exp
+
+from slicemill.binder import create as definitions
+from slicemill.binder.aggregates import bind_aggregate
+from slicemill.binder.alerts import bind_alert
+from slicemill.binder.alter import (
+    bind_added_columns,
+    bind_alter,
+    bind_life,
+    bind_replay,
+    is_there,
+    without_named,
+)
+from slicemill.binder.context import Context, Mistakes, Unknowable, passwords_in
+from slicemill.binder.functions import bind_function
+from slicemill.binder.tables import ROW_CHANGES, bind_change, bind_materialized, bind_table
+from slicemill.catalog.catalog import Catalog, DroppedName, Statement
+from slicemill.catalog.table_change import TableChange
+from slicemill.extensions.classify.binder import bind_classifier
+from slicemill.sql import nodes
+from slicemill.sql.cursor import nesting_told, too_deep
+from slicemill.sql.errors import Diagnostic, Mistake, SourceText, TextSpan
+from slicemill.sql.grammar import statements as grammar
+from slicemill.sql.nodes import child, span_of
+
+_DECLARATION = re.compile(
+    r"(?:\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ALGEBRAIC|WINDOW)\s+)*"
+    r"(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL|FUNCTION|ALERT)(?:\s+IF\s+NOT\s+EXISTS)?"
+    r"|^AGGREGATE)\s+[\"`]?(\w+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+# Statements that act on an existing object and declare no name.
+_ACTS = (
+    nodes.DropObject,
+    nodes.AlterQuery,
+    nodes.AlterStream,
+    nodes.SetOption,
+    nodes.ChangeLife,
+    nodes.ReplayErrors,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Result of binding a script.
+
+    It has the valid statements with their spans, the catalog, errors and warnings. `changes` are the row
+    changes (INSERT, UPDATE, DELETE) in the order of the text; they declare nothing.
+    """
+
+    source: SourceText
+    statements: tuple[tuple[Statement, TextSpan], ...]
+    catalog: Catalog
+    diagnostics: tuple[Diagnostic, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    changes: tuple[tuple[TableChange, TextSpan], ...] = ()
+    replacing: frozenset[int] = frozenset()  # indexes of CREATE OR REPLACE statements
+    stars: Mapping[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)  # the columns of each *
+
+
+def bind_script(
+    source: SourceText,
+    catalog: Catalog | None = None,
+    kept: Callable[[], Catalog] | None = None,
+    *,
+    imports: bool = True,
+    stored: bool = False,
+) -> Bound:
+    """Parse and bind a text against a copy of `catalog`.
+
+    Objects in `kept` can only be dropped. Without `imports` no module that the text names is imported, and
+    Python classes are not checked. A text that is `stored` in a home was accepted before, so it may contain a
+    password.
+    """
+    known = catalog.copy() if catalog is not None else Catalog()
+    with nesting_told(source):
+        parsed, diagnostics = grammar.script(source)
+    left = cache(lambda: Catalog() if kept is None else kept().copy())
+    later = Counter(filter(None, map(_declared_name, parsed)))
+    broken = frozenset(name.lower() for name in _DECLARATION.findall(source.text)) - later.keys()
+    context = Context(known, broken, kept=left, imports=imports, later=later)
+    warnings = [diagnostic for diagnostic in diagnostics if diagnostic.warning]
+    diagnostics = [diagnostic for diagnostic in diagnostics if not diagnostic.warning]
+    bound: list[tuple[Statement, TextSpan]] = []
+    changes: list[tuple[TableChange, TextSpan]] = []
+    replacing: set[int] = set()
+    for node in parsed:
+        if not stored:
+            diagnostics.extend(passwords_in(node))
+        declared = _declared_name(node)
+        later[declared] -= 1
+        try:
+            called: set[str] = set()
+            own = replace(context, functions_called=called, warnings=warnings)
+            if isinstance(node, ROW_CHANGES):
+                changes.append((bind_change(node, own), span_of(node)))
+                continue
+            statements = bind_statement(node, own)
+        except Mistake as mistake:
+            diagnostics.append(mistake.diagnostic)
+        except Mistakes as mistakes:
+            diagnostics.extend(mistakes.diagnostics)
+        except Unknowable:
+            pass
+        except RecursionError:
+            diagnostics.append(too_deep(source, span_of(node)))
+        else:
+            if isinstance(node, nodes.CreateMode) and child(node, "mode") == nodes.REPLACE:
+                replacing.add(len(bound))
+                known.forget_calls(statements[0])
+            for statement in statements:
+                known.add(statement, called)
+                if isinstance(statement, DroppedName) and left.cache_info().currsize:
+                    left().add(statement)
+                bound.append((statement, span_of(node)))
+            continue
+        if declared:
+            # Statements that use this name cannot be checked; the error of its declaration is reported.
+            context = replace(context, broken=context.broken | {declared})
+    in_order = sorted(warnings, key=lambda warning: warning.span.start)
+    found = tuple(diagnostics), tuple(in_order), tuple(changes), frozenset(replacing)
+    return Bound(source, tuple(bound), known, *found, context.stars)
+
+
+def _declared_name(node: exp.Expression) -> str:
+    """Return the lower-case name that a statement declares, or ""."""
+    if isinstance(node, nodes.CreateMode):
+        return _declared_name(node.this)
+    declares = not isinstance(node, (*_ACTS, *ROW_CHANGES))
+    return str(node.this.name).lower() if declares and isinstance(node.this, exp.Identifier) else ""
+
+
+def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
+    """Bind one statement.
+
+    The result is empty if IF [NOT] EXISTS makes the statement a no-op.
+    """
+    if isinstance(node, nodes.CreateMode):
+        if child(node, "mode") == nodes.REPLACE:
+            return [_bind_one(node.this, replace(context, catalog=without_named(node.this, context.catalog)))]
+        return [] if is_there(node.this, context) else [_bind_one(node.this, context)]
+    if isinstance(node, nodes.DropObject):
+        return [*definitions.bind_drop(node, context)]
+    return [_bind_one(node, context)]
+
+
+def _bind_one(node: exp.Expression, context: Context) -> Statement:
+    if isinstance(node, nodes.CreateStream):
+        return definitions.bind_stream(node, context)
+    if isinstance(node, nodes.CreateTable):
+        return bind_table(node, context)
+    if isinstance(node, nodes.MaterializeTable):
+        return bind_materialized(node, context)
+    if isinstance(node, nodes.CreateView):
+        return definitions.bind_view(node, context)
+    if isinstance(node, nodes.CreateQuery):
+        return definitions.bind_named_query(node, context)
+    if isinstance(node, nodes.CreateClassifier):
+        return bind_classifier(node, context)
+    if isinstance(node, nodes.CreateModel):
+        # Importing the algebra of models takes as long as importing the rest of the binder.
+        from slicemill.extensions.models.binder import bind_model
+
+        return bind_model(node, context)
+    if isinstance(node, nodes.CreateFunction):
+        return bind_function(node, context)
+    if isinstance(node, nodes.CreateAlert):
+        return bind_alert(node, context)
+    if isinstance(node, nodes.CreateAggregate):
+        return bind_aggregate(node, context)
+    if isinstance(node, nodes.ReplayErrors):
+        return bind_replay(node, context)
+    if isinstance(node, nodes.ChangeLife):
+        return bind_life(node, context)
+    if isinstance(node, nodes.AlterQuery):
+        return bind_alter(node, context)
+    if isinstance(node, nodes.AlterStream):
+        return bind_added_columns(node, context)
+    if isinstance(node, nodes.SetOption):
+        return definitions.bind_setting(node, context)
+    return definitions.bind_bare_query(node, context)

@@ -1,0 +1,159 @@
+"""Measurement of policies on Spark: simulated arrivals replayed in real time.
+
+Policies take turns in one mill, forwards and then backwards, so that other load on the machine affects
+all of them equally.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from slicemill.api.mill import Mill
+from slicemill.capacity.trial import Progress, TrialSamples, TrialStream, opened_mill, stop_if_failed
+from slicemill.errors import SlicemillError
+from slicemill.metrics.quality_of_service import QueryFigures, StaleTime, Summary
+from slicemill.scheduling.capacity import Costs
+from slicemill.scheduling.rehearsal import Outcome, Poll, QueryOutcome
+from slicemill.sql.errors import SourceText
+from slicemill.time import US, wall_clock_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# polls before the measurement, which fill caches and teach the dispatcher the costs
+_UNCOUNTED = 4
+_PATIENCE_S = 300.0
+# Before a turn, event time leaps ahead, and a few uncounted rows close the windows of the previous turn. A
+# second leap is longer than these rows take to run. So no row is late when the watermark of a stream with
+# SKEW has followed the clock meanwhile.
+_LEAP_US, _SMALL_LEAP_US = 3600 * US, 120 * US
+_FEW_ROWS = 10
+
+
+def try_policies(
+    spark: SparkSession,
+    source: SourceText,
+    policies: Sequence[str],
+    arrivals: Sequence[Poll],
+    costs: Costs,
+    samples: TrialSamples,
+    progress: Progress,
+) -> dict[str, Outcome]:
+    """Replay the arrivals twice under each policy, until all rows are processed.
+
+    Slowdown is relative to the ideal times of `costs`, as in the simulation. The costs that the dispatcher
+    learns differ from run to run.
+    """
+    found: dict[str, Outcome] = {}
+    with opened_mill(spark, source, wall_clock_us) as mill:
+        streams = samples.of(mill)
+        progress("warming up", 0.0)
+        now_us = _warm_up(mill, streams, arrivals)
+        for policy in (*policies, *reversed(policies)):
+            now_us += _LEAP_US
+            for name, stream in streams.items():
+                mill.feed(name, stream.rows(_FEW_ROWS, now_us))
+            now_us += _SMALL_LEAP_US
+            # Made before the run, to make feeding cheap.
+            tables = [streams[poll.stream].rows(poll.rows, now_us + int(poll.at * US)) for poll in arrivals]
+            mill.dispatcher.run_all()
+            mill.policy = policy
+            outcome = _turn(mill, arrivals, tables, costs, progress)
+            if policy in found:
+                found[policy].merge(outcome)
+            else:
+                found[policy] = outcome
+    return found
+
+
+def _turn(
+    mill: Mill, arrivals: Sequence[Poll], tables: Sequence[pa.Table], costs: Costs, progress: Progress
+) -> Outcome:
+    for query in mill.queries.values():
+        metrics = query.metrics()
+        metrics.figures, metrics.stale = QueryFigures(), StaleTime()
+    waiting: list[dict[str, int]] = []
+    began = time.monotonic()
+    mill.dispatcher.start()
+    try:
+        for poll, table in zip(arrivals, tables, strict=True):
+            time.sleep(max(0.0, began + poll.at - time.monotonic()))
+            mill.dispatcher.check()
+            progress(f"running under {mill.policy}", poll.at / arrivals[-1].at)
+            mill.feed(poll.stream, table)
+            waiting.append(_rows_waiting(mill))
+        _until_nothing_waits(mill)
+        lasted_s = time.monotonic() - began
+    finally:
+        mill.dispatcher.stop()
+    stop_if_failed(mill)
+    return _outcome(mill, costs, arrivals[-1].at, lasted_s, waiting)
+
+
+def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
+    """Run every unit on polls of several sizes; return the event time."""
+    largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
+    now_us = wall_clock_us()
+    for number in range(_UNCOUNTED):
+        now_us += US
+        for name, stream in streams.items():
+            rows = largest[name] // (1 + number % 3)
+            if rows:
+                mill.feed(name, stream.rows(rows, now_us))
+        mill.dispatcher.run_all()
+    return now_us
+
+
+def _rows_waiting(mill: Mill) -> dict[str, int]:
+    return {name: sum(epoch.rows for epoch in unit.pending()) for name, unit in mill.dispatcher.units.items()}
+
+
+def _until_nothing_waits(mill: Mill) -> None:
+    ends = time.monotonic() + _PATIENCE_S
+    while _is_busy(mill):
+        mill.dispatcher.check()
+        if time.monotonic() > ends:
+            raise SlicemillError(
+                f"rows still wait {_PATIENCE_S:.0f} s after the last one came: too high a rate"
+            )
+        time.sleep(0.02)
+    with mill.dispatcher.paused():
+        pass  # wait until the last run has delivered
+
+
+def _is_busy(mill: Mill) -> bool:
+    """Return True if rows wait for admission or for a run."""
+    return any(stream.has_handed for stream in mill.streams.values()) or any(
+        unit.pending() for unit in mill.dispatcher.units.values()
+    )
+
+
+def _outcome(
+    mill: Mill, costs: Costs, loaded_s: float, lasted_s: float, waiting: Sequence[Mapping[str, int]]
+) -> Outcome:
+    cores = mill.spark.sparkContext.defaultParallelism
+    outcome = Outcome({}, loaded_s, lasted_s)
+    totals = [sum(rows.values()) for rows in waiting]
+    outcome.mean_waiting, outcome.most_waiting = sum(totals) / len(totals), max(totals)
+    for unit, output in costs.queries():
+        metrics = mill.queries[output.log].metrics()
+        response = metrics.figures.response
+        waited = [rows[unit.id] for rows in waiting]
+        outcome.queries[output.log] = QueryOutcome(
+            QueryFigures(response, _over(response, costs.ideal_s(output.log, cores))),
+            metrics.stale,
+            min(1.0, metrics.stale.staleness(lasted_s)),
+            sum(waited) / len(waited),
+            max(waited),
+        )
+    return outcome
+
+
+def _over(values: Summary, divisor: float) -> Summary:
+    return Summary(
+        values.count, values.total / divisor, values.squares / divisor**2, values.largest / divisor
+    )

@@ -1,0 +1,1 @@
+"""Catalog: bound definitions of streams, tables, queries, functions and aggregates."""

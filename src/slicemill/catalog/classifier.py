@@ -1,0 +1,69 @@
+"""Classifiers, bound and typed: features, training data and observation capacity (M49)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.types import Schema
+
+POLICIES = ("bff", "bff_pruned", "hvwt", "loadstar", "q_bayes", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Columns of one stream that are features of every task."""
+
+    stream: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierOptions:
+    """Options of a classifier; `capacity` is values observed per time unit.
+
+    `window` is the number of latest transitions per feature that the Markov chains count; None counts those
+    of the training data only. `lags` adds the features of so many earlier time units. `observe` names a
+    Python function that computes a number from a stream's value, for observed values only. With `lag_us` the
+    capacity decreases under load, so that decisions are not late.
+    """
+
+    capacity: int
+    policy: str = "bff"
+    bins: int = 20
+    samples: int = 10
+    lags: int = 0
+    window: int | None = None
+    seed: int = 1
+    observe: str | None = None
+    lag_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """`CREATE CLASSIFIER`: a stream of decisions, one per task and time unit.
+
+    Each value of the column `key`, which all streams and the table have, is a task; without a key there is
+    one task. The rows of the table `training` are examples: features, and the class in the column `label`.
+    """
+
+    name: str
+    inputs: tuple[Features, ...]
+    key: str | None
+    label: str
+    training: str
+    every_us: int
+    options: ClassifierOptions
+    schema: Schema
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return tuple(column for entry in self.inputs for column in entry.columns)
+
+    def read(self, port: int) -> frozenset[str]:
+        """Return the columns read from an input or the training table.
+
+        The training table is the last input.
+        """
+        key = () if self.key is None else (self.key,)
+        columns = self.inputs[port].columns if port < len(self.inputs) else (*self.features, self.label)
+        return frozenset((*key, *columns))

@@ -1,0 +1,136 @@
+"""Commands: statements that query the catalog or running system.
+
+Commands declare nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from slicemill.catalog.expressions import Expr
+from slicemill.errors import counted
+
+
+class ShownKind(StrEnum):
+    """Kinds of objects that SHOW lists."""
+
+    STREAMS = "STREAMS"
+    QUERIES = "QUERIES"
+    TABLES = "TABLES"
+    VIEWS = "VIEWS"
+    AGGREGATES = "AGGREGATES"
+    MODELS = "MODELS"
+    FUNCTIONS = "FUNCTIONS"
+    CLASSIFIERS = "CLASSIFIERS"
+    ALERTS = "ALERTS"
+    SETTINGS = "SETTINGS"
+    STATEMENTS = "STATEMENTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """`SHOW QUERIES`."""
+
+    listing: ShownKind
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    """`SHOW CREATE [kind] name`: show the statement that declares an object."""
+
+    name: str
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowVersions:
+    """`SHOW VERSIONS name`: list all definitions of an object."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """`DESCRIBE name`: list the columns of a relation."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """`EXPLAIN [name]`: show the plan of a query, or of all queries."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReplace:
+    """`EXPLAIN REPLACE QUERY q AS …`: show which state CREATE OR REPLACE keeps, and which starts empty."""
+
+    statement: str
+
+
+Command: TypeAlias = Show | ShowCreate | ShowVersions | Describe | Explain | ExplainReplace
+
+
+# PAUSE, RESUME and RESTART: control queries and streams.
+
+
+class LifeAction(StrEnum):
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    RESTART = "RESTART"
+
+
+_OUTCOMES = {
+    LifeAction.PAUSE: "is paused",
+    LifeAction.RESUME: "goes on",
+    LifeAction.RESTART: "is started again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LifeChange:
+    """`PAUSE QUERY q`: change of the lifecycle state of a query or stream."""
+
+    action: LifeAction
+    kind: str  # QUERY or STREAM
+    name: str
+
+    @property
+    def outcome(self) -> str:
+        return f"{self.kind.lower()} {self.name} {_OUTCOMES[self.action]}"
+
+
+# REPLAY: statement that reads rejected rows of a stream again.
+#
+# REPLAY declares nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOutcome:
+    """Counts of replayed rows.
+
+    `late` of the `read` rows were too late for their order; `failed` rows were rejected again.
+    """
+
+    read: int
+    failed: int
+    late: int
+
+    def __str__(self) -> str:
+        tried = counted(self.read + self.failed, "row")
+        late = f", {self.late} of them too late for their order" if self.late else ""
+        return f"{tried} replayed: {self.read} read{late}, {self.failed} failed again"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """`REPLAY s_errors WHERE …`: `name` is the error log, `stream` the declared stream."""
+
+    name: str
+    stream: str
+    where: Expr | None = None
+    outcome: ReplayOutcome | None = None

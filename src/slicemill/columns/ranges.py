@@ -1,0 +1,183 @@
+"""Row ranges: rows sorted by partition, and the ranges that windows cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.codec.registry import stored_as
+from slicemill.columns.keys import GrowingRows, grown, mostly_gone, touched
+from slicemill.columns.pieces import Slice
+from slicemill.kernels.arrays import Bools, Int32s, Int64s
+from slicemill.kernels.kernel import kernel
+
+# Far beyond any timestamp, but small enough to be added to one without overflow.
+FOREVER = 2**62
+
+
+@kernel
+def by_partition(partitions: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
+    """Sort rows by partition, in order of arrival within each, by counting sort.
+
+    Return the position that each sorted row has in the input, its partition, and the start of its
+    partition.
+    """
+    following = np.zeros(count + 1, np.int64)
+    for partition in partitions:
+        following[partition + 1] += 1
+    by_partitions, heads = np.empty(len(partitions), np.int32), np.empty(len(partitions), np.int64)
+    for partition in range(count):
+        head = following[partition]
+        following[partition + 1] += head
+        by_partitions[head : following[partition + 1]] = partition
+        heads[head : following[partition + 1]] = head
+    order = np.empty(len(partitions), np.int64)
+    for place in range(len(partitions)):
+        partition = partitions[place]
+        order[following[partition]] = place
+        following[partition] += 1
+    return order, by_partitions, heads
+
+
+@kernel
+def starts_from(head: Int64s, ts: Int64s, lower: Int64s) -> Int64s:
+    """Return the first row of each row's partition with ts >= `lower`.
+
+    If there is none up to the row itself, this is the row's position plus 1.
+    """
+    out = np.empty(len(ts), np.int64)
+    start = 0
+    for i in range(len(ts)):
+        start = max(start, head[i])
+        while start <= i and ts[start] < lower[i]:
+            start += 1
+        out[i] = start
+    return out
+
+
+@kernel
+def ends_until(head: Int64s, ts: Int64s, upper: Int64s) -> Int64s:
+    """Return the end of each row's partition range with ts <= `upper`.
+
+    `upper` is not before the row's own time. The end is exclusive.
+    """
+    out = np.empty(len(ts), np.int64)
+    end = 0
+    for i in range(len(ts)):
+        end = max(end, i + 1)
+        while end < len(ts) and head[end] == head[i] and ts[end] <= upper[i]:
+            end += 1
+        out[i] = end
+    return out
+
+
+@kernel
+def running(partitions: Int32s, counted: Any, before: Int64s) -> Int64s:
+    """Return a running sum of `counted` per partition, continued from `before`."""
+    out = np.empty(len(partitions), np.int64)
+    total = 0
+    for i in range(len(partitions)):
+        if i == 0 or partitions[i] != partitions[i - 1]:
+            total = before[partitions[i]]
+        total += counted[i]
+        out[i] = total
+    return out
+
+
+def last_of_each(partitions: Int32s) -> Bools:
+    """Return a mask of the rows that are the last of their partition."""
+    out = np.ones(len(partitions), np.bool_)
+    out[:-1] = partitions[1:] != partitions[:-1]
+    return out
+
+
+# Ranges of rows by number, such as the last rows of each partition.
+#
+# A run touches few of many numbers.
+
+
+_SPARSE = 4
+
+
+def _no_places() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+@stored_as("rows.stretches", version=1)
+@dataclass(slots=True)
+class RowStretches:
+    """Ranges of neighbouring rows, one for each number. `replace` supersedes a range.
+
+    added   a1 a2 b1      starts    a  b      `replace` a by a2 a3: the range is appended,
+            a2 a3                   3  2      and a1 a2 are dropped when many rows are unused
+                          lengths   2  1
+    """
+
+    added: GrowingRows = field(default_factory=GrowingRows)
+    starts: Int64s = field(default_factory=_no_places)
+    lengths: Int64s = field(default_factory=_no_places)
+    used: int = 0
+
+    def reach(self, count: int) -> None:
+        """Make room for `count` numbers."""
+        self.starts, self.lengths = grown(self.starts, count), grown(self.lengths, count)
+
+    def of(self, numbers: Int64s) -> tuple[pa.Table | None, Int32s]:
+        """Return the rows of these numbers, and the number of each row.
+
+        None stands for no rows.
+        """
+        lengths = self.lengths[numbers]
+        if not lengths.any():
+            return None, np.zeros(0, np.int32)
+        rows = self.added.at(_places(self.starts[numbers], lengths))
+        return rows, np.repeat(numbers, lengths).astype(np.int32)
+
+    def replace(self, numbers: Int64s, lengths: Int64s, rows: pa.Table) -> None:
+        """Replace the rows of these numbers. Rows are ordered as the numbers."""
+        self.used += len(rows) - int(self.lengths[numbers].sum())
+        self.starts[numbers] = self.added.rows + np.cumsum(lengths) - lengths
+        self.lengths[numbers] = lengths
+        self.added.add(rows)
+        if mostly_gone(self.added.rows, self.used):
+            self._tidy()
+
+    def keep(self, alive: NDArray[np.bool_]) -> None:
+        """Drop all numbers but these, and renumber them."""
+        self.starts, self.lengths = self.starts[alive], self.lengths[alive]
+        self.used = int(self.lengths.sum())
+        self._tidy()
+
+    def changed(self, change: Callable[[pa.Table], pa.Table]) -> RowStretches:
+        """Return the same ranges with other columns."""
+        pieces = [Slice(change(piece.table)) for piece in self.added.pieces]
+        return RowStretches(GrowingRows(pieces, self.added.rows), self.starts, self.lengths, self.used)
+
+    def _tidy(self) -> None:
+        """Drop unused rows."""
+        numbers = np.flatnonzero(self.lengths)
+        numbers = numbers[np.argsort(self.starts[numbers])]
+        lengths = self.lengths[numbers]
+        self.added = self.added.only(_places(self.starts[numbers], lengths))
+        self.starts[numbers] = np.cumsum(lengths) - lengths
+
+
+def by_number(numbered: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
+    """Like `by_partition`, faster if most of the `count` numbers have no rows."""
+    if count <= _SPARSE * len(numbered):
+        return by_partition(numbered, count)
+    distinct, local = touched(numbered)
+    order, groups, heads = by_partition(local, len(distinct))
+    return order, distinct[groups].astype(np.int32), heads
+
+
+def _places(starts: Int64s, lengths: Int64s) -> Int64s:
+    """Return the row positions of consecutive ranges."""
+    before = np.cumsum(lengths) - lengths
+    places: Int64s = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    return places

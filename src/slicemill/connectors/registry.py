@@ -1,0 +1,154 @@
+"""Registry of source readers: files, sockets and generators.
+
+All other formats are read through Spark (`connectors/spark`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from slicemill.catalog.catalog import Catalog, SourceSpec, Stream, Table
+from slicemill.connectors.files.listing import listing_of
+from slicemill.connectors.files.reader import open_files, opened_format
+from slicemill.connectors.generators.generator import GENERATORS, open_generator
+from slicemill.connectors.origin import LINES_IN_FILES, origin_of
+from slicemill.connectors.sinks.registry import open_sink
+from slicemill.connectors.tcp.reader import open_tcp
+from slicemill.errors import SlicemillError
+from slicemill.ingest.formats.checked import WantedColumns
+from slicemill.ingest.reader import SourceReader
+from slicemill.operators.specs import Source
+from slicemill.plan.build import build_graph
+from slicemill.time import wall_clock_us
+
+
+def open_readers(
+    stream: Stream,
+    columns: Sequence[str],
+    folder: Path,
+    spool: Path,
+    notify: Callable[[], None],
+    clock: Callable[[], int],
+) -> dict[str, SourceReader] | None:
+    """Return a source's readers by partition. None if it needs Spark.
+
+    Paths are relative to `folder`. `spool` is the stream's own folder in the home, for data that must survive
+    a restart. Nothing is read and no thread is started before the first `read`, so opening can be used to
+    check a declaration.
+    """
+    if stream.source == SourceSpec():
+        return {}
+    origin = origin_of(stream.source, stream.name, folder)
+    wanted = WantedColumns.of(stream, columns)
+    reader: SourceReader | None = None
+    if origin.format in (*LINES_IN_FILES, "parquet"):
+        reader = open_files(origin, wanted, spool, clock)
+    elif origin.format == "tcp":
+        reader = open_tcp(origin, wanted, spool, notify, clock)
+    elif origin.format in GENERATORS:
+        reader = open_generator(origin, wanted, clock)
+    return None if reader is None else {"0": reader}
+
+
+def look_at(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
+    """Return a function that checks if a source may have new rows.
+
+    It is cheap and needs no reader. It covers local files and spools; for other sources it always returns
+    True.
+    """
+    origin = origin_of(stream.source, stream.name, folder)
+    if origin.format == "tcp":
+        return _look_at_spool(spool)
+    path = origin.needed_file() if origin.format in (*LINES_IN_FILES, "parquet") else None
+    if path is None:
+        return _maybe
+    listing = listing_of(path.absolute(), origin.option("pathGlobFilter"))
+    seen: set[str] = set()
+
+    def look() -> bool:
+        try:
+            found = listing.new(seen) if listing.exists() else None
+        except OSError:
+            found = None  # the reader reports the error
+        if found is None:
+            return True
+        seen.update(file.name for file in found)
+        return bool(found)
+
+    return look
+
+
+def _look_at_spool(spool: Path) -> Callable[[], bool]:
+    known: dict[str, int] | None = None
+
+    def look() -> bool:
+        nonlocal known
+        before = known
+        try:
+            with os.scandir(spool) as entries:
+                known = {entry.name: entry.stat().st_size for entry in entries}
+        except OSError:  # a file was freed meanwhile
+            known = None
+        return known is None or known != before
+
+    return look
+
+
+def _maybe() -> bool:
+    return True
+
+
+def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
+    """Return True if workers read the source; raise for an invalid declaration."""
+
+    def nobody() -> None:
+        """Nothing is read, so there are no notifications."""
+
+    readers = open_readers(stream, stream.schema.names, folder, spool, nobody, wall_clock_us) or {}
+    for reader in readers.values():
+        reader.close()
+    return bool(readers)
+
+
+# Early check of a script's sources and sinks.
+
+
+def check_declared(catalog: Catalog, folder: Path = Path()) -> None:
+    """Raise if a sink, table or stream is declared wrongly.
+
+    A stream is checked only if a query reads it. No connection is opened and no row is read. Spark checks its
+    sources later.
+    """
+    for query in catalog.queries.values():
+        if query.continuous and query.options.sink is not None and query.options.table is None:
+            open_sink(query.options.sink, query.name, query.schema, folder=folder)
+    for relation in catalog.relations.values():
+        if isinstance(relation, Table):
+            _check_table(relation, folder)
+    for stream in _read(catalog):
+        try:
+            has_readers(stream, folder, folder)
+        except SlicemillError as problem:
+            raise SlicemillError(f"stream {stream.name}: {problem}") from None
+
+
+def _check_table(table: Table, folder: Path) -> None:
+    if table.source == SourceSpec():
+        return
+    try:
+        origin = origin_of(table.source, table.name, folder)
+        if origin.format in (*LINES_IN_FILES, "parquet"):
+            opened = opened_format(origin, WantedColumns.of_schema(table.schema, table.schema.names))
+            if opened is not None:
+                opened[1].close()
+    except SlicemillError as problem:
+        raise SlicemillError(f"table {table.name}: {problem}") from None
+
+
+def _read(catalog: Catalog) -> list[Stream]:
+    """Return the declared streams that queries read, also via side streams."""
+    graph = build_graph(catalog)
+    wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
+    return list({(stream := catalog.declared_stream(name)).name: stream for name in wanted}.values())

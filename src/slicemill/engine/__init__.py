@@ -1,1 +1,0 @@
-"""Engine: the mill, its dispatcher, its workers, and the units they run."""

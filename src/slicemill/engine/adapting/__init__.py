@@ -1,1 +1,0 @@
-"""Adaptation to the load: rebalancing of cells, rescaling, and heavy keys."""

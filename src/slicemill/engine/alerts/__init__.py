@@ -1,1 +1,0 @@
-"""Alerts: conditions over metrics, and rows of queries, sent to webhooks."""

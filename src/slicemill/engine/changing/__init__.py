@@ -1,1 +1,0 @@
-"""Lifecycle changes between two runs: statements, queries of units, rows of tables."""

@@ -1,1 +1,0 @@
-"""Bind changing results (changelogs), and statements that change tables."""

@@ -1,1 +1,0 @@
-"""Bind user-defined functions: CREATE FUNCTION, calls, and functions that return rows."""

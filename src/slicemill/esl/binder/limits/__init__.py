@@ -1,1 +1,0 @@
-"""Bind resource budgets of queries: memory, lag, and load shedding."""

@@ -1,1 +1,0 @@
-"""Bind statements that pause, resume, restart, replace and alter queries and streams."""

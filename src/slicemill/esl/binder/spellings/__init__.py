@@ -1,1 +1,0 @@
-"""Rewrite the syntax of other SQL systems to plain ESL before binding."""

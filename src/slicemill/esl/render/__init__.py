@@ -1,1 +1,0 @@
-"""Render typed expressions as ESL text or SQL."""

@@ -1,1 +1,0 @@
-"""ESL's syntax: lexer, token cursor, grammar, syntax nodes and printer."""

@@ -1,0 +1,1 @@
+"""Special subjects, registered through the same hooks that third-party packages have."""

@@ -1,0 +1,207 @@
+"""The classifier of all tasks, one time unit after another: predict, look, decide, learn (M53).
+
+What is drawn at random in a time unit comes from the seed and the number of the unit, so that a run that
+was stopped and goes on gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from slicemill.codec.registry import stored_as
+from slicemill.extensions.classify.model import Bins, Chains, NaiveBayes, TimeUnit, decide_all, look, view_of
+from slicemill.extensions.classify.policies import ObservationPolicy
+from slicemill.kernels.arrays import Bools, Floats, Int64s
+from slicemill.kernels.kernel import kernel
+
+# The true values (n, k) of the streams that are marked, NaN for the others, and for what cannot be seen.
+Observe: TypeAlias = Callable[[Bools], Floats]
+
+# So often is it found out again how far streams move (M55).
+_VARIANCE_PERIOD = 100
+
+
+@stored_as("classify.settings", version=1)
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`samples` are drawn of each stream (M54). `lags`: so many earlier time units are features too (M57).
+
+    `renew`: every so many time units, some streams are looked at in two units running, all in turn, whatever
+    the policy says: without that, a chain would learn nothing of streams that the policy passes over (M50).
+    """
+
+    capacity: int
+    samples: int = 10
+    lags: int = 0
+    renew: int | None = None
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Of one time unit: per task the class and its expected risk, and which streams were looked at (n, k)."""
+
+    classes: Int64s
+    risks: Floats
+    observed: Bools
+
+
+@stored_as(
+    "classify.classifier",
+    version=1,
+    fields=(
+        "_model",
+        "_bins",
+        "_chains",
+        "_policy",
+        "_settings",
+        "_centres",
+        "_unit",
+        "_p",
+        "_last",
+        "_last_seen",
+        "_variance",
+        "_past",
+    ),
+)
+class TaskClassifier:
+    """The model's features are those of the current time unit, then those of the unit before, and so on.
+
+    `last` (n, k) are the values of the time unit before the first, where they are known.
+    """
+
+    def __init__(
+        self,
+        model: NaiveBayes,
+        bins: Bins,
+        chains: Chains,
+        policy: ObservationPolicy,
+        settings: Settings,
+        last: Floats | None = None,
+    ) -> None:
+        self._model = model
+        self._bins = bins
+        self._chains = chains
+        self._policy = policy
+        self._settings = settings
+        self._centres = bins.centres()
+        self._unit = 0
+        self._p = chains.shares()
+        self._last: Int64s = np.zeros(bins.low.shape, np.int64)
+        self._last_seen = np.zeros(bins.low.shape, np.bool_)
+        if last is not None:
+            self._know(last, ~np.isnan(last))
+        self._variance = chains.movement_variance()
+        # Samples of earlier time units, the latest first: known values where streams were looked at.
+        self._past: list[Floats] = []
+
+    def step(self, values: Floats, observe: Observe | None = None, share: float = 1.0) -> Decisions:
+        """Decide on a time unit. `values` (n, k) holds what its streams brought, NaN for nothing.
+
+        Where looking at a value is what costs, `observe` gives the true ones of the streams that were chosen,
+        and `values` say only which streams brought anything. Until then, expected values stand for them.
+        `share` is what of the capacity can be afforded now; one value is looked at in any case.
+        """
+        settings, (tasks, features) = self._settings, values.shape
+        capacity = min(settings.capacity, max(1, int(share * settings.capacity)))
+        random = np.random.default_rng((settings.seed, self._unit))
+        self._p = self._chains.predict(self._p)
+        drawn = _draw(self._p, random.random((tasks, features, settings.samples)), self._centres)
+        sampled = self._densities(drawn, 0)
+        expectation = (self._p * self._centres).sum(axis=-1)
+        expected = self._densities(expectation[..., np.newaxis], 0)[..., 0]
+        base, likely = self._base(drawn), np.ascontiguousarray(expected)
+        supposed = values if observe is None else np.where(np.isnan(values), np.nan, expectation)
+        looked_at = sampled if observe is None else sampled.copy()
+        view = view_of(self._model, base, looked_at, likely, supposed)
+        if self._unit % _VARIANCE_PERIOD == 0 and self._chains.window is not None:
+            self._variance = self._chains.movement_variance()
+        unit = TimeUnit(view, capacity, self._variance, random)
+        for task, feature in self._due(tasks * features, features, capacity):
+            if view.present[task, feature]:
+                look(view, task, feature)
+        self._policy.choose(unit)
+        if observe is not None:
+            values = observe(view.observed)
+            view = view_of(self._model, base, sampled, likely, values)
+            for task, feature in np.argwhere(view.present).tolist():
+                look(view, task, feature)
+        classes, risks, _ = decide_all(view)
+        self._learn(values, view.observed)
+        if settings.lags:
+            known = np.where(view.observed[..., np.newaxis], values[..., np.newaxis], drawn)
+            self._past = [known, *self._past][: settings.lags]
+        self._unit += 1
+        return Decisions(classes, risks, view.observed)
+
+    def _base(self, drawn: Floats) -> Floats:
+        """Log densities of all but the unit's own streams: priors and earlier units (n, C, h)."""
+        base = np.repeat(self._model.log_prior[..., np.newaxis], self._settings.samples, axis=-1)
+        for lag in range(1, self._settings.lags + 1):
+            # Before the first unit there is none: what is drawn for now stands for it.
+            past = self._past[lag - 1] if lag <= len(self._past) else drawn
+            base = base + self._densities(past, lag).sum(axis=1)
+        return base
+
+    def _densities(self, values: Floats, lag: int) -> Floats:
+        """In each class, of values (n, k, h) of the features of a lag: (n, k, C, h)."""
+        return _densities(values, self._model.mean, self._model.deviation, lag * values.shape[1])
+
+    def _due(self, streams: int, features: int, capacity: int) -> list[tuple[int, int]]:
+        """Streams whose turn it is to be looked at in this unit and the one before or after."""
+        renew = self._settings.renew
+        if renew is None or self._unit % renew > 1:
+            return []
+        count = min(max(1, self._settings.capacity // 2), streams)
+        first = self._unit // renew * count
+        # Under load the turn stays the same, and fewer of it are looked at.
+        return [divmod((first + i) % streams, features) for i in range(min(count, capacity))]
+
+    def _learn(self, values: Floats, observed: Bools) -> None:
+        if self._chains.window is not None:
+            self._chains.learn(self._last, self._bins.of(values), observed & self._last_seen)
+        self._know(values, observed)
+
+    def _know(self, values: Floats, observed: Bools) -> None:
+        bins = self._bins.of(values)
+        self._p[observed] = np.eye(self._bins.count)[bins[observed]]
+        self._last, self._last_seen = bins, observed
+
+
+@kernel
+def _densities(values: Floats, mean: Floats, deviation: Floats, first: int) -> Floats:
+    tasks, features, samples = values.shape
+    classes = mean.shape[2]
+    found = np.empty((tasks, features, classes, samples))
+    for t in range(tasks):
+        for f in range(features):
+            for c in range(classes):
+                middle, spread = mean[t, first + f, c], deviation[t, first + f, c]
+                constant = np.log(spread)
+                for s in range(samples):
+                    away = (values[t, f, s] - middle) / spread
+                    found[t, f, c, s] = -0.5 * away * away - constant
+    return found
+
+
+@kernel
+def _draw(p: Floats, uniform: Floats, centres: Floats) -> Floats:
+    """A bin's centre for each number from 0 to 1, by the distribution of its stream."""
+    drawn = np.empty_like(uniform)
+    bins = p.shape[2]
+    for t in range(uniform.shape[0]):
+        for f in range(uniform.shape[1]):
+            for s in range(uniform.shape[2]):
+                below, place = p[t, f, 0], 0
+                while below <= uniform[t, f, s] and place < bins - 1:
+                    place += 1
+                    below += p[t, f, place]
+                # Rounding may leave a bit of 1 over: never a bin that cannot be.
+                while p[t, f, place] == 0.0 and place > 0:
+                    place -= 1
+                drawn[t, f, s] = centres[t, f, place]
+    return drawn

@@ -1,0 +1,382 @@
+"""The classifier of each task: naive Bayes with a normal distribution per feature and class (M51, M56)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from slicemill.codec.registry import stored_as
+from slicemill.errors import SlicemillError
+from slicemill.kernels.arrays import Bools, Floats, Int64s
+from slicemill.kernels.kernel import kernel
+
+# A feature that never varies within a class would make every other value impossible.
+_LEAST_DEVIATION = 1e-3
+
+
+@stored_as("classify.model", version=1)
+@dataclass(frozen=True, slots=True)
+class NaiveBayes:
+    """`log_prior` is (n, C), `mean` and `deviation` are (n, k, C).
+
+    `loss[i, j]` is what it costs to say class i where j is true. The shedder uses the classifier's own.
+    """
+
+    log_prior: Floats
+    mean: Floats
+    deviation: Floats
+    loss: Floats
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tasks, features of each, classes."""
+        tasks, features, classes = self.mean.shape
+        return tasks, features, classes
+
+    def log_density(self, values: Floats) -> Floats:
+        """Of values (…, n, k), in each class: (…, n, k, C), without what is common to all."""
+        away = (values[..., np.newaxis] - self.mean) / self.deviation
+        return np.asarray(-0.5 * away**2 - np.log(self.deviation))
+
+    def posterior(self, values: Floats) -> Floats:
+        """P(c | x) of whole feature vectors (…, n, k): (…, n, C)."""
+        joint = self.log_prior + self.log_density(values).sum(axis=-2)
+        weights = np.exp(joint - joint.max(axis=-1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+    def classify(self, values: Floats) -> Int64s:
+        """The class of least risk for whole feature vectors."""
+        return np.asarray((self.posterior(values) @ self.loss.T).argmin(axis=-1))
+
+
+def zero_one(classes: int) -> Floats:
+    """The loss that counts mistakes."""
+    return 1.0 - np.eye(classes)
+
+
+def learn(values: Floats, labels: Int64s, classes: int, loss: Floats | None = None) -> NaiveBayes:
+    """A model of histories: values (time, n, k), the true class (time, n); rows with a NaN are left out.
+
+    Priors are counted with one more of each class, so that none is ruled out by a short history.
+    """
+    _, tasks, features = values.shape
+    log_prior = np.empty((tasks, classes))
+    mean = np.empty((tasks, features, classes))
+    deviation = np.empty((tasks, features, classes))
+    for t in range(tasks):
+        whole = ~np.isnan(values[:, t]).any(axis=-1)
+        if not whole.any():
+            raise SlicemillError("there is nothing to learn from: no row has a value for every feature")
+        x, label = values[whole, t], labels[whole, t]
+        spread = np.maximum(x.std(axis=0), _LEAST_DEVIATION)
+        for c in range(classes):
+            mine = x[label == c]
+            log_prior[t, c] = np.log((len(mine) + 1) / (len(x) + classes))
+            # A class that was seen less than twice has no spread of its own.
+            mean[t, :, c] = mine.mean(axis=0) if len(mine) else x.mean(axis=0)
+            own = mine.std(axis=0) if len(mine) > 1 else spread
+            deviation[t, :, c] = np.maximum(own, _LEAST_DEVIATION * spread)
+    return NaiveBayes(log_prior, mean, deviation, zero_one(classes) if loss is None else loss)
+
+
+# Continuous values as a finite number of bins, so that they can be the states of a Markov chain (M50).
+
+
+@stored_as("classify.bins", version=1)
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """`count` bins of equal width per feature, from `low` on; both are (n, k). What lies outside is in the
+    first or the last bin.
+
+    >>> bins = Bins(np.array([[0.0]]), np.array([[0.5]]), 2)
+    >>> bins.of(np.array([[0.6]])).tolist(), bins.centres().tolist()
+    ([[1]], [[[0.25, 0.75]]])
+    """
+
+    low: Floats
+    width: Floats
+    count: int
+
+    def of(self, values: Floats) -> Int64s:
+        """The bin of each value (…, n, k). NaN has none and gets the first."""
+        places = np.floor((values - self.low) / self.width)
+        return np.where(places > 0, np.minimum(places, self.count - 1), 0).astype(np.int64)
+
+    def centres(self) -> Floats:
+        """The middle of each bin: (n, k, M)."""
+        steps = np.arange(self.count) + 0.5
+        return np.asarray(self.low[..., np.newaxis] + self.width[..., np.newaxis] * steps, np.float64)
+
+
+def bins_between(low: Floats, high: Floats, count: int) -> Bins:
+    """Bins from the lowest to the highest value of each feature; one that never moves has a width as well."""
+    return Bins(low, np.where(high > low, high - low, 1.0) / count, count)
+
+
+# How features move: a discrete Markov chain for each, learnt by counting (M50).
+#
+# `K[i, j] = n[i, j] / Σ_l n[i, l]` over the transitions seen. With a `window`, those are the last so many
+# of each feature: a ring holds them so that the oldest can be taken back. From a bin that nothing was seen
+# to leave, a feature is taken to stay where it is.
+
+
+@stored_as("classify.chains", version=1)
+@dataclass(slots=True)
+class Chains:
+    """The chains of n tasks with k features; `counts` is (n, k, M, M)."""
+
+    counts: Int64s
+    window: int | None = None
+    _ring: Int64s | None = None
+    _added: Int64s | None = None
+    _matrices: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        tasks, features, bins, _ = self.counts.shape
+        if self.window is not None:
+            self._ring = np.full((tasks, features, self.window), -1, np.int64)
+            self._added = np.zeros((tasks, features), np.int64)
+        self._matrices = np.empty((tasks, features, bins, bins))
+        _renew(self.counts, np.ones((tasks, features), np.bool_), self._matrices)
+
+    @property
+    def matrices(self) -> Floats:
+        """The transition matrices K: (n, k, M, M)."""
+        return self._matrices
+
+    def learn(self, before: Int64s, after: Int64s, seen: Bools) -> None:
+        """Count the transitions of one time unit: (n, k) bins before and after, where both were seen."""
+        _count(self.counts, before, after, seen, self._ring, self._added)
+        _renew(self.counts, seen, self._matrices)
+
+    def predict(self, p: Floats) -> Floats:
+        """Distributions (n, k, M), one time unit later: p·K."""
+        return _predict(p, self._matrices)
+
+    def shares(self) -> Floats:
+        """How often each feature was in each bin (n, k, M): all that is known before anything is seen."""
+        visits = self.counts.sum(axis=-1)
+        total = visits.sum(axis=-1, keepdims=True)
+        return np.asarray(np.where(total > 0, visits / np.maximum(total, 1), 1.0 / visits.shape[-1]))
+
+    def movement_variance(self) -> Floats:
+        """The variance of one move of each feature, over the transitions counted (M55).
+
+        In bins, not in the feature's own unit: metres must not move more than kilometres.
+        """
+        numbers = np.arange(self.counts.shape[-1])
+        moves = numbers[np.newaxis, :] - numbers[:, np.newaxis]
+        total = np.maximum(self.counts.sum(axis=(-2, -1)), 1)
+        mean = (self.counts * moves).sum(axis=(-2, -1)) / total
+        square = (self.counts * moves**2).sum(axis=(-2, -1)) / total
+        return np.asarray(np.maximum(square - mean**2, 0.0))
+
+
+def chains(bins: Int64s, count: int, window: int | None = None, moves: Bools | None = None) -> Chains:
+    """Chains learnt from histories: bins are (time, n, k), each row one time unit after the one before.
+
+    `moves` has the same shape: whether a bin can be seen as a move from the one before; None: all can.
+
+    >>> K = chains(np.array([0, 0, 1, 0, 1]).reshape(-1, 1, 1), 2).matrices[0, 0]
+    >>> K.round(3).tolist()
+    [[0.333, 0.667], [1.0, 0.0]]
+    """
+    _, tasks, features = bins.shape
+    made = Chains(np.zeros((tasks, features, count, count), np.int64), window)
+    for at in range(1, len(bins)):
+        seen = np.ones((tasks, features), np.bool_) if moves is None else moves[at]
+        _count(made.counts, bins[at - 1], bins[at], seen, made._ring, made._added)
+    _renew(made.counts, np.ones((tasks, features), np.bool_), made._matrices)
+    return made
+
+
+@kernel
+def _count(
+    counts: Int64s, before: Int64s, after: Int64s, seen: Bools, ring: Int64s | None, added: Int64s | None
+) -> None:
+    bins = counts.shape[2]
+    for t in range(seen.shape[0]):
+        for f in range(seen.shape[1]):
+            if not seen[t, f]:
+                continue
+            counts[t, f, before[t, f], after[t, f]] += 1
+            if ring is not None and added is not None:
+                place = added[t, f] % ring.shape[2]
+                oldest = ring[t, f, place]
+                if oldest >= 0:
+                    counts[t, f, oldest // bins, oldest % bins] -= 1
+                ring[t, f, place] = before[t, f] * bins + after[t, f]
+                added[t, f] += 1
+
+
+@kernel
+def _renew(counts: Int64s, changed: Bools, matrices: Floats) -> None:
+    bins = counts.shape[2]
+    for t in range(changed.shape[0]):
+        for f in range(changed.shape[1]):
+            if not changed[t, f]:
+                continue
+            for i in range(bins):
+                total = counts[t, f, i].sum()
+                for j in range(bins):
+                    if total > 0:
+                        matrices[t, f, i, j] = counts[t, f, i, j] / total
+                    else:
+                        matrices[t, f, i, j] = 1.0 if i == j else 0.0
+
+
+@kernel
+def _predict(p: Floats, matrices: Floats) -> Floats:
+    after = np.zeros_like(p)
+    for t in range(p.shape[0]):
+        for f in range(p.shape[1]):
+            for i in range(p.shape[2]):
+                mass = p[t, f, i]
+                if mass > 0.0:
+                    for j in range(p.shape[2]):
+                        after[t, f, j] += mass * matrices[t, f, i, j]
+    return after
+
+
+# Bayes risk and observational risk of one task, over samples of its feature vector (M51, M52, M54).
+#
+# `joint` is (C, h): the log of prior times densities, for each class and sample. The integrals of M51 and
+# M52 are plain means over the samples. Writing R for the risk of the class that is said:
+#
+#     R_before = mean of the least risk at each sample  +  R_obs
+#                (unavoidable)                             (what knowing the sample would save)
+
+
+@kernel
+def decide(joint: Floats, loss: Floats) -> tuple[int, float, float]:
+    """The class of least expected risk (5.4), that risk (5.3), and its observational part (5.11)."""
+    classes, samples = joint.shape
+    risks = np.zeros(classes)
+    optimal = 0.0
+    weights = np.empty(classes)
+    for s in range(samples):
+        top = joint[0, s]
+        for c in range(1, classes):
+            top = max(top, joint[c, s])
+        total = 0.0
+        for c in range(classes):
+            weights[c] = np.exp(joint[c, s] - top)
+            total += weights[c]
+        least = np.inf
+        for i in range(classes):
+            risk = 0.0
+            for j in range(classes):
+                risk += loss[i, j] * weights[j]
+            risk /= total
+            risks[i] += risk
+            least = min(least, risk)
+        optimal += least
+    best = 0
+    for i in range(1, classes):
+        if risks[i] < risks[best]:
+            best = i
+    # Sums of the same terms in the same order: where one class is best at every sample this is 0 exactly.
+    return best, risks[best] / samples, max(risks[best] - optimal, 0.0) / samples
+
+
+@kernel
+def decide_knowing(joint: Floats, sampled: Floats, known: Floats, loss: Floats) -> tuple[int, float, float]:
+    """The same after a feature is known: its densities at the samples (C, h) give way to those known (C)."""
+    classes, samples = joint.shape
+    after = np.empty((classes, samples))
+    for c in range(classes):
+        for s in range(samples):
+            after[c, s] = joint[c, s] - sampled[c, s] + known[c]
+    return decide(after, loss)
+
+
+# One time unit as a policy sees it: what is predicted of every stream, and a way to look at one.
+
+
+class TimeUnitArrays(NamedTuple):
+    """The arrays of a time unit, for compiled code.
+
+    `sampled` (n, k, C, h) are the log densities of the samples of each stream, `expected` (n, k, C) those of
+    its expected value. `joint` (n, C, h) is the sum of the samples over the streams and of `base`, all that
+    counts beside them. `values` (n, k) are read by looking only: `look` puts a stream's true value in place
+    of its samples.
+    """
+
+    base: Floats
+    joint: Floats
+    sampled: Floats
+    expected: Floats
+    loss: Floats
+    values: Floats
+    mean: Floats
+    deviation: Floats
+    present: Bools
+    observed: Bools
+
+
+@dataclass(slots=True)
+class TimeUnit:
+    """What a policy gets. `variance` (n, k) is how far each stream moves in a time unit."""
+
+    view: TimeUnitArrays
+    capacity: int
+    variance: Floats
+    random: np.random.Generator
+
+    @property
+    def remaining(self) -> int:
+        """How many streams may still be looked at."""
+        left = np.count_nonzero(self.view.present & ~self.view.observed)
+        return int(min(self.capacity - np.count_nonzero(self.view.observed), left))
+
+    def shuffled_tasks(self) -> Int64s:
+        """All tasks in an order at random: whoever takes the first best takes ties at random."""
+        return self.random.permutation(self.view.values.shape[0])
+
+    def shuffled_features(self) -> Int64s:
+        """The features of each task, in an order at random: (n, k)."""
+        tasks, features = self.view.values.shape
+        return np.argsort(self.random.random((tasks, features)), axis=1)
+
+
+def view_of(
+    model: NaiveBayes, base: Floats, sampled: Floats, expected: Floats, values: Floats
+) -> TimeUnitArrays:
+    """A unit in which nothing is looked at yet; a stream that brought no value (NaN) cannot be."""
+    joint = base + sampled.sum(axis=1)
+    k = values.shape[1]
+    mean = np.ascontiguousarray(model.mean[:, :k])
+    deviation = np.ascontiguousarray(model.deviation[:, :k])
+    present = ~np.isnan(values)
+    observed = np.zeros_like(present)
+    return TimeUnitArrays(
+        base, joint, sampled, expected, model.loss, values, mean, deviation, present, observed
+    )
+
+
+@kernel
+def look(view: TimeUnitArrays, t: int, f: int) -> None:
+    """Look at a stream: all its samples become its true value."""
+    classes, samples = view.joint.shape[1:]
+    for c in range(classes):
+        away = (view.values[t, f] - view.mean[t, f, c]) / view.deviation[t, f, c]
+        density = -0.5 * away * away - np.log(view.deviation[t, f, c])
+        for s in range(samples):
+            view.sampled[t, f, c, s] = density
+    view.observed[t, f] = True
+    # Summed anew rather than corrected: where all is known, all samples must be equal to the last bit.
+    view.joint[t] = view.base[t]
+    for g in range(view.sampled.shape[1]):
+        view.joint[t] += view.sampled[t, g]
+
+
+@kernel
+def decide_all(view: TimeUnitArrays) -> tuple[Int64s, Floats, Floats]:
+    """Of every task: the class to say, its expected risk, and its observational risk."""
+    tasks = view.joint.shape[0]
+    classes, risks, observational = np.empty(tasks, np.int64), np.empty(tasks), np.empty(tasks)
+    for t in range(tasks):
+        classes[t], risks[t], observational[t] = decide(view.joint[t], view.loss)
+    return classes, risks, observational

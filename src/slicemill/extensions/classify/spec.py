@@ -1,0 +1,55 @@
+"""Operator: classifiers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.catalog.classifier import Classifier
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.operators.protocol import ColumnsRead, Description, Operator, OperatorKind, Role, many
+from slicemill.time import format_us
+
+
+@dataclass(frozen=True, slots=True)
+class Classify(Operator):
+    """Classification of all tasks per time unit, from few observed features (M49-M57).
+
+    The inputs are the feature streams, in order, and the table of training examples.
+    """
+
+    classifier: Classifier
+
+
+def _words(classifier: Classifier) -> Description:
+    options = classifier.options
+    facts = [("features", ", ".join(classifier.features))]
+    facts += [("per", classifier.key)] if classifier.key is not None else []
+    facts += [
+        ("learn", f"{classifier.label} from {classifier.training}"),
+        ("every", format_us(classifier.every_us)),
+        ("look at", f"{many(options.capacity, 'value')}, chosen by {options.policy}"),
+    ]
+    facts += [("by", options.observe)] if options.observe is not None else []
+    if options.lag_us is not None:
+        facts.append(
+            ("under load", f"fewer values, for decisions within {format_us(options.lag_us).lower()}")
+        )
+    return Description("", "Classify", tuple(facts))
+
+
+KINDS = (
+    OperatorKind(
+        spec=Classify,
+        role=Role.STATEFUL,
+        words=lambda classify, *_: _words(classify.classifier),
+        label=lambda _: "classify",
+        waits_for_time=lambda *_: True,
+        # The last input, the table of examples, is complete.
+        fed_by=lambda _, node, __: node.inputs[:-1],
+        looked_up=lambda classify, port: port == len(classify.classifier.inputs),
+        columns_read=lambda classify, port, _: ColumnsRead([], classify.classifier.read(port)),
+        history_us=lambda *_: None,
+        seq_bits=lambda *_: SEQ_BITS,
+        step="slicemill.extensions.classify.step:classify",
+    ),
+)

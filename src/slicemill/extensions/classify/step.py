@@ -1,0 +1,327 @@
+"""Step of classifiers: collects values per time unit, and classifies complete units."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.catalog.classifier import Classifier as Definition
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import TS
+from slicemill.columns.rows import column_values, to_table
+from slicemill.errors import SlicemillError
+from slicemill.extensions.classify.classifier import Observe, TaskClassifier
+from slicemill.extensions.classify.spec import Classify
+from slicemill.extensions.classify.training import Examples, train
+from slicemill.functions.vectors import from_values, to_arrow
+from slicemill.kernels.arrays import Bools, Floats, Int64s
+from slicemill.operators.step import StepContext
+from slicemill.shedding.load import NOTHING, Dropping
+from slicemill.time import END
+from slicemill.types import Row, Schema, Timed, Type
+
+
+@stored_as("classify", version=2, upgrade={1: lambda plain: {**plain, "payloads": {}}})
+@dataclass(slots=True)
+class ClassifyState:
+    """Learnt parameters, the next time unit to classify, and values of open units.
+
+    With an observation function, `payloads` has the input values of a unit, and `units` their positions
+    there.
+    """
+
+    trained: Trained
+    next_unit: int | None = None
+    units: dict[int, Floats] = field(default_factory=dict)
+    next_seq: int = 0
+    ended: bool = False
+    payloads: dict[int, list[Any]] = field(default_factory=dict)
+
+
+class ClassifyStep:
+    """Classifier of all tasks.
+
+    The capacity is shared by all tasks, so there is one cell.
+    """
+
+    def __init__(self, state: ClassifyState, definition: Definition, context: StepContext) -> None:
+        self.state = state
+        self._definition = definition
+        self._schemas = context.schemas
+        self._output = context.node.schema
+        self._places = placed(definition, self._schemas)
+        self._share = 1.0
+        observes = definition.options.observe is not None
+        self._observer = Observer(definition, self._schemas, state.trained) if observes else None
+
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+        """Set the share of the capacity that is available in the next run."""
+        self._share = dropping.get(node_id, NOTHING).share
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        for table, schema, places in zip(tables, self._schemas, self._places, strict=True):
+            if table.num_rows:
+                self._take(table, schema, places)
+        until = min(complete)
+        rows = self._decide(until)
+        self.state.ended = until == END
+        first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(rows)
+        # The watermark triggers these rows, so they have no arrival time of a tuple.
+        seqs = range(first, self.state.next_seq)
+        return to_table(rows, self._output, [0] * len(rows), seqs), until
+
+    def due(self) -> int | None:
+        unit = self._first_unit()
+        return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
+
+    def _take(self, table: pa.Table, schema: Schema, places: Sequence[tuple[int, int]]) -> None:
+        """Store values of new rows in their time units.
+
+        Later values overwrite earlier ones.
+        """
+        state = self.state
+        units: Int64s = table.column(TS).to_numpy() // self._definition.every_us
+        numbers, places_of_units = np.unique(units, return_inverse=True)
+        tasks = self._tasks(table, schema)
+        for unit in numbers.tolist():
+            if unit not in state.units:
+                state.units[unit] = state.trained.nothing(len(self._definition.features))
+        grid = np.stack([state.units[unit] for unit in numbers.tolist()])
+        for column, feature in places:
+            if self._observer is not None:
+                observed = schema.columns[column].type
+                given = column_values(table.column(schema.names[column]), observed)
+                values = self._kept(given, units, tasks)
+            else:
+                values = _numbers(table.column(schema.names[column]))
+            good = np.isfinite(values) & (tasks >= 0)
+            # If several values have the same position, the last one is stored.
+            grid[places_of_units[good], tasks[good], feature] = values[good]
+        for unit, values in zip(numbers.tolist(), grid, strict=True):
+            state.units[unit] = values
+
+    def _kept(self, given: Sequence[object], units: Int64s, tasks: Int64s) -> Floats:
+        """Store payloads until their time unit ends.
+
+        Return their positions, NaN for none.
+        """
+        places = np.full(len(given), np.nan)
+        for row, (payload, unit, task) in enumerate(zip(given, units.tolist(), tasks.tolist(), strict=True)):
+            if payload is not None and task >= 0:
+                waiting = self.state.payloads.setdefault(unit, [])
+                places[row] = len(waiting)
+                waiting.append(payload)
+        return places
+
+    def _tasks(self, table: pa.Table, schema: Schema) -> Int64s:
+        """Return the task number of each row, -1 for unknown keys."""
+        known, key = self.state.trained.tasks, self._definition.key
+        if key is None:
+            return np.zeros(table.num_rows, np.int64)
+        column = schema.find(key)
+        assert column is not None, "the binder has checked it"
+        encoded = table.column(column.name).combine_chunks().dictionary_encode()
+        values = column_values(pa.chunked_array([encoded.dictionary]), column.type)
+        # The last entry is for rows without a key.
+        numbers = np.array([*(known.get(value, -1) for value in values), -1])
+        return np.asarray(numbers[encoded.indices.fill_null(len(values)).to_numpy()])
+
+    def _first_unit(self) -> int | None:
+        state = self.state
+        return min(state.units, default=None) if state.next_unit is None else state.next_unit
+
+    def _decide(self, until: int) -> list[Timed]:
+        """Classify all complete units in order, including units without tuples."""
+        state, definition = self.state, self._definition
+        rows: list[Timed] = []
+        unit = self._first_unit()
+        while unit is not None and self._is_over(unit, until):
+            end = (unit + 1) * definition.every_us
+            values = state.units.pop(unit, None)
+            if values is None:
+                values = state.trained.nothing(len(definition.features))
+            payloads = state.payloads.pop(unit, [])
+            observe = None if self._observer is None else self._observer.of(payloads, values)
+            rows += state.trained.decide(end, values, definition.key is not None, observe, self._share)
+            unit += 1
+            state.next_unit = unit
+        return rows
+
+    def _is_over(self, unit: int, until: int) -> bool:
+        # At the end of the input, the unit of the last tuple is the last one.
+        if until == END:
+            return any(waiting >= unit for waiting in self.state.units)
+        return (unit + 1) * self._definition.every_us <= until
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
+
+
+def classify(operator: Classify, context: StepContext) -> ClassifyStep:
+    definition, state = operator.classifier, context.state
+    if not isinstance(state, ClassifyState):
+        table = context.graph[context.node.inputs[-1]]
+        state = ClassifyState(trained(definition, context.rows_of(definition.training), table.schema))
+    return ClassifyStep(state, definition, context)
+
+
+# Observation functions: compute feature values from payloads only when needed.
+#
+#     observe(feature, keys, payloads)        # a name, and Arrow arrays of task keys and input values
+#
+# The function is called once per feature and time unit, with the tasks for which the feature is observed.
+
+
+class Observer:
+    """Evaluation of a user's observation function on payloads."""
+
+    def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: Trained) -> None:
+        assert definition.options.observe is not None, "the caller has looked"
+        self._name = definition.options.observe
+        self._features = definition.features
+        self._keys = list(trained.tasks)
+        self._types: dict[int, Type] = {}
+        for places, schema in zip(placed(definition, schemas), schemas, strict=True):
+            self._types |= {feature: schema.columns[column].type for column, feature in places}
+        key = None if definition.key is None else place_of(schemas[0], definition.key)
+        self._key_type = None if key is None else schemas[0].columns[key].type
+
+    def of(self, payloads: Sequence[object], places: Floats) -> Observe:
+        """Return the observation function of a time unit.
+
+        `places` (n, k) are positions in `payloads`, NaN for missing values.
+        """
+
+        def observe(chosen: Bools) -> Floats:
+            seen = np.full(places.shape, np.nan)
+            for feature in range(places.shape[1]):
+                tasks = np.flatnonzero(chosen[:, feature])
+                if len(tasks):
+                    given = [payloads[int(place)] for place in places[tasks, feature]]
+                    seen[tasks, feature] = self._called(feature, tasks.tolist(), given)
+            return seen
+
+        return observe
+
+    def _called(self, feature: int, tasks: Sequence[int], payloads: Sequence[object]) -> Floats:
+        name = self._features[feature]
+        keys = pa.nulls(len(tasks))
+        if self._key_type is not None:
+            keys = _array([self._keys[task] for task in tasks], self._key_type)
+        try:
+            given = _imported(self._name)(name, keys, _array(payloads, self._types[feature]))
+            array = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.array(given)
+            values = np.asarray(array.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+        except Exception as problem:  # a user's function may fail in any way
+            said = str(problem).partition("\n")[0]
+            raise SlicemillError(
+                f"{self._name} failed to observe {name}: {type(problem).__name__}: {said}"
+            ) from None
+        if len(values) != len(tasks):
+            raise SlicemillError(
+                f"{self._name} was given {len(tasks)} values of {name} and returned {len(values)}"
+            )
+        return np.where(np.isfinite(values), values, np.nan)
+
+
+def _array(values: Sequence[object], type_: Type) -> pa.Array:
+    return to_arrow(from_values(values, type_), len(values))
+
+
+@cache
+def _imported(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+# Training of classifiers, and decisions per time unit (M49, M53).
+
+
+@stored_as("classify.trained", version=1)
+@dataclass(slots=True)
+class Trained:
+    """Trained classifier, with task numbers by key and class names.
+
+    Without a key there is one task, ().
+    """
+
+    tasks: dict[object, int]
+    classes: list[object]
+    classifier: TaskClassifier
+
+    def nothing(self, features: int) -> Floats:
+        """Return the values of a time unit without tuples."""
+        return np.full((len(self.tasks), features), np.nan)
+
+    def decide(
+        self, end: int, values: Floats, keyed: bool, observe: Observe | None = None, share: float = 1.0
+    ) -> list[Timed]:
+        """Return the rows of the time unit that ends at `end`.
+
+        `observe` returns observed values. `share` is the available share of the capacity.
+        """
+        found = self.classifier.step(values, observe, share)
+        rows: list[Timed] = []
+        for key, task in self.tasks.items():
+            decision = (end, self.classes[found.classes[task]], float(found.risks[task]))
+            looked = int(np.count_nonzero(found.observed[task]))
+            rows.append(Timed(end, (*((key,) if keyed else ()), *decision, looked)))
+        return rows
+
+
+def trained(definition: Definition, rows: Sequence[Row], schema: Schema) -> Trained:
+    """Train a classifier on rows in order of time."""
+    key = None if definition.key is None else place_of(schema, definition.key)
+    label, places = (
+        place_of(schema, definition.label),
+        [place_of(schema, name) for name in definition.features],
+    )
+    told = [row for row in rows if row[label] is not None and (key is None or row[key] is not None)]
+    if not told:
+        raise SlicemillError(f"{definition.training} has no row that {definition.name} could learn from")
+    classes = sorted({row[label] for row in told}, key=_order)
+    keys = sorted({() if key is None else row[key] for row in told}, key=_order)
+    tasks = {value: number for number, value in enumerate(keys)}
+    numbers = {value: number for number, value in enumerate(classes)}
+    examples = [Examples([], []) for _ in tasks]
+    for row in told:
+        mine = examples[tasks[() if key is None else row[key]]]
+        mine.values.append([as_number(row[place]) for place in places])
+        mine.labels.append(numbers[row[label]])
+    return Trained(tasks, classes, train(examples, len(classes), definition.options))
+
+
+def placed(definition: Definition, schemas: Sequence[Schema]) -> list[list[tuple[int, int]]]:
+    """Return for each input the column indexes and feature numbers."""
+    found: list[list[tuple[int, int]]] = []
+    number = 0
+    for entry, schema in zip(definition.inputs, schemas, strict=True):
+        found.append([(place_of(schema, name), number + i) for i, name in enumerate(entry.columns)])
+        number += len(entry.columns)
+    return found
+
+
+def as_number(value: object) -> float:
+    """Return a feature's value as a number, NaN if it is not finite."""
+    number = math.nan if value is None else float(value)  # type: ignore[arg-type]
+    return number if math.isfinite(number) else math.nan
+
+
+def place_of(schema: Schema, name: str) -> int:
+    lowered = name.lower()
+    return next(i for i, column in enumerate(schema) if column.name.lower() == lowered)
+
+
+def _order(value: object) -> tuple[str, object]:
+    """Return a sort key for values of one type."""
+    return type(value).__name__, value

@@ -1,0 +1,82 @@
+"""A classifier from examples: rows of features with their class, one row per time unit, in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from slicemill.errors import SlicemillError
+from slicemill.extensions.classify.classifier import Settings, TaskClassifier
+from slicemill.extensions.classify.model import bins_between, chains, learn
+from slicemill.extensions.classify.policies import POLICIES
+from slicemill.kernels.arrays import Floats
+
+# With a window, some streams are looked at in two units running every so many units (M50).
+_RENEW = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Of one task: the values of its features, NaN where one is missing, and the number of the class."""
+
+    values: list[list[float]]
+    labels: list[int]
+
+
+class Options(Protocol):
+    """What can be chosen about a classifier."""
+
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def policy(self) -> str: ...
+    @property
+    def bins(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def lags(self) -> int: ...
+    @property
+    def window(self) -> int | None: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def train(tasks: Sequence[Examples], classes: int, options: Options) -> TaskClassifier:
+    """A classifier of all tasks, each learnt from its own examples."""
+    longest = max(len(task.labels) for task in tasks)
+    values = np.full((longest, len(tasks), len(tasks[0].values[0])), np.nan)
+    labels = np.zeros((longest, len(tasks)), np.int64)
+    for t, task in enumerate(tasks):
+        values[: len(task.labels), t] = task.values
+        labels[: len(task.labels), t] = task.labels
+    known = ~np.isnan(values)
+    if not known.any(axis=0).all():
+        raise SlicemillError("there is nothing to learn from: some feature of a task has no value at all")
+    moves = known.copy()
+    moves[1:] &= known[:-1]
+    bins = bins_between(np.nanmin(values, axis=0), np.nanmax(values, axis=0), options.bins)
+    return TaskClassifier(
+        learn(_lagged(values, options.lags), labels, classes),
+        bins,
+        chains(bins.of(values), options.bins, options.window, moves),
+        POLICIES[options.policy](),
+        Settings(
+            options.capacity,
+            options.samples,
+            options.lags,
+            renew=None if options.window is None else _RENEW,
+            seed=options.seed,
+        ),
+    )
+
+
+def _lagged(values: Floats, lags: int) -> Floats:
+    """The features of a unit and of those before it, side by side; those before the first are not known."""
+    shifted = [np.full_like(values, np.nan) for _ in range(lags + 1)]
+    for lag, one in enumerate(shifted):
+        one[lag:] = values[: len(values) - lag]
+    return np.concatenate(shifted, axis=2)

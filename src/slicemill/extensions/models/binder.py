@@ -1,0 +1,272 @@
+"""Bind CREATE MODEL, and locate errors of the model's parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from sqlglot import exp
+
+from slicemill.binder.context import Context
+from slicemill.binder.functions import refuse_function
+from slicemill.binder.types import bind_columns
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.model import ModelDefinition, ModelResult, ModelTemplate
+from slicemill.errors import counted, did_you_mean, one_of
+from slicemill.extensions.models.flow import in_letters
+from slicemill.extensions.models.letters import from_letters
+from slicemill.extensions.models.model import Model, Nulls, expression
+from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
+from slicemill.extensions.models.parse import MACROS, RESERVED, parse
+from slicemill.extensions.models.scalars import FUNCTIONS
+from slicemill.extensions.models.terms import Expr, ModelError, children
+from slicemill.functions.signatures import SCALARS
+from slicemill.sql import nodes
+from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.grammar.statements import MAX_HEIGHT
+from slicemill.sql.nodes import child, span_of
+from slicemill.types import DOUBLE, Schema
+
+MOST_RESULTS = 256
+# Trial values for constants: a count, a fraction, exponents.
+_TRIED = (Fraction(1), Fraction(1, 2), Fraction(2), Fraction(3))
+_AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
+_KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_TOKEN = re.compile(r"[A-Za-z_]\w*|[\d.]+|\S")
+
+
+def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition | ModelTemplate:
+    _refuse_known(node.this, context)
+    declared = [*child(node, "arguments"), *(child(node, "constants") or ())]
+    arguments = bind_columns(declared, untyped=DOUBLE)
+    for declaration, column in zip(declared, arguments, strict=True):
+        if column.type != DOUBLE:
+            hint = "declare it as REAL: whatever number is given for it is taken as one"
+            raise Mistake(
+                f"a model works on REAL, and {column.name} is {column.type}", span_of(declaration), hint
+            )
+        if column.name.lower() in RESERVED or not _WORD.fullmatch(column.name):
+            hint = f"{one_of([*RESERVED])} mean something else there, and a name begins with a letter"
+            raise Mistake(
+                f"{column.name} cannot name a parameter of a model", span_of(declaration.this), hint
+            )
+    nulls = _nulls(child(node, "options") or [])
+    count = len(child(node, "arguments"))
+    parameters = Schema(arguments.columns[:count])
+    constants = [column.name.lower() for column in arguments.columns[count:]]
+    texts, named = child(node, "texts"), child(node, "results")
+    if not constants and named is None:
+        model = _expression(texts[0], parameters, nulls)
+        if not in_letters(texts[0].name):
+            return ModelDefinition(node.this.name, model)
+        rules = from_letters(texts[0].name, parameters.names).rules
+        return ModelDefinition(node.this.name, model, texts[0].name, rules)
+    if named is not None and len(named) != len(texts):
+        raise Mistake(
+            f"{counted(len(texts), 'expression')} for {counted(len(named), 'result')}",
+            span_of(node.this),
+            "write one for each, with commas between them",
+        )
+    results: list[ModelResult] = []
+    for text, result in zip(texts, named or [None], strict=True):
+        results += _results(text, result, parameters, constants, nulls)
+    _check_columns(results, node)
+    return ModelTemplate(node.this.name, parameters.names, tuple(constants), tuple(results), nulls.value)
+
+
+def _results(
+    text: exp.Var,
+    result: nodes.ModelResults | None,
+    parameters: Schema,
+    constants: Sequence[str],
+    nulls: Nulls,
+) -> Iterator[ModelResult]:
+    """Yield the result columns of one expression, checked with trial values."""
+    identifier = None if result is None else child(result, "index")
+    index = None if identifier is None else identifier.name.lower()
+    taken = index in RESERVED or index in constants or (index and parameters.find(index) is not None)
+    if identifier is not None and taken:
+        raise Mistake(
+            f"{index} means something else in this model",
+            span_of(identifier),
+            "give the index another name",
+        )
+    named = [*constants, *([] if index is None else [index])]
+    model = _tried(text, parameters, nulls, named)
+    if result is None or index is None:
+        yield ModelResult("" if result is None else result.this.name, model.text)
+        return
+    first, last = int(child(result, "first").name), int(child(result, "last").name)
+    if not first <= last < first + MOST_RESULTS:
+        raise Mistake(
+            f"{first} TO {last} are not 1 to {MOST_RESULTS} columns",
+            span_of(result),
+            "the first number is the lesser one",
+        )
+    for place in range(first, last + 1):
+        yield ModelResult(f"{result.this.name}{place}", model.text, ((index, Fraction(place)),))
+
+
+def _tried(text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[str]) -> Model:
+    """Parse a model with trial values for its constants.
+
+    Calls check the ranges of the actual values.
+    """
+    mistake: Mistake | None = None
+    for number in _TRIED if constants else _TRIED[:1]:
+        try:
+            return _expression(text, parameters, nulls, dict.fromkeys(constants, number))
+        except Mistake as found:
+            mistake = mistake or found
+    assert mistake is not None, "something has been tried"
+    raise mistake
+
+
+def _check_columns(results: Sequence[ModelResult], node: nodes.CreateModel) -> None:
+    names = [result.column.lower() for result in results]
+    if len(names) > MOST_RESULTS:
+        raise Mistake(f"a model has at most {MOST_RESULTS} results, not {len(names)}", span_of(node.this))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise Mistake(f"there are two results {twice[0]}", span_of(node.this), "give one another name")
+
+
+def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
+    name, catalog = identifier.name, context.catalog
+    refuse_function(identifier, context)
+    if name.lower() in SCALARS:
+        raise Mistake(f"{name} is a scalar function already", span_of(identifier), "choose another name")
+    if name.lower() in catalog.models or any(catalog.declared_versions(name)):
+        kind = "model" if name.lower() in catalog.models else "aggregate"
+        hint = f"choose another name, or DROP {kind.upper()} {name} first"
+        raise Mistake(f"there is a{'n' * (kind[0] == 'a')} {kind} {name} already", span_of(identifier), hint)
+
+
+def _nulls(options: Sequence[nodes.Option]) -> Nulls:
+    found = Nulls.SKIP
+    for option in options:
+        if option.this.name.lower() != "nulls":
+            raise Mistake(
+                f"a model has no option {option.this.name}", span_of(option), "there is one option, nulls"
+            )
+        value = str(child(option, "value").name).lower()
+        if value not in list(Nulls):
+            known = one_of([f"'{name}'" for name in Nulls])
+            raise Mistake(f"nulls is {known}", span_of(option))
+        found = Nulls(value)
+    return found
+
+
+def _expression(
+    node: exp.Var, arguments: Schema, nulls: Nulls, constants: Mapping[str, Fraction] | None = None
+) -> Model:
+    """Parse the expression of a model.
+
+    Names are case-insensitive, as everywhere in ESL.
+    """
+    spelt = {name.lower(): name for name in arguments.names}
+
+    def small(word: re.Match[str]) -> str:
+        lower = word.group().lower()
+        return spelt.get(lower, lower)
+
+    short, written = node.name, node.meta["written"]
+    if in_letters(short):
+        return _of_letters(node, arguments, nulls)
+    short, written = _WORD.sub(small, short), _WORD.sub(small, written)
+    try:
+        _check_height(written, node, constants)
+        expression(written, arguments.names, nulls=nulls, constants=constants)
+    except ModelError as error:
+        known = [*arguments.names, *(constants or ())]
+        raise _mistake(error, written, span_of(node).start, known) from None
+    return expression(short, arguments.names, nulls=nulls, constants=constants)
+
+
+def _of_letters(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
+    try:
+        return expression(node.name, arguments.names, nulls=nulls)
+    except ModelError as error:
+        raise Mistake(error.what, span_of(node), error.hint) from None
+
+
+def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | None) -> None:
+    """Reject deeply nested models, because models are processed by recursion."""
+    try:
+        level: list[Expr] = [parse(text, constants)]
+    except RecursionError:
+        level = []
+    else:
+        for _ in range(MAX_HEIGHT):
+            level = [part for expr in level for part in children(expr)]
+            if not level:
+                return
+    hint = "name parts of it with let, or take parts of it as models of their own"
+    raise Mistake(f"this is nested more than {MAX_HEIGHT} levels deep", span_of(node), hint)
+
+
+def _mistake(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> Mistake:
+    """Turn an error of the model's parser into a Mistake."""
+    if error.at is None:
+        said = error.what
+        message, _, hint = said.partition(": ")
+        if (unknown := re.match(r"the model uses (\w+)", said)) is not None:
+            message = f"{unknown[1]} is no parameter of the model"
+            hint = did_you_mean(unknown[1], [*parameters, *RESERVED]) or _they_are(parameters)
+        return Mistake(message, _span(_guess(said, text), text, start), hint)
+    hint = error.hint
+    if "no function" in error.what:
+        hint = did_you_mean(error.what.split()[-1], _KNOWN) or f"there are {', '.join(sorted(_KNOWN))}"
+    return Mistake(error.what, _span(error.at, text, start), hint)
+
+
+def _they_are(parameters: Sequence[str]) -> str:
+    return f"its parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
+
+
+def _span(column: int | None, text: str, start: int) -> TextSpan:
+    """Return the span of a token, or of the whole expression."""
+    if column is None:
+        return TextSpan(start, start + len(text))
+    token = _TOKEN.match(text, column)
+    return TextSpan(start + column, start + (token.end() if token else column))
+
+
+def _guess(said: str, text: str) -> int | None:
+    """Return the column of the word that a message names, or None."""
+    word = re.match(r"(?:the model uses )?(\w+)", said)
+    inside = " inside " in said
+    places = list(_words(text))
+    anywhere = said.startswith("the model uses")
+    for name, column, within in places:
+        if word is not None and name == word[1] and (anywhere or within == inside):
+            return column
+    # Statistics such as a variance are already expanded to sums. Point to their call.
+    inner = [column for name, column, within in places if within and name in _AGGREGATES]
+    return inner[0] if inside and inner else None
+
+
+def _words(text: str) -> Iterator[tuple[str, int, bool]]:
+    """Yield each word, its column, and if it is in an aggregate."""
+    open_calls: list[bool] = []
+    before = ""
+    for token in _TOKEN.finditer(text):
+        if token.group() == "(":
+            open_calls.append(before in _AGGREGATES)
+        elif token.group() == ")" and open_calls:
+            open_calls.pop()
+        elif _WORD.fullmatch(token.group()):
+            yield token.group(), token.start(), any(open_calls)
+        before = token.group()
+
+
+# Register a model built in Python as an aggregate.
+
+
+def with_model(name: str, model: Model, catalog: Catalog) -> Catalog:
+    """Return the catalog with the model registered under a name."""
+    catalog = catalog.copy()
+    catalog.add(ModelDefinition(name, model))
+    return catalog

@@ -1,0 +1,136 @@
+"""Calls of models: their arguments, and state shared between models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from slicemill.aggregates.definition import Returned
+from slicemill.aggregates.frames import Args
+from slicemill.aggregates.udf.interpreter import row_converter
+from slicemill.catalog.aggregates import AggregateDefinition
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import ColumnRef, Expr
+from slicemill.catalog.queries import AggregateCall, WindowCall
+from slicemill.extensions.models.joint import JointModels, joint, with_columns
+from slicemill.extensions.models.model import Model
+from slicemill.functions.render import render
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Model and its arguments.
+
+    A model that uses age has the time as last argument.
+    """
+
+    model: Model
+    arguments: tuple[Expr, ...]
+
+    @property
+    def at(self) -> Expr | None:
+        return self.arguments[-1] if self.model.uses_age else None
+
+    def over(self, arguments: Sequence[Expr]) -> Model:
+        """Return the model over these columns, which include its own arguments.
+
+        Columns are matched by the text of the expression, not by position. So the form of the model's cores,
+        and every bit of its result, is independent of the other models.
+        """
+        own = dict(zip(self.model.parameters, map(argument_name, self.arguments), strict=False))
+        return with_columns(self.model, own, [argument_name(argument) for argument in arguments])
+
+
+def asked_by(call: WindowCall | AggregateCall, catalog: Catalog) -> Asked | None:
+    """Return the model that a call evaluates; None for other aggregates."""
+    base, _ = catalog.aggregates(call.name)
+    if call.distinct or base is None or base.model is None:
+        return None
+    return Asked(base.model, call.arguments)
+
+
+def argument_name(argument: Expr) -> str:
+    """Return the name of an argument in the cores of a model.
+
+    >>> from slicemill.types import DOUBLE
+    >>> argument_name(ColumnRef("price", DOUBLE))
+    'price'
+    """
+    text = render(argument)
+    return text if isinstance(argument, ColumnRef) else f"({text})"
+
+
+def jointly(asked: Sequence[Asked]) -> JointModels:
+    """Return the joint state of models over one window.
+
+    All arguments must be finite numbers.
+    """
+    return joint([each.over(each.arguments) for each in asked], finite=True)
+
+
+def go_together(others: Sequence[Asked], asked: Asked) -> bool:
+    """Return True if a model can share a window with others.
+
+    Models that use age must use the same time.
+    """
+    times = {each.at for each in (*others, asked)}
+    return len(times - {None}) <= 1
+
+
+# Row-by-row evaluation of models, which reads the whole window at each tuple.
+
+
+MICROSECONDS = 1_000_000  # age is in seconds
+
+
+class ModelAccumulator:
+    """Adapter of a model to the base and window accumulator protocols.
+
+    Its state is the list of tuples.
+    """
+
+    __slots__ = ("_model", "_rows", "_to_arguments", "_window")
+
+    def __init__(self, definition: AggregateDefinition) -> None:
+        assert definition.model is not None, "the caller has looked"
+        self._model: Model = definition.model
+        self._window = definition.window
+        self._to_arguments = row_converter(definition.arguments)
+        self._rows: list[Args] = []
+
+    def initialize(self, args: Args) -> Returned:
+        return self.iterate(args)
+
+    def iterate(self, args: Args) -> Returned:
+        self._rows.append(self._to_arguments(args))
+        return [self._value()] if self._window else []
+
+    def expire(self, args: Args) -> Returned:  # noqa: ARG002
+        """Remove the oldest tuple; tuples expire in arrival order."""
+        self._rows.pop(0)
+        return []
+
+    def terminate(self) -> Returned:
+        return [self._value()]
+
+    def state(self) -> object:
+        return self._rows
+
+    def restore(self, state: Any) -> None:
+        self._rows = state
+
+    def _value(self) -> object:
+        names = self._model.parameters
+        rows = [dict(zip(names, row, strict=False)) for row in self._rows]
+        stamps = None
+        if self._model.uses_age:
+            stamps = [Fraction(int(str(row[-1])), MICROSECONDS) for row in self._rows]
+        value = self._model.value(rows, stamps)
+        if value is None or self._model.is_condition:
+            return value
+        try:
+            return float(value)
+        except OverflowError:
+            return None

@@ -1,0 +1,364 @@
+"""Canonical graphs of a model: blocking (C13) and incremental (C15, Fig. 2).
+
+    blocking      S, W(X) ─► M ─► F[oldest | rest] ─► T[f] ─► Ac[⊕] ─► T[g], and the rest back to W(X)
+    incremental   expired elements are subtracted from, new ones added to the value in W(V)
+
+Node ids of the second and later cores end in the core's number. The values of all cores are merged in
+order and gathered by the last T. A `let` value is gathered by a T of its own, from which it goes to the T
+of each core that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from slicemill.extensions.models.cores import Classification, Core, CoreKind, CoreMethod
+from slicemill.extensions.models.flow import Flow, FlowInput, FlowStep, flow, in_letters
+from slicemill.extensions.models.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
+from slicemill.extensions.models.model import Model
+from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
+from slicemill.extensions.models.parse import parse
+from slicemill.extensions.models.rules import composed
+from slicemill.extensions.models.terms import Expr, ModelError, Symbol, shown, transformed, walk
+
+_WORKING = {"storage": Storage.WORKING.value}
+_LATER = InstancePhase.SUCCESSIVE
+
+
+def blocking_graph(model: Model) -> ModelGraph:
+    """Return the graph that reads the whole window at each slide."""
+    nodes = [
+        ModelNode("s", Op.S, label="new"),
+        ModelNode("wx", Op.W, _WORKING, "window"),
+        ModelNode("m", Op.M),
+        ModelNode("f", Op.F, {"oldest": "d"}, "oldest | rest"),
+    ]
+    edges = [
+        ModelEdge("wx", "m", dst_port=0, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("s", "m", dst_port=1, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("m", "f", phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("f", "wx", src_port=1, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("s", "wx", phase=InstancePhase.INITIAL),
+    ]
+    ends = []
+    for number, core in enumerate(model.cores):
+        if in_letters(core.aggregate):
+            more_nodes, more_edges, end = flow_nodes(
+                core, number, [("s", 0, InstancePhase.INITIAL), ("f", 1, _LATER)]
+            )
+            nodes, edges = [*nodes, *more_nodes], [*edges, *more_edges]
+            ends.append(end)
+            continue
+        t, ac = named("t", number), named("ac", number)
+        nodes += [ModelNode(t, Op.T, *transform(model, core), number), _accumulator(ac, core, number)]
+        edges += [
+            ModelEdge("s", t, phase=InstancePhase.INITIAL),
+            ModelEdge("f", t, src_port=1, phase=InstancePhase.SUCCESSIVE),
+            ModelEdge(t, ac),
+        ]
+        ends.append(ac)
+    more_nodes, more_edges = let_values(model, ends, "t")
+    return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
+
+
+def flow_nodes(
+    core: Core, number: int, window: Sequence[tuple[str, int, InstancePhase]]
+) -> tuple[list[ModelNode], list[ModelEdge], str]:
+    """Translate letters into one node each.
+
+    `window` lists the nodes and ports that output the window, with their phases.
+    """
+    nodes: list[ModelNode] = []
+    edges: list[ModelEdge] = []
+    element = core.transform
+
+    def add(of: Flow) -> list[tuple[str, int, InstancePhase]]:
+        if isinstance(of, FlowInput):
+            return list(window)
+        inputs = [add(inner) for inner in of.inputs]
+        name = named("ac", number) if of is whole else f"{of.op.lower()}{number}_{len(nodes)}"
+        nodes.append(ModelNode(name, of.op, _params(of, element), of.text, number))
+        for port, sources in enumerate(inputs):
+            edges.extend(ModelEdge(src, name, place, port, phase) for src, place, phase in sources)
+        return [(name, int(of.op is Op.F and of.text.startswith("rest ")), InstancePhase.BOTH)]
+
+    whole = flow(core.aggregate)
+    ((end, _, _),) = add(whole)
+    return nodes, edges, end
+
+
+def _params(of: FlowStep, element: Expr) -> dict[str, object]:
+    """Return the parameters of a letter's node; elements are named after columns."""
+    word, _, argument = of.text.partition(" ")
+
+    def of_element(function: Expr) -> str:
+        return shown(composed(function, element))
+
+    match of.op:
+        case Op.T:
+            return {"fs": [of_element(function) for function in of.functions], "tail": True}
+        case Op.AC:
+            return {"op": next(name for name, known in ACCUMULATORS.items() if known.symbol == of.text)}
+        case Op.A if of.text in SEARCHES:
+            return {"search": of.text, "options": [], "optional": True}
+        case Op.A:
+            return {"where": of_element(parse(argument)), "first": word == "first"}
+        case Op.F if word == "where":
+            return {"where": [of_element(parse(argument))]}
+        case Op.F:
+            return {"oldest": int(argument)}
+        case Op.P:
+            return {"order": of.text}
+    return {}
+
+
+def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
+    """Return nodes that remove the oldest elements and append new ones."""
+    nodes = [
+        ModelNode("s", Op.S, label="new"),
+        ModelNode("wx", Op.W, _WORKING, "window"),
+        ModelNode("f", Op.F, {"oldest": "d"}, "oldest | rest"),
+        ModelNode("m1", Op.M),
+    ]
+    edges = [
+        ModelEdge("wx", "f", phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("f", "m1", src_port=1, dst_port=0, phase=InstancePhase.SUCCESSIVE),
+        ModelEdge("s", "m1", dst_port=1),
+        ModelEdge("m1", "wx"),
+    ]
+    return nodes, edges
+
+
+def incremental_graph(model: Model) -> ModelGraph:
+    """Return the incremental graph of a model (C15).
+
+    Raise an error if some core is not INCREMENTAL.
+    """
+    for core, found in zip(model.cores, model.classes, strict=True):
+        if found.kind is not CoreKind.INCREMENTAL or core.weight is not None:
+            raise ModelError(f"{core} has no incremental graph: {found.reason}")
+    if not model.cores:
+        raise ModelError(f"{model.text} looks at no element: there is nothing to keep")
+    nodes, edges = window_loop()
+    ends = []
+    for number, core in enumerate(model.cores):
+        more_nodes, more_edges = _loop(model, core, number)
+        nodes += more_nodes
+        edges += more_edges
+        ends.append(named("ac", number))
+    return finished(model, nodes, edges, ends, lower=True)
+
+
+def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
+    to, tn, ti, m2, m3, ac, wv = (named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
+    params, text = transform(model, core)
+    nodes = [
+        ModelNode(to, Op.T, {**params, "lift": core.aggregate}, text, number),
+        ModelNode(tn, Op.T, {**params, "lift": core.aggregate}, text, number),
+        ModelNode(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
+        ModelNode(m2, Op.M, core=number),
+        ModelNode(m3, Op.M, core=number),
+        ModelNode(ac, Op.AC, {"op": core.aggregate, "lifted": True}, _symbol(core), number),
+        ModelNode(wv, Op.W, _WORKING, "value", number),
+    ]
+    later = InstancePhase.SUCCESSIVE
+    edges = [
+        ModelEdge("f", to, src_port=0, phase=later),
+        ModelEdge("s", tn),
+        ModelEdge(to, ti, phase=later),
+        ModelEdge(ti, m2, dst_port=0, phase=later),
+        ModelEdge(tn, m2, dst_port=1),
+        ModelEdge(m2, m3, dst_port=0),
+        ModelEdge(wv, m3, dst_port=1, phase=later),
+        ModelEdge(m3, ac),
+        ModelEdge(ac, wv),
+    ]
+    return nodes, edges
+
+
+def finished(
+    model: Model, nodes: list[ModelNode], edges: list[ModelEdge], ends: Sequence[str], *, lower: bool
+) -> ModelGraph:
+    """Merge the values of all cores and apply T[g]."""
+    more_nodes, more_edges, last = _merged(ends, "mv")
+    names = [f"c{number}" for number in range(len(ends))]
+    params: dict[str, object] = {"f": shown(model.result), "gather": names}
+    if lower:
+        params["lower"] = [core.aggregate for core in model.cores]
+    result = ModelNode("g", Op.T, params, model.finalisation)
+    edges = [*edges, *more_edges, ModelEdge(last, "g")]
+    return ModelGraph((*nodes, *more_nodes, result), tuple(edges), "g", model.parameters or ("x",))
+
+
+def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[ModelNode], list[ModelEdge]]:
+    """Add a T for each `let` value over values of cores.
+
+    `ends` are the nodes with the values of cores, `reader` is the name of a core's T.
+    """
+    nodes: list[ModelNode] = []
+    edges: list[ModelEdge] = []
+    for name, value in model.lets:
+        gathered = _cores_in(value, len(ends))
+        if not gathered:
+            continue  # a constant is part of the core's expression
+        let = f"let_{name}"
+        more_nodes, more_edges, last = _merged([ends[number] for number in gathered], f"m_{name}")
+        params = {"f": shown(value), "gather": [f"c{number}" for number in gathered]}
+        nodes += [*more_nodes, ModelNode(let, Op.T, params, f"{name} = {model.in_cores(value)}")]
+        edges += [*more_edges, ModelEdge(last, let)]
+        for number, core in enumerate(model.cores):
+            scalars = _scalars(model, core)
+            if name in scalars:
+                edges.append(ModelEdge(let, named(reader, number), dst_port=1 + scalars.index(name)))
+    return nodes, edges
+
+
+def transform(model: Model, core: Core) -> tuple[dict[str, object], str]:
+    """Return the parameters and the label of a core's T."""
+    constants = {name: value for name, value in model.lets if not _cores_in(value, len(model.cores))}
+    text = shown(
+        transformed(core.argument, lambda e: constants.get(e.name) if isinstance(e, Symbol) else None)
+    )
+    params: dict[str, object] = {"f": text}
+    if core.weight is not None or core.blocked:
+        params["positional"] = True
+    if scalars := _scalars(model, core):
+        params["scalars"] = scalars
+    return params, text
+
+
+def _scalars(model: Model, core: Core) -> list[str]:
+    """Return the values that a core's T receives from other cores."""
+    lets = dict(model.lets)
+    return [name for name in core.scalars if _cores_in(lets[name], len(model.cores))]
+
+
+def _cores_in(value: Expr, count: int) -> list[int]:
+    used = {part.name for part in walk(value) if isinstance(part, Symbol)}
+    return [number for number in range(count) if f"c{number}" in used]
+
+
+def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[ModelEdge], str]:
+    """Merge values into one vector; return its node, or S without values."""
+    nodes: list[ModelNode] = []
+    edges: list[ModelEdge] = []
+    last = ends[0] if ends else "s"
+    for number, end in enumerate(ends[1:], start=1):
+        merged = f"{prefix}{number}"
+        nodes.append(ModelNode(merged, Op.M))
+        edges += [ModelEdge(last, merged, dst_port=0), ModelEdge(end, merged, dst_port=1)]
+        last = merged
+    return nodes, edges, last
+
+
+def named(name: str, number: int) -> str:
+    """Return the id of a core's node."""
+    return name if number == 0 else f"{name}_{number}"
+
+
+def _symbol(core: Core) -> str:
+    return core.aggregate if core.accumulator is None else core.accumulator.symbol
+
+
+def _accumulator(name: str, core: Core, number: int) -> ModelNode:
+    if core.accumulator is not None:
+        return ModelNode(name, Op.AC, {"op": core.aggregate}, _symbol(core), number)
+    options = [str(option) for option in core.options]
+    return ModelNode(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)
+
+
+_WORKING_KEPT = {"storage": Storage.WORKING.value}
+_LATER_KEPT = InstancePhase.SUCCESSIVE
+
+
+def kept_graph(model: Model) -> ModelGraph:
+    """Graph of a model as executed: one method per core (C14, C15, C17, C21).
+
+        INCREMENTAL         expired elements are subtracted from, new ones added to W(V)
+        SHIFT_INCREMENTAL   the same, after a shift of W(V)
+        TWO_STACK           W(V) has partial aggregates: the oldest expire, new ones arrive, Ac over all
+        AUX_MEMORY          W(V) has candidates: expired ones are removed, new ones arrive, A finds the
+        best
+        BLOCKING            T and Ac over the whole window
+
+    If all cores are INCREMENTAL, this is the incremental graph of `canonical`.
+    """
+    nodes, edges = window_loop()
+    ends = []
+    for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
+        end = named("ac", number)
+        if in_letters(core.aggregate):
+            more_nodes, more_edges, end = flow_nodes(core, number, [("m1", 0, InstancePhase.BOTH)])
+        else:
+            more_nodes, more_edges = _core(model, core, found, number)
+        nodes += more_nodes
+        edges += more_edges
+        ends.append(end)
+    more_nodes, more_edges = let_values(model, ends, "tn")
+    return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
+
+
+def _core(
+    model: Model, core: Core, found: Classification, number: int
+) -> tuple[list[ModelNode], list[ModelEdge]]:
+    params, text = transform(model, core)
+    names = ("to", "tn", "ti", "ts", "fv", "m2", "m3", "ac", "wv")
+    to, tn, ti, ts, fv, m2, m3, ac, wv = (named(name, number) for name in names)
+    coming = ModelNode(tn, Op.T, params, text, number)
+    store = ModelNode(wv, Op.W, _WORKING_KEPT, found.state_text, number)
+    end = _end(core, ac, number)
+    if found.way is CoreMethod.RECOMPUTE:
+        return [coming, end], _chain(("m1", tn, ac))
+    if found.way is CoreMethod.DELTA:
+        nodes = [
+            ModelNode(to, Op.T, params, text, number),
+            coming,
+            ModelNode(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
+            ModelNode(m2, Op.M, core=number),
+            ModelNode(m3, Op.M, core=number),
+            end,
+            store,
+        ]
+        edges = [
+            ModelEdge("f", to, src_port=0, phase=_LATER_KEPT),
+            ModelEdge("s", tn),
+            ModelEdge(to, ti, phase=_LATER_KEPT),
+            ModelEdge(ti, m2, dst_port=0, phase=_LATER_KEPT),
+            ModelEdge(tn, m2, dst_port=1),
+            ModelEdge(m2, m3, dst_port=0),
+            *_chain((m3, ac, wv)),
+        ]
+        if found.kind is CoreKind.INCREMENTAL and core.weight is None:
+            return nodes, [*edges, ModelEdge(wv, m3, dst_port=1, phase=_LATER_KEPT)]
+        shift = ModelNode(ts, Op.T, {"f": "shift"}, "shift", number)
+        return [*nodes, shift], [
+            *edges,
+            ModelEdge(wv, ts, phase=_LATER_KEPT),
+            ModelEdge(ts, m3, dst_port=1, phase=_LATER_KEPT),
+        ]
+    nodes = [
+        coming,
+        ModelNode(fv, Op.F, {"oldest": "d"}, "left | rest", number),
+        ModelNode(m2, Op.M, core=number),
+    ]
+    edges = [
+        ModelEdge(wv, fv, phase=_LATER_KEPT),
+        ModelEdge(fv, m2, src_port=1, dst_port=0, phase=_LATER_KEPT),
+        ModelEdge("s", tn),
+        ModelEdge(tn, m2, dst_port=1),
+        ModelEdge(m2, wv),
+        ModelEdge(m2, ac),
+    ]
+    return [*nodes, end, store], edges
+
+
+def _chain(names: Sequence[str]) -> list[ModelEdge]:
+    return [ModelEdge(src, dst) for src, dst in pairwise(names)]
+
+
+def _end(core: Core, name: str, number: int) -> ModelNode:
+    if core.accumulator is not None:
+        return ModelNode(name, Op.AC, {"op": core.aggregate}, core.accumulator.symbol, number)
+    options = [str(option) for option in core.options]
+    return ModelNode(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)

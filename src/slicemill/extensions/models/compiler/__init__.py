@@ -1,0 +1,1 @@
+"""Generated code of models, within the loops of other aggregates."""

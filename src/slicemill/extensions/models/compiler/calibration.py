@@ -1,0 +1,82 @@
+"""Calibration: measures the costs of core methods on this machine (C18)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from slicemill.aggregates.calls import Tuples
+from slicemill.aggregates.frames import WindowFrame
+from slicemill.catalog.expressions import ColumnRef
+from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.compiler.together import ModelCalls
+from slicemill.extensions.models.cost import CoreCosts
+from slicemill.extensions.models.model import expression
+from slicemill.functions.vectors import Vector
+from slicemill.types import DOUBLE
+
+_SIZE = 512  # elements per measured window
+_OFTEN, _SELDOM, _RARELY = 8, 64, 256  # slides
+_ROWS = 100 * _SIZE
+_ROUNDS = 3
+_NEVER_AGAIN = CoreCosts(0, 0, 0, 0, 0, keep=1, read=1, sort=1)
+_ALWAYS_AGAIN = CoreCosts(1, 1, 1, 1, 1, keep=0, read=0, sort=0)
+
+Seconds = Callable[[str, int, CoreCosts], float]
+
+
+def measured_costs(seconds: Seconds | None = None) -> CoreCosts:
+    """Measure the costs of core methods.
+
+    `seconds` returns the time per row of a model over windows of 512 rows, for a slide and a method.
+    """
+    took = seconds or row_seconds
+    loop = took("n", _OFTEN, _NEVER_AGAIN)
+    log = math.log2(_SIZE)
+
+    def kept(text: str) -> float:
+        return max(took(text, _OFTEN, _NEVER_AGAIN) - loop, 0.0) * 1e9
+
+    def again(text: str) -> tuple[float, float]:
+        """Return the costs of storing an element and of reading an element."""
+        seldom, rarely = (took(text, slide, _ALWAYS_AGAIN) for slide in (_SELDOM, _RARELY))
+        read = max(seldom - rarely, 0.0) / (_SIZE / _SELDOM - _SIZE / _RARELY)
+        return max(rarely - loop - read * _SIZE / _RARELY, 0.0) * 1e9, read * 1e9
+
+    keep, read = again("sum(abs(x))")
+    _, sort = again("median(x)")
+    return CoreCosts(
+        delta=kept("sum(abs(x))"),
+        deque=kept("max(x)"),
+        queue=kept("first(x)"),
+        ranked=kept("median(x)") / log,
+        stacks=kept("gcd(x)"),
+        keep=keep,
+        read=read,
+        sort=sort / log,
+        measured=True,
+    )
+
+
+def row_seconds(text: str, slide: int, costs: CoreCosts) -> float:
+    """Return the processor time per row, the minimum of some rounds.
+
+    A first run compiles the loop to machine code.
+    """
+    calls = ModelCalls(
+        [Asked(expression(text, ["x"]), (ColumnRef("x", DOUBLE),))],
+        WindowFrame("ROWS", _SIZE - 1, slide),
+        costs=costs,
+    )
+    values = np.random.default_rng(1).integers(1, 1000, _ROWS).astype(np.float64)
+    tuples = Tuples([Vector(DOUBLE, values)], np.zeros(_ROWS, np.int32), np.arange(_ROWS))
+    state, times = calls.uda.start(), []
+    calls.uda.run(state, tuples)
+    for _ in range(_ROUNDS):
+        begin = time.process_time()
+        calls.uda.run(state, tuples)
+        times.append(time.process_time() - begin)
+    return min(times) / _ROWS

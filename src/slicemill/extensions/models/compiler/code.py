@@ -1,0 +1,489 @@
+"""Code of models in a loop: arrival, expiry and results.
+
+Several models over one window are written together, so that equal cores are stored once
+(`slicemill.extensions.models.joint`). Accumulators with rounding errors or lost digits are rebuilt from
+the window, each independently. So the bits of a result do not depend on the other models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+from slicemill.aggregates.udf.compiler.layout import Code, RecordColumns
+from slicemill.aggregates.udf.compiler.version import Version
+from slicemill.catalog.aggregates import BodyState
+from slicemill.extensions.models.compiler.accumulators import (
+    AccumulatorCode,
+    AccumulatorPlace,
+    LetteredCore,
+    RecomputedCore,
+    simple_accumulator,
+)
+from slicemill.extensions.models.compiler.expressions import Formulas, Pair
+from slicemill.extensions.models.compiler.weighted import PivotCode, Weighted, WeightedStacks
+from slicemill.extensions.models.cores import CoreMethod, classify, core_number, powers
+from slicemill.extensions.models.flow import in_letters
+from slicemill.extensions.models.joint import Condition, FilteredCore, joint
+from slicemill.extensions.models.model import Nulls
+from slicemill.extensions.models.terms import Expr, Number, Parameter, Symbol, walk
+from slicemill.extensions.models.weights import symbols_of
+
+_NOTHING = ("0.0", "0.0")
+_LONGEST_WHOLE = "9.2e18"  # limit of 64-bit integers
+_HEADS = ("rows", "begin", "at", "room")  # fields per pool
+
+
+class ModelCode:
+    """Writes a version of one or more models.
+
+    The cores of the models are the state of the version.
+    """
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.out, self.shared = version.out, version.shared
+        self.definition, self.record = version.definition, version.record
+        self.models = self.definition.models
+        self.windowed = self.definition.window
+        self.joint = joint(self.models, finite=not self.shared.nullable)
+        self.accumulators: list[AccumulatorCode] = [
+            self._accumulator(*kept) for kept in enumerate(self.joint.kept)
+        ]
+        self.pools = [pool for accumulator in self.accumulators for pool in accumulator.pools()]
+        self.pivots = self._pivots()
+        self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
+        self._uses_age = any(model.uses_age for model in self.models)
+        self.answers_if = "True"  # source of a test whether an arriving tuple returns a result
+
+    def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
+        core, way = kept.core, classify(kept.core).way
+        count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
+        place = AccumulatorPlace(self.out, self.record, number, count, self._make_room)
+        if way is CoreMethod.RECOMPUTE or self._is_read_again(kept):
+            return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
+        if core.weight is None:
+            return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
+        # Nothing expires in a base version, so that any weight can be maintained.
+        stacked = way is CoreMethod.TWO_STACK and self.windowed
+        return WeightedStacks(core, place) if stacked else Weighted(core, place)
+
+    def _is_read_again(self, kept: FilteredCore) -> bool:
+        """Return True if recomputing is cheaper than maintaining (C18).
+
+        Distances from a pivot are always maintained.
+        """
+        return self.windowed and not kept.centred and str(kept.core) in self.definition.read_again
+
+    def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
+        """Return a pivot for each expression with centred sums, by its elements."""
+        found: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
+        sums = self._centred_sums()
+        for number, kept in enumerate(self.joint.kept):
+            vector = self.joint.vectors.index(kept.conditions)
+            for atom, _ in powers(kept.core) or ():
+                if kept.centred or number in sums:
+                    end, count = f"{len(found)}", f"{self.record}.count{vector}"
+                    made = PivotCode(self.out, self.record, end, count, self.windowed)
+                    found.setdefault((kept.conditions, atom), made)
+        return found
+
+    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
+        """Yield suffix, conditions and accumulators for each kind of elements."""
+        for number, conditions in enumerate(self.joint.vectors):
+            both = zip(self.joint.kept, self.accumulators, strict=True)
+            yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
+
+    def _pivots_of(self, kept: FilteredCore) -> list[PivotCode]:
+        return [self.pivots[kept.conditions, atom] for atom, _ in powers(kept.core) or () if kept.centred]
+
+    def _kept(self, accumulator: AccumulatorCode) -> FilteredCore:
+        return self.joint.kept[accumulator.place.number]
+
+    # -- interface of the loop ------------------------------------------------------------------------------
+
+    def columns(self) -> RecordColumns:
+        extra: list[tuple[str, str]] = []
+        for end, _, _ in self._vectors():
+            extra += [(f"{name}{end}", "i8") for name in ("count", "missing", "removed")]
+        for pivot in self.pivots.values():
+            extra += pivot.fields().items()
+        extra += [("now", "i8"), ("begun", "?")] if self._uses_age else []
+        for accumulator in self.accumulators:
+            extra += self._fields(accumulator).items()
+        return RecordColumns({}, extra=extra)
+
+    def _fields(self, accumulator: AccumulatorCode) -> dict[str, str]:
+        """Return all record fields of a core."""
+        found = dict(accumulator.fields())
+        if _may_overflow(accumulator):
+            found[accumulator.place.name("huge")] = "i8"
+        for pool in accumulator.pools():
+            found |= {f"{pool}_{part}": "i8" for part in _HEADS}
+        return found
+
+    def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Map the state of another model code to this one.
+
+        `numbers` are the indexes of these models in `other`. `other` has at least as many models, and may
+        share state that is separate here. Return record fields and pools, keyed by their names here.
+        """
+        fields: dict[str, str] = {}
+        pools: dict[str, str] = {}
+        for here, there in enumerate(numbers):
+            new = self.joint.vectors.index(self.joint.conditions[here])
+            old = other.joint.vectors.index(other.joint.conditions[there])
+            fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "removed")}
+            for place, origin in zip(self.joint.places[here], other.joint.places[there], strict=True):
+                to, of = self.accumulators[place], other.accumulators[origin]
+                fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
+                both = zip(self._pivots_of(self._kept(to)), other._pivots_of(other._kept(of)), strict=True)
+                for new_pivot, old_pivot in both:
+                    fields |= dict(zip(new_pivot.fields(), old_pivot.fields(), strict=True))
+                pools |= {
+                    self.version.array(new_pool): other.version.array(old_pool)
+                    for new_pool, old_pool in zip(to.pools(), of.pools(), strict=True)
+                }
+        return fields, pools
+
+    def pool_columns(self, table: str) -> RecordColumns:
+        return next(
+            accumulator.pools()[table] for accumulator in self.accumulators if table in accumulator.pools()
+        )
+
+    def reset(self) -> None:
+        names = [name for name, _ in self.columns().extra if not name.endswith(("_begin", "_at", "_room"))]
+        for name in names:
+            self.out.line(f"{self.record}.{name} = 0")
+
+    def bind_last(self, started: str) -> None:
+        del started
+
+    def bound_of(self, state: BodyState) -> int | None:
+        answering = (BodyState.INITIALIZE, BodyState.ITERATE) if self.windowed else (BodyState.TERMINATE,)
+        return int(state in answering)
+
+    def returns_at_steps(self) -> bool:
+        return self.windowed
+
+    def needs_window(self) -> bool:
+        return True
+
+    @property
+    def one_body(self) -> bool:
+        return True
+
+    @property
+    def answers_once(self) -> bool:
+        return self.windowed
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def statements(self, state: BodyState, bound: bool = True) -> None:
+        self.version.state, self.version.bound = state, bound
+        if state is BodyState.TERMINATE:
+            self.answer()
+        elif state is BodyState.EXPIRE:
+            self._left()
+        else:
+            self._came()
+            if self.windowed and self.answers_if != "False":
+                with nullcontext() if self.answers_if == "True" else self.out.block(f"if {self.answers_if}:"):
+                    self.answer()
+
+    def _came(self) -> None:
+        """Write an arrival; rebuild worn accumulators from the window's tuples.
+
+        The newest tuple in the window is the arriving one.
+        """
+        if not self.windowed or not any(accumulator.worn for accumulator in self.accumulators):
+            self._arrive(is_newest="")
+            return
+        out = self.out
+        out.line("newest = k.window_rows - 1")
+        out.line("begin = newest")
+        self._begin_again()
+        with out.block("for j in range(begin, newest + 1):"):
+            assert self.version.window is not None, "it is the window version"
+            self.version.bind(self._window_row("j"), self.version.window.types)
+            self._arrive(is_newest="j == newest")
+
+    def _begin_again(self) -> None:
+        """Write the code that resets the accumulators that must be rebuilt."""
+        out, record = self.out, self.record
+        worn: list[AccumulatorCode] = []
+        for end, conditions, mine in self._vectors():
+            due = f"{record}.removed{end} >= {record}.count{end}"
+            for (of, _), pivot in self.pivots.items():
+                if of == conditions:
+                    out.line(f"{pivot.again} = {due} or {pivot.is_spent()}")
+            for accumulator in mine:
+                if accumulator.worn:
+                    worn.append(accumulator)
+                    spent = [pivot.again for pivot in self._pivots_of(self._kept(accumulator))]
+                    spent = spent or [due, *filter(None, [accumulator.is_spent()])]
+                    out.line(f"{accumulator.again} = {' or '.join(spent)}")
+        with out.block(f"if {' or '.join(accumulator.again for accumulator in worn)}:"):
+            out.line("begin = 0")
+            for end, _, _ in self._vectors():
+                with out.block(f"if {record}.removed{end} >= {record}.count{end}:"):
+                    out.line(f"{record}.removed{end} = 0")
+                out.line(f"{record}.count{end} = {record}.missing{end} = 0")
+            for again, names in (
+                *((pivot.again, pivot.fields()) for pivot in self.pivots.values()),
+                *((accumulator.again, self._fields(accumulator)) for accumulator in worn),
+            ):
+                with out.block(f"if {again}:"):
+                    for name in names:
+                        out.line(f"{record}.{name} = 0")
+
+    def _window_row(self, row: str) -> list[Callable[[], Code]]:
+        assert self.version.window is not None
+        return [partial(self._window_column, place, row) for place in range(len(self.version.window.types))]
+
+    def _window_column(self, place: int, row: str) -> Code:
+        assert self.version.window is not None
+        self.shared.facts.add(f"window keeps {place}")
+        text = f"{self.version.window.row(row)}.a{place}"
+        return Code(text, self.shared.null(f"window {place}", f"{text}_null"))
+
+    def _arrive(self, is_newest: str) -> None:
+        """Write a tuple's arrival.
+
+        During a rebuild, all other accumulators process only the newest tuple.
+        """
+        out, record = self.out, self.record
+        if self._uses_age:
+            at = self._given_at()
+            goes_on = " and (j > begin or begin == newest)" if is_newest else ""
+            out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun{goes_on} else 0.0")
+            out.line(f"{record}.now, {record}.begun = {at}, True")
+            for accumulator in self.accumulators:
+                with self._if_taken(accumulator.again if accumulator.worn else "", is_newest):
+                    accumulator.aged()
+        names, formulas = self._element()
+        images = self._images(formulas)
+        for end, conditions, mine in self._vectors():
+            with self._if_element(conditions, formulas, f"missing{end} += 1"):
+                out.line(f"{record}.count{end} += 1")
+                distances: dict[Expr, Pair] = {}
+                for (of, atom), pivot in self.pivots.items():
+                    if of == conditions:
+                        pivot.choose(formulas.pair(atom))
+                        distances[atom] = pivot.distance(formulas.pair(atom))
+                        with self._if_taken(pivot.again, is_newest):
+                            pivot.came(distances[atom])
+                near = self._near_images(mine, names, distances)
+                for accumulator in mine:
+                    with self._if_taken(accumulator.again if accumulator.worn else "", is_newest):
+                        if isinstance(accumulator, RecomputedCore):
+                            accumulator.keep(names, f"{record}.now")
+                        else:
+                            accumulator.came(self._image(accumulator, {**images, **near}, "+"))
+
+    def _if_taken(self, again: str, is_newest: str) -> AbstractContextManager[None]:
+        if not is_newest:
+            return nullcontext()
+        return self.out.block(f"if {' or '.join(filter(None, [again, is_newest]))}:")
+
+    def _left(self) -> None:
+        out, record = self.out, self.record
+        names, formulas = self._element()
+        images = self._images(formulas)
+        if self._uses_age:
+            out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
+        for end, conditions, mine in self._vectors():
+            with self._if_element(conditions, formulas, f"missing{end} -= 1"):
+                out.line(f"{record}.removed{end} += 1")
+                distances: dict[Expr, Pair] = {}
+                for (of, atom), pivot in self.pivots.items():
+                    if of == conditions:
+                        distances[atom] = pivot.distance(formulas.pair(atom))
+                        pivot.left(distances[atom])
+                near = self._near_images(mine, names, distances)
+                for accumulator in mine:
+                    again = isinstance(accumulator, RecomputedCore)
+                    image = _NOTHING if again else self._image(accumulator, {**images, **near}, "-")
+                    accumulator.left(image)
+                out.line(f"{record}.count{end} -= 1")
+
+    def _given_at(self) -> str:
+        self.shared.facts.add(f"{self.record} reads at")
+        return self.version.current("at").value
+
+    def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
+        """Return the columns of the current tuple, and formulas of them."""
+        names: dict[Expr, Pair] = {}
+        for column in dict.fromkeys(
+            part
+            for kept in self.joint.kept
+            for part in walk(kept.core.transform)
+            if isinstance(part, Parameter)
+        ):
+            argument = self._arguments[column.name]
+            self.shared.facts.add(f"{self.record} reads {argument}")
+            code = self.version.current(argument)
+            name = self.out.fresh("x")
+            value = code.value
+            if self.shared.nullable:
+                known = f"abs({value}) < np.inf"
+                known = known if code.known else f"not {code.null} and {known}"
+                value = f"{value} if {known} else np.nan"
+            self.out.line(f"{name} = {value}")
+            names[column] = name, "0.0"
+        return names, Formulas(self.out, names)
+
+    def _images(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
+        """Return the images of the tuple by (transform, centred)."""
+        images: dict[tuple[Expr, bool], Pair] = {}
+        for kept, accumulator in zip(self.joint.kept, self.accumulators, strict=True):
+            key = kept.core.transform, False
+            if not (kept.centred or isinstance(accumulator, RecomputedCore) or key in images):
+                images[key] = self._bounded(accumulator, formulas.pair(kept.core.transform))
+        for condition in dict.fromkeys(
+            condition for conditions in self.joint.vectors for condition in conditions
+        ):
+            formulas.pair(condition.of)  # computed here, so that all later code can use the value
+        for _, atom in self.pivots:
+            formulas.pair(atom)
+        return images
+
+    def _near_images(
+        self, mine: Sequence[AccumulatorCode], names: Mapping[Expr, Pair], distances: Mapping[Expr, Pair]
+    ) -> dict[tuple[Expr, bool], Pair]:
+        formulas = Formulas(self.out, names, known=distances)
+        return {
+            (accumulator.core.transform, True): self._bounded(
+                accumulator, formulas.pair(accumulator.core.transform)
+            )
+            for accumulator in mine
+            if self._kept(accumulator).centred
+        }
+
+    def _bounded(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
+        """Replace an image that overflows by 0, and set `huge`."""
+        if not _may_overflow(accumulator):
+            return image
+        name = self.out.fresh("image")
+        self.out.line(f"{name}h_huge, {name}h, {name}l = 0, {image[0]}, {image[1]}")
+        with self.out.block(f"if not abs({name}h) < np.inf:"):
+            self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
+        return f"{name}h", f"{name}l"
+
+    def _image(
+        self, accumulator: AccumulatorCode, images: Mapping[tuple[Expr, bool], Pair], sign: str
+    ) -> Pair:
+        """Return a core's image.
+
+        The core has no value while an element overflows.
+        """
+        image = images[accumulator.core.transform, self._kept(accumulator).centred]
+        if _may_overflow(accumulator):
+            self.out.line(f"{accumulator.place.field('huge')} {sign}= {image[0]}_huge")
+        return image
+
+    def _if_element(
+        self, conditions: frozenset[Condition], formulas: Formulas, otherwise: str
+    ) -> AbstractContextManager[None]:
+        """Write a condition for tuples that are elements, unless all are."""
+        if not conditions:
+            return nullcontext()
+        limits = {condition: _LONGEST_WHOLE if condition.whole else "np.inf" for condition in conditions}
+        known = sorted(
+            f"abs({formulas.pair(condition.of)[0]}) < {limit}" for condition, limit in limits.items()
+        )
+        with self.out.block(f"if not ({' and '.join(known)}):"):
+            self.out.line(f"{self.record}.{otherwise}")
+        return self.out.block("else:")
+
+    # -- results -------------------------------------------------------------------------------------------
+
+    def answer(self) -> None:
+        """Write the current results of the models."""
+        out = self.out
+        formulas = Formulas(out, self._values(), rounded=True)
+        codes = []
+        for number, (model, result) in enumerate(zip(self.models, self.joint.results, strict=True)):
+            high, _ = formulas.pair(result)
+            null = f"not abs({high}) < np.inf"
+            if model.nulls is Nulls.POISON:
+                end = self.joint.vectors.index(self.joint.conditions[number])
+                null += f" or {self.record}.missing{end} > 0"
+            out.line(f"answer{number}_null = {null}")
+            codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
+        self.version.give(codes)
+
+    def written_values(self) -> tuple[list[Pair], Formulas]:
+        """Write the values of all accumulators; return them and their formulas."""
+        values = self._values()
+        pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
+        return pairs, Formulas(self.out, values, rounded=True)
+
+    def _values(self) -> dict[Expr, Pair]:
+        """Return the values of cores, computing window values they need first."""
+        names: dict[Expr, Pair] = {}
+
+        def need(name: str) -> None:
+            if Symbol(name) in names:
+                return
+            if name in self.joint.lets:
+                for other in sorted(symbols_of(self.joint.lets[name])):
+                    need(other)
+                names[Symbol(name)] = Formulas(self.out, names, rounded=True).pair(self.joint.lets[name])
+                return
+            number = core_number(Symbol(name))
+            assert number is not None, f"{name} is a value of the window"
+            if name.startswith("u"):
+                need(f"c{number}")
+                total = names[Symbol(f"c{number}")]
+                names[Symbol(name)] = self._pivot_of_sum(number).sum_of_distances(total)
+                return
+            accumulator = self.accumulators[number]
+            for scalar in accumulator.core.scalars:
+                need(scalar)
+            if isinstance(accumulator, RecomputedCore):
+                accumulator.names = names
+            names[Symbol(name)] = self._value(accumulator)
+
+        for number in range(len(self.accumulators)):
+            need(f"c{number}")
+        for number in self._centred_sums():
+            need(f"u{number}")
+        return names
+
+    def _centred_sums(self) -> list[int]:
+        """Return the first-degree sums that formulas need with distances from a pivot."""
+        formulas = (*self.joint.results, *self.joint.lets.values())
+        asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
+        return [number for number in range(len(self.joint.kept)) if f"u{number}" in asked]
+
+    def _pivot_of_sum(self, number: int) -> PivotCode:
+        kept = self.joint.kept[number]
+        ((atom, _),) = powers(kept.core) or ()
+        return self.pivots[kept.conditions, atom]
+
+    def _value(self, accumulator: AccumulatorCode) -> Pair:
+        high, low = accumulator.value()
+        if not _may_overflow(accumulator):
+            return high, low
+        name = self.out.fresh("known")
+        self.out.line(f"{name} = {high} if {accumulator.place.field('huge')} == 0 else np.nan")
+        return name, low
+
+    def _make_room(self, pool: str) -> None:
+        record, out = self.record, self.out
+        at, rows, begin, room = (f"{record}.{pool}_{part}" for part in ("at", "rows", "begin", "room"))
+        with out.block(f"if {at} + {rows} == {begin} + {room}:"):
+            heads = ", ".join(
+                f'{record.upper()}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room")
+            )
+            array = self.version.array(pool)
+            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.version.place})")
+
+
+def _may_overflow(accumulator: AccumulatorCode) -> bool:
+    """Return True if a core's image of an element may overflow."""
+    return not isinstance(accumulator, RecomputedCore) and not isinstance(
+        accumulator.core.transform, Parameter | Number
+    )

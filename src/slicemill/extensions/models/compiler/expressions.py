@@ -1,0 +1,129 @@
+"""Source of model formulas; values are pairs of doubles, NaN means none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from slicemill.aggregates.udf.compiler.layout import NoCompiledForm, Writer
+from slicemill.extensions.models.terms import PI as SYMBOL_OF_PI
+from slicemill.extensions.models.terms import Apply, Expr, Number, Parameter, Symbol
+
+Pair: TypeAlias = tuple[str, str]
+
+_ONE = {name: name for name in ("floor", "ceil", "sign", "nonnegative", "log", "exp", "sin", "cos")}
+_ONE |= {"sqrt": "root", "abs": "absolute"}
+PI = Fraction("3.14159265358979323846264338327950288419716939937510582")
+_SMALL_POWERS = range(2, 9)
+
+
+def constant(value: Fraction) -> Pair:
+    """Return a number as a pair of doubles, with 106 bits."""
+    try:
+        high = float(value)
+    except OverflowError:
+        raise NoCompiledForm(f"the number {value} is too great for a double") from None
+    return repr(high), repr(float(value - Fraction(high)))
+
+
+class Formulas:
+    """Writes formulas.
+
+    `names` maps columns and symbols, which may have equal names, to pairs. `known` maps other expressions to
+    pairs. With `rounded`, operands have rounding errors, so that a tiny sum or difference becomes 0.
+    """
+
+    def __init__(
+        self,
+        out: Writer,
+        names: Mapping[Expr, Pair],
+        *,
+        known: Mapping[Expr, Pair] | None = None,
+        rounded: bool = False,
+    ) -> None:
+        self._out = out
+        self._names = names
+        self._known: dict[Expr, Pair] = dict(known or {})
+        self._two = {"*": "multiply", "/": "divide", "^": "power", "%": "modulo"}
+        self._two |= {"+": "total", "-": "difference"} if rounded else {"+": "add", "-": "subtract"}
+
+    def pair(self, expr: Expr) -> Pair:
+        """Write the computation of an expression, and return its value's names."""
+        if expr not in self._known:
+            self._known[expr] = self._written(expr)
+        return self._known[expr]
+
+    def _written(self, expr: Expr) -> Pair:
+        match expr:
+            case Number(value):
+                return constant(value)
+            case Symbol() if expr == SYMBOL_OF_PI:
+                return constant(PI)
+            case Parameter() | Symbol():
+                if expr not in self._names:
+                    raise NoCompiledForm(f"{expr} is known only when the whole window has been read")
+                return self._names[expr]
+            case Apply("neg", (operand,)):
+                high, low = self.pair(operand)
+                return f"(-{high})", f"(-{low})"
+            case Apply("^", (base, Number(value))) if value in _SMALL_POWERS:
+                return self._power(self.pair(base), int(value))
+            case Apply("where", (condition, yes, no)):
+                return self._choice(self.pair(condition)[0], yes, no)
+            case Apply(function, arguments):
+                return self._applied(function, [self.pair(argument) for argument in arguments])
+        raise NoCompiledForm(f"{expr} has no form in machine code")
+
+    def _power(self, of: Pair, exponent: int) -> Pair:
+        """Write a power by repeated squaring."""
+        if exponent == 1:
+            return of
+        half = self._power(self._call("multiply", of, of), exponent // 2)
+        return half if exponent % 2 == 0 else self._call("multiply", of, half)
+
+    def _applied(self, function: str, given: list[Pair]) -> Pair:
+        if function in _ONE:
+            return self._call(_ONE[function], *given)
+        if function in self._two:
+            return self._call(self._two[function], *given)
+        first = given[0]
+        second = given[-1]
+        truth = {
+            "<": f"dd.less({_flat(first, second)})",
+            ">": f"dd.less({_flat(second, first)})",
+            "<=": f"1.0 - dd.less({_flat(second, first)})",
+            ">=": f"1.0 - dd.less({_flat(first, second)})",
+            "=": f"dd.equal({_flat(first, second)})",
+            "<>": f"1.0 - dd.equal({_flat(first, second)})",
+            "not": f"1.0 - {first[0]}",
+            "and": f"{first[0]} * {second[0]}",
+            "or": f"{first[0]} + {second[0]} - {first[0]} * {second[0]}",
+        }
+        name = self._out.fresh("truth")
+        self._out.line(f"{name} = {truth[function]}")
+        return name, "0.0"
+
+    def _call(self, function: str, *given: Pair) -> Pair:
+        name = self._out.fresh("v")
+        self._out.line(f"{name}h, {name}l = dd.{function}({_flat(*given)})")
+        return f"{name}h", f"{name}l"
+
+    def _choice(self, condition: str, yes: Expr, no: Expr) -> Pair:
+        """Write a choice that evaluates only one branch."""
+        name = self._out.fresh("chosen")
+        self._out.line(f"{name}h, {name}l = np.nan, 0.0")
+        for test, branch in (
+            (f"{condition} == {condition} and {condition} != 0.0", yes),
+            (f"{condition} == 0.0", no),
+        ):
+            with self._out.block(f"if {test}:"):
+                known = dict(self._known)
+                high, low = self.pair(branch)
+                self._known = known
+                self._out.line(f"{name}h, {name}l = {high}, {low}")
+        return f"{name}h", f"{name}l"
+
+
+def _flat(*pairs: Pair) -> str:
+    return ", ".join(part for pair in pairs for part in pair)

@@ -1,0 +1,93 @@
+"""Inspection of running models: core values, read from the state (C19).
+
+The code of a result runs once, as Python, for display.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slicemill.aggregates import exact as accumulator
+from slicemill.aggregates.udf.compiler import state as support
+from slicemill.aggregates.udf.compiler.layout import Writer
+from slicemill.aggregates.udf.compiler.module import Module
+from slicemill.aggregates.udf.compiler.version import Version
+from slicemill.extensions.models import numerics
+from slicemill.extensions.models import numerics as heaps
+from slicemill.extensions.models.canonical_graphs import named
+from slicemill.extensions.models.compiler.code import ModelCode
+from slicemill.kernels.kernel import inside_python, with_attributes
+
+
+@dataclass(frozen=True, slots=True)
+class CoreValue:
+    """Value of a core, with its node in the model's graph and its text."""
+
+    node: str
+    core: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelValue:
+    """Current state of one model in one partition.
+
+    `elements` is the number of elements in its window.
+    """
+
+    elements: int
+    result: float | bool | None
+    cores: tuple[CoreValue, ...]
+
+
+def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> Iterator[ModelValue]:
+    """Yield the models' values in a partition; `arrays` may change later."""
+    (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
+    if place >= len(arrays[made.record.upper()]):
+        return
+    code = _reading(made)
+    parts: dict[str, Any] = {"p": place, "math": math, "np": np, "dd": numerics, "heaps": heaps}
+    parts |= {"ops": support, "exact": accumulator}
+    parts |= {name: _readable(array) for name, array in arrays.items()}
+    with inside_python():
+        exec("\n".join(code.out.lines), parts)
+    kept, results = parts["kept"], parts["results"]
+    for number, model in enumerate(code.models):
+        vector = code.joint.vectors.index(code.joint.conditions[number])
+        placed = zip(code.joint.places[number], code.joint.numbers[number], strict=True)
+        cores = tuple(
+            CoreValue(named("ac", core), str(code.joint.kept[at]), _plain(kept[at])) for at, core in placed
+        )
+        value = _plain(results[number])
+        truth = value if value is None or not model.is_condition else value != 0
+        yield ModelValue(int(parts["elements"][vector]), truth, cores)
+
+
+def _reading(made: ModelCode) -> ModelCode:
+    """Return code that writes core values and results into lists."""
+    of = made.version
+    code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.place, of.window, frozenset()))
+    out, record = code.out, made.record
+    out.line(f"{record} = k = {record.upper()}[p]")
+    vectors = range(len(code.joint.vectors))
+    out.line(f"elements = [{', '.join(f'{record}.count{vector}' for vector in vectors)}]")
+    pairs, formulas = code.written_values()
+    out.line(f"kept = [{', '.join(f'{high} + {low}' for high, low in pairs)}]")
+    highs = [formulas.pair(result)[0] for result in code.joint.results]
+    out.line(f"results = [{', '.join(highs)}]")
+    return code
+
+
+def _readable(array: Any) -> Any:
+    """Return a copy, with fields as attributes."""
+    copied = array.copy()
+    return copied.view(with_attributes(copied.dtype)) if copied.dtype.names else copied
+
+
+def _plain(value: Any) -> float | None:
+    return float(value) if abs(value) < math.inf else None

@@ -1,0 +1,154 @@
+"""Joint evaluation of models over one window, with shared cores stored once.
+
+    calls = ModelCalls([Asked(mean, (price,)), Asked(slope, (price, size))], frame)
+    state = calls.uda.start()
+    answers = calls.uda.run(state, Tuples(columns_of(calls.arguments), seller, ts))
+
+The result has a column per model, identical to the last bit to the result of the model alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+from slicemill.aggregates import definition as aggregate
+from slicemill.aggregates.calls import ExecutionForm
+from slicemill.aggregates.definition import strategy_of
+from slicemill.aggregates.frames import WindowFrame
+from slicemill.aggregates.udf.compiler.compiled import CompiledCall
+from slicemill.aggregates.udf.compiler.layout import MACHINE
+from slicemill.aggregates.udf.compiler.module import generate
+from slicemill.aggregates.udf.compiler.state import CompiledState
+from slicemill.catalog.aggregates import AggregateDefinition
+from slicemill.catalog.expressions import Expr
+from slicemill.errors import SlicemillError
+from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.cores import CoreMethod
+from slicemill.extensions.models.cost import CoreCosts
+from slicemill.extensions.models.model import Model
+from slicemill.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
+
+_MANY = 256
+
+
+class ModelCalls:
+    """Models evaluated as one call; raises NoCompiledForm if impossible.
+
+    `arguments` may include more than the models need, because the layout of a state depends on them. All
+    models that use age must use the same time.
+    """
+
+    def __init__(
+        self,
+        asked: Sequence[Asked],
+        frame: WindowFrame | None,
+        arguments: Sequence[Expr] | None = None,
+        form: str = MACHINE,
+        costs: CoreCosts | None = None,
+    ) -> None:
+        self.asked = tuple(asked)
+        self._frame, self._form, self._costs = frame, form, costs
+        self.arguments = _all_arguments(asked) if arguments is None else tuple(arguments)
+        types = tuple(argument.type for argument in self.arguments)
+        base, window = (self._definition(windowed) for windowed in (False, True))
+        strategy = None if frame is None else strategy_of(aggregate.RowAggregate(base.name, None), frame)
+        literals: dict[str, int] = {}
+        plain, nullable = (
+            generate((base, window), frame, strategy, types, form, maybe, literals, lambda _: frozenset())
+            for maybe in (False, True)
+        )
+        returns = tuple(column.type for column in base.returns)
+        how = ExecutionForm(form, "", nullable.source)
+        self.uda = CompiledCall((plain, nullable), returns, types, frame, literals, how, _failed)
+
+    def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:
+        """Return the call with only these models.
+
+        Drop the state of all others.
+        """
+        numbers = [number for number, each in enumerate(self.asked) if each in wanted]
+        left = ModelCalls(
+            [self.asked[n] for n in numbers], self._frame, self.arguments, self._form, self._costs
+        )
+        left.uda.take_over(state, self.uda, numbers)
+        return left
+
+    def _definition(self, windowed: bool) -> AggregateDefinition:
+        at = next((each.at for each in self.asked if each.at is not None), None)
+        columns = [
+            Column("at", TIMESTAMP) if argument == at else Column(f"given{place}", DOUBLE)
+            for place, argument in enumerate(self.arguments)
+        ]
+        models = tuple(each.over(self.arguments) for each in self.asked)
+        returns = tuple(
+            Column(f"answer{number}", BOOLEAN if model.is_condition else DOUBLE)
+            for number, model in enumerate(models)
+        )
+        return AggregateDefinition(
+            "models",
+            Schema(tuple(columns)),
+            Schema(returns),
+            windowed,
+            algebraic=False,
+            models=models,
+            read_again=self._read_again(models) if windowed else frozenset(),
+        )
+
+    def _read_again(self, models: Sequence[Model]) -> frozenset[str]:
+        """Return the cores that are cheaper to recompute than to maintain.
+
+        The choice for a core is independent of the other models.
+        """
+        sizes = None if self._frame is None or self._costs is None else slide_of(self._frame)
+        if sizes is None or self._costs is None:
+            return frozenset()
+        found = {
+            core: of_core
+            for model in models
+            for core, of_core in zip(model.cores, model.classes, strict=True)
+        }
+        return frozenset(
+            str(core)
+            for core, of_core in found.items()
+            if self._costs.choice(core, of_core, *sizes) is CoreMethod.RECOMPUTE
+        )
+
+
+_SUPPOSED = 1000  # elements of a RANGE window; most methods depend only on the share in a slide
+
+
+def slide_of(frame: WindowFrame) -> tuple[int, int] | None:
+    """Return the sizes of a window and of a slide.
+
+    Return None if data-dependent.
+    """
+    if frame.length is None:
+        return None
+    if frame.unit == "ROWS":
+        return frame.length, min(frame.slide or 1, frame.length)
+    if frame.slide is None:
+        return None
+    return _SUPPOSED, max(1, min(round(_SUPPOSED * frame.slide / frame.length), _SUPPOSED))
+
+
+@lru_cache(_MANY)
+def model_calls(
+    asked: tuple[Asked, ...],
+    frame: WindowFrame | None,
+    arguments: tuple[Expr, ...] | None = None,
+    costs: CoreCosts | None = None,
+) -> ModelCalls:
+    """Return joint model calls, cached per process."""
+    return ModelCalls(asked, frame, arguments, costs=costs)
+
+
+def _all_arguments(asked: Sequence[Asked]) -> tuple[Expr, ...]:
+    """Return each distinct argument, times last."""
+    times = {each.at for each in asked if each.at is not None}
+    numbers = dict.fromkeys(argument for each in asked for argument in each.arguments)
+    return (*(argument for argument in numbers if argument not in times), *times)
+
+
+def _failed(*_: object) -> SlicemillError:
+    return SlicemillError("a model was given what is no number")

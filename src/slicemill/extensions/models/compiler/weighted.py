@@ -1,0 +1,424 @@
+"""Weighted sums Σ u^r e^(βu) x, per mode and power (C21).
+
+When the oldest element expires, the positions i of all others decrease by one. When an element arrives,
+their j and their age increase. Sums with higher powers are then computed from sums with lower powers:
+
+    (u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu)
+
+Rotating sums by the same, slightly rounded angle at each slide would accumulate an error. So sums that
+rotate with the position are not rotated. Instead each element has the angle of its number in the stream,
+and the result is rotated back.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import comb
+
+from slicemill.aggregates.udf.compiler.layout import RecordColumns, Writer
+from slicemill.extensions.models.compiler.accumulators import AccumulatorCode, AccumulatorPlace, drop_first
+from slicemill.extensions.models.compiler.expressions import PI, Pair, constant
+from slicemill.extensions.models.cores import Core
+from slicemill.extensions.models.terms import AGE, POSITION
+from slicemill.extensions.models.weights import Mode, Term
+from slicemill.types import DOUBLE
+
+_DIGITS = 50
+
+
+def step_of(mode: Mode) -> Fraction:
+    """Return |e^β|, the growth of a mode per step, in high precision."""
+    if not mode.rate:
+        return mode.base
+    with localcontext() as context:
+        context.prec = _DIGITS
+        rate = Decimal(mode.rate.numerator) / Decimal(mode.rate.denominator)
+        return mode.base * Fraction(rate.exp())
+
+
+class Powers:
+    """Writes the sums of one mode: pairs of doubles, or complex numbers."""
+
+    def __init__(self, mode: Mode, degree: int, out: Writer) -> None:
+        self.mode, self.degree, self.out = mode, degree, out
+        self.turning = mode.turning
+
+    def names(self, stem: str, power: int) -> Pair:
+        return (
+            (f"{stem}{power}r", f"{stem}{power}i") if self.turning else (f"{stem}{power}h", f"{stem}{power}l")
+        )
+
+    def all_names(self, stem: str) -> list[str]:
+        return [name for power in range(self.degree + 1) for name in self.names(stem, power)]
+
+    def at(self, u: str, whole: bool) -> Pair:
+        """Return e^(βu), for an integer or real u."""
+        out, mode = self.out, self.mode
+        name = out.fresh("mode")
+        high, low = constant(step_of(mode))
+        size = f"float({high}) ** {u}" if not whole else f"dd.whole_power({high}, {low}, {u})[0]"
+        if not self.turning:
+            if (high, low) == ("1.0", "0.0"):
+                return "1.0", "0.0"
+            out.line(
+                f"{name}h, {name}l = {f'dd.whole_power({high}, {low}, {u})' if whole else f'{size}, 0.0'}"
+            )
+            return f"{name}h", f"{name}l"
+        out.line(f"angle = {_angle(mode, u, whole)}")
+        scale = "" if (high, low) == ("1.0", "0.0") else f"{size} * "
+        out.line(f"{name}r, {name}i = {scale}math.cos(angle), {scale}math.sin(angle)")
+        return f"{name}r", f"{name}i"
+
+    def add(
+        self,
+        stem: str,
+        u: str,
+        image: Pair,
+        *,
+        whole: bool,
+        sign: str = "+",
+        zero: bool = False,
+        number: str = "",
+    ) -> None:
+        """Write the addition or removal of an element.
+
+        At u = 0 only the power 0 is not zero. `number` is the element's number in the stream, if its angle
+        depends on that number.
+        """
+        out = self.out
+        weight = ("1.0", "0.0") if zero else self.at(number or u, whole)
+        for power in range(1 if zero else self.degree + 1):
+            name = out.fresh("part")
+            scaled = image
+            if power:
+                out.line(f"{name}h, {name}l = dd.whole_power(float({u}), 0.0, {power})")
+                out.line(f"{name}h, {name}l = dd.multiply({name}h, {name}l, {image[0]}, {image[1]})")
+                scaled = f"{name}h", f"{name}l"
+            first, second = self.names(stem, power)
+            if self.turning:
+                out.line(f"{first} {sign}= {scaled[0]} * {weight[0]}")
+                out.line(f"{second} {sign}= {scaled[0]} * {weight[1]}")
+                continue
+            if weight != ("1.0", "0.0"):
+                out.line(f"{name}h, {name}l = dd.multiply({', '.join((*scaled, *weight))})")
+                scaled = f"{name}h", f"{name}l"
+            call = "add" if sign == "+" else "subtract"
+            out.line(f"{first}, {second} = dd.{call}({first}, {second}, {scaled[0]}, {scaled[1]})")
+
+    def shift(self, stem: str, into: str, by: str, *, whole: bool, turn: bool = True) -> None:
+        """Write the sums with all positions shifted, into `into`, possibly `stem` itself."""
+        out = self.out
+        weight = self.at(by, whole) if turn else ("1.0", "0.0")
+        # From the highest power down, because each power needs the old values of the lower ones.
+        for power in range(self.degree, -1, -1):
+            name = out.fresh("moved")
+            one = f"{name}a", f"{name}b"
+            first, second = self.names(stem, power)
+            out.line(f"{one[0]}, {one[1]} = {first}, {second}")
+            for lower in range(power):
+                factor = f"({by}) ** {power - lower} * {comb(power, lower)}.0"
+                low = self.names(stem, lower)
+                if self.turning:
+                    out.line(f"{one[0]} += {factor} * {low[0]}")
+                    out.line(f"{one[1]} += {factor} * {low[1]}")
+                else:
+                    out.line(f"{name}c, {name}d = dd.multiply({low[0]}, {low[1]}, {factor}, 0.0)")
+                    out.line(f"{one[0]}, {one[1]} = dd.add({one[0]}, {one[1]}, {name}c, {name}d)")
+            target = ", ".join(self.names(into, power))
+            if weight == ("1.0", "0.0"):
+                out.line(f"{target} = {one[0]}, {one[1]}")
+            elif self.turning:
+                r, i = weight
+                turned = f"{one[0]} * {r} - {one[1]} * {i}, {one[0]} * {i} + {one[1]} * {r}"
+                out.line(f"{target} = {turned}")
+            else:
+                out.line(f"{target} = dd.multiply({one[0]}, {one[1]}, {weight[0]}, {weight[1]})")
+
+
+def powers_of(core: Core, out: Writer) -> list[Powers]:
+    """Return a weighted core's sums, one per mode of its weight."""
+    assert core.weight is not None
+    return [Powers(mode, degree, out) for mode, degree in core.weight.modes.items()]
+
+
+def _angle(mode: Mode, u: str, whole: bool) -> str:
+    """Return the angle of a mode at u.
+
+    For integer u, whole turns are dropped before anything is rounded.
+    """
+    if not whole:
+        return f"{mode.angle!r} * {u}"
+    if not mode.frequency and abs(mode.turns.numerator) * mode.turns.denominator < 2**62:
+        return f"dd.turn({mode.turns.numerator}, {mode.turns.denominator}, {u})"
+    high, low = constant(mode.turns + mode.frequency / (2 * PI))
+    return f"dd.angle({high}, {low}, {u})"
+
+
+def combined(core: Core, powers: list[Powers], stems: list[str], out: Writer) -> Pair:
+    """Write the weighted sum from the sums of its modes."""
+    assert core.weight is not None
+    name = out.fresh("weighted")
+    out.line(f"{name}h, {name}l = 0.0, 0.0")
+    modes = [kept.mode for kept in powers]
+    present = {term.mode for term in core.weight.terms}
+    for term in core.weight.terms:
+        if term.mode not in modes:
+            continue  # the sum of its conjugate is stored
+        kept, stem = powers[modes.index(term.mode)], stems[modes.index(term.mode)]
+        part = _real_part(term, kept.names(stem, term.degree), term.mode.conjugate() in present)
+        out.line(f"{name}h, {name}l = dd.add({name}h, {name}l, {part})")
+    return f"{name}h", f"{name}l"
+
+
+def _real_part(term: Term, names: Pair, paired: bool) -> str:
+    if not term.mode.turning:
+        return f"{names[0]}, {names[1]}" if term.factor == 1 else f"{term.factor.real!r} * {names[0]}, 0.0"
+    double = 2.0 if paired else 1.0
+    return f"{double * term.factor.real!r} * {names[0]} - {double * term.factor.imag!r} * {names[1]}, 0.0"
+
+
+class Weighted(AccumulatorCode):
+    """Weighted sum maintained by shifting; it accumulates rounding errors."""
+
+    worn = True
+
+    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
+        super().__init__(core, place)
+        assert core.weight is not None
+        self.powers = powers_of(core, place.out)
+        self.variable = core.weight.variable
+        # does it rotate with the position?
+        self.numbered = self.variable == POSITION and core.weight.modes_turn
+
+    @property
+    def _gone(self) -> str:
+        """Return the field with the number of expired elements."""
+        return self.place.field("gone")
+
+    def _stem(self, mode: int) -> str:
+        return self.place.field(f"v{mode}_") + "_"
+
+    def fields(self) -> dict[str, str]:
+        head = len(f"{self.place.record}.")
+        kept = {
+            name[head:]: "f8"
+            for mode, powers in enumerate(self.powers)
+            for name in powers.all_names(self._stem(mode))
+        }
+        return kept | ({self.place.name("gone"): "i8"} if self.numbered else {})
+
+    def _each(self) -> list[tuple[Powers, str]]:
+        return [(powers, self._stem(mode)) for mode, powers in enumerate(self.powers)]
+
+    def came(self, image: Pair) -> None:
+        for powers, stem in self._each():
+            if self.variable == POSITION:
+                count = self.place.count
+                number = f"({self._gone} + {count})" if self.numbered else ""
+                powers.add(stem, count, image, whole=True, number=number)
+            else:
+                if self.variable != AGE:
+                    powers.shift(stem, stem, "1", whole=True)
+                powers.add(stem, "0", image, whole=True, zero=True)
+
+    def aged(self) -> None:
+        if self.variable == AGE:
+            for powers, stem in self._each():
+                powers.shift(stem, stem, "passed", whole=False)
+
+    def left(self, image: Pair) -> None:
+        for powers, stem in self._each():
+            if self.variable == POSITION:
+                number = f"({self._gone} + 1)" if self.numbered else ""
+                powers.add(stem, "1", image, whole=True, sign="-", number=number)
+            elif self.variable == AGE:
+                powers.add(stem, "age", image, whole=False, sign="-")
+            else:
+                powers.add(stem, f"({self.place.count} - 1)", image, whole=True, sign="-")
+        if self.variable == POSITION:
+            for powers, stem in self._each():
+                if powers.degree or not self.numbered:
+                    powers.shift(stem, stem, "-1", whole=True, turn=not self.numbered)
+            if self.numbered:
+                self.place.out.line(f"{self._gone} += 1")
+
+    def value(self) -> Pair:
+        stems = [self._stem(mode) for mode in range(len(self.powers))]
+        if self.numbered:
+            stems = [self._turned_back(powers, stem) for powers, stem in zip(self.powers, stems, strict=True)]
+        return combined(self.core, self.powers, stems, self.place.out)
+
+    def _turned_back(self, powers: Powers, stem: str) -> str:
+        """Write the sums rotated back to angles by position."""
+        if not powers.turning:
+            return stem
+        out, back = self.place.out, self.place.out.fresh("back")
+        cosine, sine = powers.at(self._gone, whole=True)
+        for power in range(powers.degree + 1):
+            (r, i), names = powers.names(stem, power), ", ".join(powers.names(back, power))
+            out.line(f"{names} = {r} * {cosine} + {i} * {sine}, {i} * {cosine} - {r} * {sine}")
+        return back
+
+
+class WeightedStacks(AccumulatorCode):
+    """Weighted sum that favours the oldest elements: two stacks of sums.
+
+    Positions count from the start of each stack.
+    """
+
+    _pool = "weights"
+
+    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
+        super().__init__(core, place)
+        self.powers = powers_of(core, place.out)
+
+    def _stem(self, mode: int) -> str:
+        return self.place.field(f"v{mode}_") + "_"
+
+    def fields(self) -> dict[str, str]:
+        head = len(f"{self.place.record}.")
+        back = {
+            name[head:]: "f8"
+            for mode, powers in enumerate(self.powers)
+            for name in powers.all_names(self._stem(mode))
+        }
+        return {**back, self.place.name("front"): "i8", self.place.name("behind"): "i8"}
+
+    def pools(self) -> dict[str, RecordColumns]:
+        names = [name for mode, powers in enumerate(self.powers) for name in powers.all_names(f"m{mode}_")]
+        return {self.place.name(self._pool): RecordColumns(dict.fromkeys(names, DOUBLE))}
+
+    def _row(self, index: str, mode: int) -> str:
+        return f"{self.place.row(self.place.name(self._pool), index)}.m{mode}_"
+
+    def came(self, image: Pair) -> None:
+        place, out = self.place, self.place.out
+        pool = place.name(self._pool)
+        out.line(f"{place.field('behind')} += 1")
+        place.make_room(pool)
+        rows = f"{place.record}.{pool}_rows"
+        for mode, powers in enumerate(self.powers):
+            powers.add(self._stem(mode), place.field("behind"), image, whole=True)
+            for name in powers.all_names(self._row(rows, mode)):
+                out.line(f"{name} = 0.0")
+            powers.add(self._row(rows, mode), "1", image, whole=True)
+        out.line(f"{rows} += 1")
+
+    def left(self, image: Pair) -> None:
+        del image
+        place, out = self.place, self.place.out
+        pool = place.name(self._pool)
+        rows, front = f"{place.record}.{pool}_rows", place.field("front")
+        with out.block(f"if {front} == 0:"):
+            with out.block(f"for q in range({rows} - 2, -1, -1):"):
+                for mode, powers in enumerate(self.powers):
+                    powers.shift(self._row("q + 1", mode), f"local{mode}_", "1", whole=True)
+                    self._add_to(powers, self._row("q", mode), f"local{mode}_")
+            out.line(f"{front}, {place.field('behind')} = {rows}, 0")
+            for mode, powers in enumerate(self.powers):
+                for name in powers.all_names(self._stem(mode)):
+                    out.line(f"{name} = 0.0")
+        drop_first(place, pool)
+        out.line(f"{front} -= 1")
+
+    def _add_to(self, powers: Powers, stem: str, other: str) -> None:
+        for power in range(powers.degree + 1):
+            (h, low), more = powers.names(stem, power), powers.names(other, power)
+            self.place.out.line(f"{h}, {low} = dd.add({h}, {low}, {more[0]}, {more[1]})")
+
+    def value(self) -> Pair:
+        place, out = self.place, self.place.out
+        front = place.field("front")
+        stems = []
+        for mode, powers in enumerate(self.powers):
+            stem = f"all{place.number}_{mode}_"
+            stems.append(stem)
+            powers.shift(self._stem(mode), stem, front, whole=True)
+            with out.block(f"if {front} > 0:"):
+                self._add_to(powers, stem, self._row("0", mode))
+        return combined(self.core, self.powers, stems, out)
+
+
+# Pivots of centred sums: numbers near the elements (C24).
+#
+# A centred sum adds distances from the pivot. The pivot is the oldest element at the time of its choice.
+# The sums are rebuilt with a new pivot in two cases: the mean is far from the pivot compared to the
+# deviation of the elements, or expired elements were far greater than the remaining ones.
+
+
+# Squared: the mean is further from the pivot than 2^12 standard deviations.
+_FAR = 2.0**-24
+# Share of the squares; a fourth power then has 72 of 104 bits left.
+_LEFT_OF_SQUARES = 2.0**-16
+# Twice the first is still a double, and so is the square of the second.
+_GREATEST = "1e300"
+_ENOUGH = "1e150"
+
+
+class PivotCode:
+    """Writes the state of one pivot; with `moving`, elements expire.
+
+    A pivot with expiring elements may have to be replaced.
+    """
+
+    def __init__(self, out: Writer, record: str, end: str, count: str, moving: bool) -> None:
+        self._out, self._record, self._end, self._count = out, record, end, count
+        self._moving = moving
+
+    @property
+    def again(self) -> str:
+        """Return the variable that is true while the pivot is replaced."""
+        return f"{self._record}_pivot{self._end}_again"
+
+    def _field(self, name: str) -> str:
+        return f"{self._record}.{name}{self._end}"
+
+    def fields(self) -> dict[str, str]:
+        names = ("pivot", "away", "squares", "furthest") if self._moving else ("pivot",)
+        return {f"{name}{self._end}": "f8" for name in names}
+
+    def is_spent(self) -> str:
+        away, squares, furthest = self._field("away"), self._field("squares"), self._field("furthest")
+        together = f"{self._count} * {squares}"
+        return (
+            f"{squares} < {_LEFT_OF_SQUARES!r} * {furthest}"
+            f" or {together} - {away} * {away} < {_FAR!r} * ({together})"
+        )
+
+    def choose(self, image: Pair) -> None:
+        """Write the choice of the first element as pivot.
+
+        It is already counted.
+        """
+        first = f"{self._count} == 1"
+        with self._out.block(f"if {self.again} and {first}:" if self._moving else f"if {first}:"):
+            self._out.line(f"{self._field('pivot')} = {image[0]} if abs({image[0]}) < {_GREATEST} else 0.0")
+
+    def distance(self, image: Pair) -> Pair:
+        name = self._out.fresh("u")
+        self._out.line(f"{name}h, {name}l = dd.subtract({image[0]}, {image[1]}, {self._field('pivot')}, 0.0)")
+        return f"{name}h", f"{name}l"
+
+    def came(self, distance: Pair) -> None:
+        if self._moving:
+            squares, furthest = self._field("squares"), self._field("furthest")
+            self._changed("+", distance)
+            self._out.line(f"{furthest} = max({furthest}, {squares})")
+
+    def left(self, distance: Pair) -> None:
+        self._changed("-", distance)
+
+    def _changed(self, sign: str, distance: Pair) -> None:
+        name = self._out.fresh("far")
+        self._out.line(f"{name} = min(max({distance[0]}, -{_ENOUGH}), {_ENOUGH})")
+        self._out.line(f"{self._field('away')} {sign}= {name}")
+        self._out.line(f"{self._field('squares')} {sign}= {name} * {name}")
+
+    def sum_of_distances(self, total: Pair) -> Pair:
+        """Return Σ(x - p), computed from Σx."""
+        name = self._out.fresh("near")
+        pivot = self._field("pivot")
+        self._out.line(f"{name}h, {name}l = dd.multiply({pivot}, 0.0, float({self._count}), 0.0)")
+        self._out.line(f"{name}h, {name}l = dd.subtract({total[0]}, {total[1]}, {name}h, {name}l)")
+        return f"{name}h", f"{name}l"

@@ -1,0 +1,227 @@
+"""EXPLAIN of a model: class, reason, cores and costs (C18)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.model import PREDEFINED, ModelDefinition, ModelTemplate
+from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.errors import SlicemillError, counted, did_you_mean
+from slicemill.extensions.models.canonical_graphs import blocking_graph, kept_graph
+from slicemill.extensions.models.cores import Core
+from slicemill.extensions.models.cost import (
+    CoreCosts,
+    SlideCost,
+    core_costs,
+    cost_table,
+    estimate,
+    priced,
+    priced_table,
+    ways_table,
+)
+from slicemill.extensions.models.drawing import Use
+from slicemill.extensions.models.letters import rewritten, written_flow
+from slicemill.extensions.models.model import Model
+from slicemill.extensions.models.rules import rule_words
+from slicemill.extensions.models.terms import DIMENSION, WindowAggregation, walk
+from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
+from slicemill.plan.build import build_graph
+
+_SUPPOSED = 1000  # assumed number of elements in a window whose size depends on the data
+
+
+def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
+    """Return the script's or predefined models of a name.
+
+    A model with constants yields one definition per distinct call.
+    """
+    found = catalog.model(name)
+    if isinstance(found, ModelTemplate):
+        called = dict.fromkeys(
+            call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() == name.lower()
+        )
+        if not called and not found.constants:
+            called = dict.fromkeys(found.instance_names(()))
+        if not called:
+            raise SlicemillError(
+                f"{found} has constants, and the script does not call it: its class follows from them"
+            )
+        return [model for call in called if isinstance(model := catalog.model(call), ModelDefinition)]
+    if found is None:
+        known = [*(model.name for model in catalog.models.values()), *PREDEFINED]
+        hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+        raise SlicemillError(f"there is no model {name}; {hint}")
+    return [found]
+
+
+def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
+    """Describe a model as text: class, state, cores and costs."""
+    costs = core_costs()
+    model, found = definition.model, definition.model.classification
+    lines = [
+        f"{definition.name}{definition.arguments} = {model.text}",
+        *([f"letters {definition.letters}"] if definition.letters else []),
+        *_rewrites(definition),
+        "",
+        f"class   {found.kind}: {found.reason}",
+        f"state   {found.state_text} beside the elements of the window",
+        f"result  {model.finalisation}",
+        f"cores   {len(model.cores)}, which the formula uses {counted(_used(model), 'time')}",
+        "",
+    ]
+    rows: list[tuple[str, ...]] = [("core", "class", "kept by", "state", "also in", "reason")]
+    for core, of_core in zip(model.cores, model.classes, strict=True):
+        shared = ", ".join(_also_in(core, definition, catalog)) or "-"
+        way = (of_core.kind.value, of_core.way.value, of_core.state_text)
+        rows.append((str(core), *way, shared, of_core.reason))
+    lines += _table(rows)
+    for use in uses_of(definition.name, catalog):
+        lines += ["", f"calls in a slide, {use.words}: n = {use.n}, d = {use.d}"]
+        lines += _table(cost_table(model, use.n, use.d))
+        lines += ["", f"nanoseconds in a slide, {_origin(costs)}"]
+        lines += _table(priced_table(model, use.n, use.d, costs))
+        lines += ["", "what each possible way of keeping one sum would take"]
+        lines += _table(ways_table(use.n, use.d, {found.kind for found in model.classes}))
+    return "\n".join(lines) + "\n"
+
+
+def _origin(costs: CoreCosts) -> str:
+    return (
+        "as measured on this machine" if costs.measured else "as assumed: slicemill calibrate measures them"
+    )
+
+
+def _rewrites(definition: ModelDefinition) -> list[str]:
+    """Return the applied rewrite rules, their meaning and their results."""
+    steps: list[tuple[str, str]] = []
+    if definition.letters:
+        steps += ((rule, f"→ {flow}") for rule, flow in rewritten(written_flow(definition.letters))[1])
+    steps += definition.model.rewrites
+    lines: list[str] = []
+    said: set[str] = set()
+    for rule, effect in steps:
+        words = "" if rule in said else f": {rule_words(rule)}"
+        lines += [f"  by {rule}{words}", f"    {effect}"]
+        said.add(rule)
+    return lines
+
+
+def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
+    """Describe a model as JSON.
+
+    Existing keys are stable, new keys may be added.
+
+    `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
+    `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
+    `blocking` and `incremental` calls, and by core the `ways` with nanoseconds and the choice; `graph`, the
+    graph that runs, and `blocking_graph`, the graph that reads the whole window at each slide.
+    """
+    model = definition.model
+    record: dict[str, Any] = {
+        "version": 1,
+        "name": definition.name,
+        "text": model.text,
+        "letters": definition.letters or None,
+        "rules": list(definition.rules),
+        "rewrites": [{"rule": rule, "effect": effect} for rule, effect in model.rewrites],
+        "parameters": list(definition.arguments.names),
+        "class": model.classification.kind,
+        "reason": model.classification.reason,
+        "state": model.classification.state_text,
+        "result": model.finalisation,
+        "cores": [_core_record(number, definition, catalog) for number in range(len(model.cores))],
+        "costs": [_cost_record(use, model) for use in uses_of(definition.name, catalog)],
+        "graph": json.loads(kept_graph(model).to_json()),
+        "blocking_graph": json.loads(blocking_graph(model).to_json()),
+    }
+    return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+
+def _core_record(number: int, definition: ModelDefinition, catalog: Catalog) -> dict[str, Any]:
+    core, found = definition.model.cores[number], definition.model.classes[number]
+    return {
+        "core": str(core),
+        "notation": core.symbol,
+        "class": found.kind,
+        "reason": found.reason,
+        "way": found.way,
+        "state": found.state,
+        "per_element": found.per_element,
+        "also_in": _also_in(core, definition, catalog),
+    }
+
+
+def _cost_record(use: Use, model: Model) -> dict[str, Any]:
+    both = estimate(model, use.n, use.d)
+
+    def calls(cost: SlideCost) -> dict[str, int]:
+        names = ("transforms", "combinations", "inverses", "stored")
+        return {name: getattr(cost, name) for name in names}
+
+    sizes = {"window": use.words, "n": use.n, "d": use.d}
+    costs = core_costs()
+    ways = [asdict(core) for core in priced(model, use.n, use.d, costs)]
+    counted_calls = {"blocking": calls(both.blocking), "incremental": calls(both.incremental)}
+    return {**sizes, **counted_calls, "measured": costs.measured, "ways": ways}
+
+
+def _used(model: Model) -> int:
+    """Count the window aggregations in the formula, before common subexpressions are merged."""
+    return sum(isinstance(part, WindowAggregation) or part == DIMENSION for part in walk(model.parsed))
+
+
+def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
+    """Return the names of other models in the script with that core."""
+    templates = (model for model in catalog.models.values() if isinstance(model, ModelTemplate))
+    names = {template.name.lower() for template in templates}
+    called = (call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() in names)
+    instances = [catalog.model(call) for call in dict.fromkeys(called)]
+    others = [other for other in (*catalog.models.values(), *instances) if isinstance(other, ModelDefinition)]
+    return [other.name for other in others if other.name != definition.name and core in other.model.cores]
+
+
+def uses_of(name: str, catalog: Catalog) -> list[Use]:
+    """Return the distinct windows in which the script uses the model.
+
+    If there is none, return an assumed window.
+    """
+    found = {str(window): _use(window, over) for window, over in _windows(name, catalog)}
+    return list(found.values()) or [Use("supposed", _SUPPOSED, 1)]
+
+
+def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
+    """Yield the windows of a model's calls, with True for OVER."""
+    for call, window, over in _calls(catalog):
+        if call.lower() == name.lower():
+            yield window, over
+
+
+def _calls(catalog: Catalog) -> Iterator[tuple[str, Window, bool]]:
+    """Yield every call with its window, and True if it uses OVER."""
+    for node in build_graph(catalog):
+        operator = node.operator
+        if isinstance(operator, WindowAggregate):
+            yield from ((call.name, call.window, True) for call in operator.calls)
+        elif isinstance(operator, RelationAggregate):
+            for call in operator.calls:
+                yield from ((call.name, window, False) for _, window in operator.windows)
+
+
+def _use(window: Window, over: bool) -> Use:
+    rows = window.frame is FrameUnit.ROWS
+    if rows and window.extent is not None:
+        n = window.extent + over
+        return Use(str(window), n, min(window.slide or 1, n))
+    share = window.slide / window.extent if window.slide and window.extent else 0.0
+    d = min(max(1, round(_SUPPOSED * share)), _SUPPOSED)
+    return Use(f"{window}, if it has {_SUPPOSED} elements", _SUPPOSED, d)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return [f"  {line}".rstrip() for line in lines]

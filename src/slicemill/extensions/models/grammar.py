@@ -1,0 +1,86 @@
+"""Parse CREATE MODEL.
+
+CREATE MODEL name(parameter REAL, …[; constant REAL, …]) [: (result, …)] [WITH (…)] AS expression, …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from slicemill.sql import nodes
+from slicemill.sql.cursor import Cursor
+from slicemill.sql.grammar.functions import declaration
+from slicemill.sql.nodes import at
+
+
+def create_model(c: Cursor, name: exp.Identifier) -> nodes.CreateModel:
+    """Parse the parameters, constants and results of a model."""
+    c.expect("(")
+    arguments = [] if c.word() in (")", ";") else c.listing(lambda: declaration(c, "a parameter"))
+    constants = c.listing(lambda: declaration(c, "a constant")) if c.accept(";") else None
+    c.expect(")")
+    results = None
+    if c.accept(":") or c.accept("RETURNS"):
+        c.expect("(")
+        results = c.listing(lambda: _result(c))
+        c.expect(")")
+    return nodes.CreateModel(this=name, arguments=arguments, constants=constants, results=results)
+
+
+def _result(c: Cursor) -> nodes.ModelResults:
+    """Parse a result `name`, or several results as `name[k = 0 TO 7]`."""
+    start = c.span()
+    node = nodes.ModelResults(this=c.name("a name for the result"))
+    if c.accept("["):
+        node.set("index", c.name("a name for the index"))
+        c.expect("=")
+        node.set("first", _whole(c))
+        c.expect("TO")
+        node.set("last", _whole(c))
+        c.expect("]")
+    return at(node, c.span_from(start))
+
+
+def _whole(c: Cursor) -> exp.Expression:
+    place = c.span()
+    number = c.number()
+    if number is None or not number.isdigit():
+        c.note("a whole number")
+        c.fail()
+    return at(exp.Literal(this=number, is_string=False), place)
+
+
+def expressions(c: Cursor, ends: Sequence[str], several: bool) -> list[exp.Var]:
+    """Parse the expressions of a model's results, separated by commas."""
+    found = [expression(c, ends, several)]
+    while several and c.accept(","):
+        found.append(expression(c, ends, several))
+    return found
+
+
+def expression(c: Cursor, ends: Sequence[str], several: bool) -> exp.Var:
+    """Read text up to a semicolon or the next statement.
+
+    Models have their own parser.
+    """
+    start = c.span()
+    short, written, depth, brackets = "", "", 0, 0
+    while not c.done and c.word() not in ends and not (c.word() == ";" and brackets <= 0):
+        if several and c.word() == "," and depth <= 0:
+            break
+        depth += (c.word() == "(") - (c.word() == ")")
+        brackets += (c.word() == "[") - (c.word() == "]")  # T[f; g] is the notation of the paper
+        span = c.span()
+        gap = span.start - start.start - len(written)
+        text = c.text[span.start : span.end]
+        short += " " * bool(gap) + text
+        written += " " * gap + text  # comments become blanks
+        c.advance()
+    if not short:
+        c.note("an expression such as sum(x)/n")
+        c.fail()
+    node = at(exp.Var(this=short), c.span_from(start))
+    node.meta["written"] = written
+    return node

@@ -1,0 +1,218 @@
+"""Graphs of models (C12): operators are nodes, flows of vectors are edges.
+
+A graph is plain data with validation and JSON conversion. The letters S, F, M, T, A, Ac, P, W are the
+paper's. Extensions are: Z pairs two vectors (C23). A T with `gather` takes a whole vector, the values of
+several cores, as one element. A T with `scalars` has an additional input for each `let` value that its
+function uses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from slicemill.extensions.models.terms import ModelError
+
+
+class Op(StrEnum):
+    S = "S"
+    F = "F"
+    M = "M"
+    T = "T"
+    A = "A"
+    AC = "Ac"
+    P = "P"
+    W = "W"
+    Z = "Z"
+
+
+class InstancePhase(StrEnum):
+    """Phase in which an edge is active: initial window or later instances."""
+
+    INITIAL = "initial"
+    SUCCESSIVE = "successive"
+    BOTH = "both"
+
+
+class Storage(StrEnum):
+    WORKING = "working"
+    INTERMEDIATE = "intermediate"
+    PERMANENT = "permanent"
+
+
+_INPUTS = {Op.S: 0, Op.F: 1, Op.M: 2, Op.T: 1, Op.A: 1, Op.AC: 1, Op.P: 1, Op.W: 1, Op.Z: 2}
+
+
+@dataclass(frozen=True)
+class ModelNode:
+    """An operator; `core` is its core's number, -1 if shared."""
+
+    id: str
+    op: Op
+    params: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    core: int = -1
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs.
+
+        W has one output, its content before this instance.
+        """
+        if self.op is Op.F:
+            return len(self.params["where"]) if "where" in self.params else 2
+        return 1
+
+    @property
+    def inputs(self) -> int:
+        return _INPUTS[self.op] + len(self.params.get("scalars", ()))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEdge:
+    src: str
+    dst: str
+    src_port: int = 0
+    dst_port: int = 0
+    phase: InstancePhase = InstancePhase.BOTH
+
+    def __str__(self) -> str:
+        return f"{self.src}.{self.src_port} → {self.dst}.{self.dst_port}"
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """A graph with the names of element components and its result node."""
+
+    nodes: tuple[ModelNode, ...]
+    edges: tuple[ModelEdge, ...]
+    result: str
+    columns: tuple[str, ...] = ("x",)
+
+    def __getitem__(self, name: str) -> ModelNode:
+        for node in self.nodes:
+            if node.id == name:
+                return node
+        raise ModelError(f"the graph has no node {name}")
+
+    @property
+    def registers(self) -> tuple[ModelNode, ...]:
+        return tuple(node for node in self.nodes if node.op is Op.W)
+
+    def into(self, name: str, phase: InstancePhase) -> list[ModelEdge]:
+        """Return the edges into a node in a phase, by port."""
+        found = [
+            edge for edge in self.edges if edge.dst == name and edge.phase in (phase, InstancePhase.BOTH)
+        ]
+        return sorted(found, key=lambda edge: edge.dst_port)
+
+    def order(self, phase: InstancePhase) -> list[ModelNode]:
+        """Return the nodes that fire in a phase, in topological order.
+
+        Reads from a register do not depend on other nodes.
+        """
+        waiting, done, ordered = list(self.nodes), set[str](), list[ModelNode]()
+        registers = {node.id for node in self.registers}
+        while waiting:
+            ready = [
+                node
+                for node in waiting
+                if all(edge.src in done or edge.src in registers for edge in self.into(node.id, phase))
+            ]
+            if not ready:
+                names = ", ".join(node.id for node in waiting)
+                raise ModelError(f"the graph has a cycle that passes no register W, among {names}")
+            ordered += ready
+            done |= {node.id for node in ready}
+            waiting = [node for node in waiting if node.id not in done]
+        return ordered
+
+    def validate(self, *, fixed_size: bool = True) -> None:
+        """Raise ModelError if the graph is invalid.
+
+        Without `fixed_size`, a T by position is invalid as well.
+        """
+        ids = [node.id for node in self.nodes]
+        twice = sorted({name for name in ids if ids.count(name) > 1})
+        if twice:
+            raise ModelError(f"the graph has two nodes named {', '.join(twice)}")
+        if self.result not in ids:
+            raise ModelError(f"the result is to come from {self.result}, which is no node of the graph")
+        for edge in self.edges:
+            self._check_edge(edge)
+        for node in self.nodes:
+            self._check_inputs(node)
+            if node.op is Op.T:
+                _check_transform(node, fixed_size)
+        for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE):
+            self.order(phase)
+
+    def _check_edge(self, edge: ModelEdge) -> None:
+        src, dst = self[edge.src], self[edge.dst]
+        if edge.src_port not in range(src.outputs):
+            raise ModelError(f"{edge}: {src.op} has {src.outputs} output{'s' * (src.outputs != 1)}")
+        if edge.dst_port not in range(dst.inputs):
+            raise ModelError(f"{edge}: {dst.op} takes {dst.inputs} input{'s' * (dst.inputs != 1)}")
+
+    def _check_inputs(self, node: ModelNode) -> None:
+        """Check that every input has an edge.
+
+        Only inputs of M may lack one in one of the phases, and are then empty.
+        """
+        wanted = set(range(node.inputs))
+        given: set[int] = set()
+        for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE):
+            ports = [edge.dst_port for edge in self.into(node.id, phase)]
+            if len(ports) != len(set(ports)):
+                raise ModelError(f"two arrows end at one input of {node.id} ({node.op})")
+            if node.op is Op.Z and ports and set(ports) != wanted:
+                raise ModelError(f"{node.id} (Z) needs both inputs at the same time")
+            given |= set(ports)
+        if given != wanted:
+            raise ModelError(f"{node.id} ({node.op}) has {len(given)} of {len(wanted)} inputs")
+
+    def to_json(self) -> str:
+        record = {
+            "columns": self.columns,
+            "result": self.result,
+            "nodes": [
+                {"id": n.id, "op": n.op, "params": dict(n.params), "label": n.label, "core": n.core}
+                for n in self.nodes
+            ],
+            "edges": [
+                {"src": e.src, "src_port": e.src_port, "dst": e.dst, "dst_port": e.dst_port, "phase": e.phase}
+                for e in self.edges
+            ],
+            "registers": [{"id": n.id, "storage": n.params["storage"], "init": []} for n in self.registers],
+        }
+        return json.dumps(record)
+
+    @staticmethod
+    def from_json(text: str) -> ModelGraph:
+        try:
+            record = json.loads(text)
+            nodes = tuple(ModelNode(**{**node, "op": Op(node["op"])}) for node in record["nodes"])
+            edges = tuple(
+                ModelEdge(**{**edge, "phase": InstancePhase(edge["phase"])}) for edge in record["edges"]
+            )
+            graph = ModelGraph(nodes, edges, record["result"], tuple(record["columns"]))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise ModelError(f"this is no graph of a model: {problem}") from None
+        graph.validate()
+        return graph
+
+
+def _check_transform(node: ModelNode, fixed_size: bool) -> None:
+    """Check that T uses positions only in windows of fixed size (C6).
+
+    A T whose last function applies to all further positions is always valid.
+    """
+    positional = "fs" in node.params or node.params.get("positional", False)
+    if positional and not fixed_size and not node.params.get("tail"):
+        raise ModelError(
+            f"{node.id} (T) goes by position, and a window of varying size has no fixed positions: "
+            f"use a window of rows, a constant tail, or weights by age"
+        )

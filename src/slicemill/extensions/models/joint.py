@@ -1,0 +1,218 @@
+"""Several models over one window: sharing of vectors and cores (R9).
+
+A tuple is an element of a model if all inputs of the model have a value: its columns, and partial
+functions such as log. Models with the same conditions have the same vector and share equal cores. While
+every column of every tuple is a number (`finite`), conditions on columns are ignored: then mean(x) and
+slope(x, y) share n and the sum of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slicemill.extensions.models.cores import Core, centred, collect, core_number
+from slicemill.extensions.models.model import Model, uniform_parts
+from slicemill.extensions.models.terms import (
+    DIMENSION,
+    Apply,
+    Expr,
+    Number,
+    Parameter,
+    Symbol,
+    WindowAggregation,
+    shown,
+    transformed,
+    walk,
+)
+
+_NOT_EVERYWHERE = frozenset({"/", "%", "log", "sqrt", "exp"})
+_WHOLE = ("xor", "gcd")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An expression must have a value; if `whole`, a 64-bit integer."""
+
+    of: Expr
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredCore:
+    """A core over tuples that satisfy conditions.
+
+    If `centred`, it aggregates distances from pivots.
+    """
+
+    core: Core
+    conditions: frozenset[Condition]
+    centred: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.core} about a pivot" if self.centred else str(self.core)
+
+
+@dataclass(slots=True)
+class JointModels:
+    """Shared state of several models.
+
+    `places[m]` are the positions in `kept` of model m's cores, and `numbers[m]` their numbers in the model.
+    `results` and `lets` are formulas in which `c0`, `c1` and so on are the values of `kept`. `u0` is the
+    value of the sum 0 over distances from a pivot. Names in `lets` are the texts of their expressions.
+    """
+
+    models: tuple[Model, ...]
+    kept: list[FilteredCore] = field(default_factory=list)
+    conditions: list[frozenset[Condition]] = field(default_factory=list)  # of each model
+    places: list[list[int]] = field(default_factory=list)
+    numbers: list[list[int]] = field(default_factory=list)
+    lets: dict[str, Expr] = field(default_factory=dict)
+    results: list[Expr] = field(default_factory=list)
+
+    @property
+    def vectors(self) -> tuple[frozenset[Condition], ...]:
+        """Return the distinct element conditions of the models."""
+        return tuple(dict.fromkeys(self.conditions))
+
+    def users(self, place: int) -> list[int]:
+        """Return the numbers of the models that use a core."""
+        return [number for number, places in enumerate(self.places) if place in places]
+
+
+def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
+    """Merge models over one window.
+
+    >>> from slicemill.extensions.models.model import expression
+    >>> models = [expression("mean(x)"), expression("slope(x, y)")]
+    >>> [len(joint(models, finite=finite).kept) for finite in (True, False)]
+    [5, 7]
+    """
+    found = JointModels(tuple(models))
+    for model in models:
+        conditions = conditions_of(model)
+        kept = frozenset(
+            condition for condition in conditions if not (finite and isinstance(condition.of, Parameter))
+        )
+        found.conditions.append(kept)
+        _Placing(found, model, kept).place()
+    return found
+
+
+class _Placing:
+    """Assigns the cores of one model to shared positions."""
+
+    def __init__(self, into: JointModels, model: Model, conditions: frozenset[Condition]) -> None:
+        self._into, self._model, self._conditions = into, model, conditions
+        self._lets = {name: centred(value, model.cores) for name, value in model.lets}
+        self._result = centred(model.result, model.cores)
+        self._places: dict[tuple[int, bool], int] = {}
+
+    def place(self) -> None:
+        asked = {part for formula in (self._result, *self._lets.values()) for part in walk(formula)}
+        wanted = [
+            (number, near)
+            for number in range(len(self._model.cores))
+            for near in (False, True)
+            if near == (Symbol(f"d{number}") in asked) or (not near and Symbol(f"c{number}") in asked)
+        ]
+        self._into.numbers.append([number for number, _ in wanted])
+        self._into.places.append([self._core(number, near) for number, near in wanted])
+        self._into.results.append(self._named(self._result))
+
+    def _core(self, number: int, near: bool) -> int:
+        if (number, near) not in self._places:
+            core = self._model.cores[number]
+            if core.scalars:
+                names = {name: self._let(name) for name in core.scalars}
+                transform = transformed(core.transform, lambda e: _symbol(e, names))
+                core = replace(core, transform=transform, scalars=tuple(names.values()))
+            kept, all_kept = FilteredCore(core, self._conditions, near), self._into.kept
+            if kept not in all_kept:
+                all_kept.append(kept)
+            self._places[number, near] = all_kept.index(kept)
+        return self._places[number, near]
+
+    def _let(self, name: str) -> str:
+        """Name a `let` value by its text, which is unique across models."""
+        value = self._named(self._lets[name])
+        text = shown(transformed(value, self._in_full))
+        text = f"({text})" if isinstance(value, Apply) else text
+        self._into.lets[text] = value
+        return text
+
+    def _in_full(self, part: Expr) -> Expr | None:
+        number = core_number(part)
+        if number is None:
+            return None
+        core = self._into.kept[number].core
+        return DIMENSION if core.counts else WindowAggregation(core.aggregate, core.argument, core.options)
+
+    def _named(self, expr: Expr) -> Expr:
+        def change(part: Expr) -> Expr | None:
+            if not isinstance(part, Symbol):
+                return None
+            if part.name in self._lets:
+                return Symbol(self._let(part.name))
+            number = core_number(part)
+            if number is None:
+                return None
+            kind = part.name[0]
+            return Symbol(f"{'u' if kind == 'u' else 'c'}{self._core(number, kind == 'd')}")
+
+        return transformed(expr, change)
+
+
+def _symbol(expr: Expr, names: Mapping[str, str]) -> Expr | None:
+    return Symbol(names[expr.name]) if isinstance(expr, Symbol) and expr.name in names else None
+
+
+def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[str]) -> Model:
+    """Rename the columns of a model and collect its cores again."""
+
+    def change(part: Expr) -> Expr | None:
+        return Parameter(names[part.name]) if isinstance(part, Parameter) else None
+
+    parsed = transformed(model.parsed, change)
+    found = collect(parsed)
+    return replace(
+        model,
+        parsed=parsed,
+        parameters=tuple(parameters),
+        cores=tuple(found.cores),
+        result=found.result,
+        lets=tuple(found.lets.items()),
+    )
+
+
+def conditions_of(model: Model) -> frozenset[Condition]:
+    """Return the conditions for a tuple to be a model's element."""
+    found: set[Condition] = set()
+    for core in model.cores:
+        for part in uniform_parts(core.transform):
+            found |= {Condition(needed) for needed in _needed(part)}
+        if core.aggregate in _WHOLE and not core.blocked:
+            found.add(Condition(core.transform, whole=True))
+    return frozenset(found)
+
+
+def _needed(expr: Expr) -> frozenset[Expr]:
+    """Return the columns and partial functions in an expression."""
+    match expr:
+        case Parameter():
+            return frozenset({expr})
+        case Apply("where", (condition, yes, no)):
+            # A branch that is not evaluated needs no value.
+            needed = _needed(condition)
+            return needed if _needed(yes) | _needed(no) <= needed else needed | {expr}
+        case Apply(function, arguments):
+            inside = frozenset[Expr]().union(*map(_needed, arguments))
+            return inside | {expr} if _may_fail(function, arguments) else inside
+    return frozenset()
+
+
+def _may_fail(function: str, arguments: Sequence[Expr]) -> bool:
+    if function == "^":
+        exponent = arguments[1]
+        return not (isinstance(exponent, Number) and exponent.value.denominator == 1 and exponent.value >= 0)
+    return function in _NOT_EVERYWHERE

@@ -1,0 +1,248 @@
+"""Models in the paper's letters (C20), rewritten by rules (C22) and translated.
+
+    T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]      R5, R6: order does not matter to +      sqrt(sum(x^2))
+
+The result must be a value, so the last operator other than T is an accumulator or a search. A flow that
+no expression describes remains a flow: an aggregate named by its letters, which is blocking (C14).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from slicemill.extensions.models.flow import (
+    Flow,
+    FlowInput,
+    FlowStep,
+    accumulates,
+    flow,
+    gives_value,
+    step,
+    steps_of,
+)
+from slicemill.extensions.models.graph import Op
+from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
+from slicemill.extensions.models.parse import parse
+from slicemill.extensions.models.rules import RULES, composed
+from slicemill.extensions.models.terms import (
+    PI,
+    POSITION,
+    Apply,
+    Expr,
+    ModelError,
+    Number,
+    Parameter,
+    Symbol,
+    WindowAggregation,
+    number,
+    transformed,
+    walk,
+)
+from slicemill_lab.model.reference.vectors import ORDERS
+
+_NAMES = {accumulator.symbol: name for name, accumulator in ACCUMULATORS.items()}
+_IDENTITIES: dict[str, Expr] = {
+    "+": number(0),
+    "×": number(1),
+    "xor": number(0),
+    "gcd": number(0),
+    "and": Apply("=", (number(0), number(0))),
+    "or": Apply("<>", (number(0), number(0))),
+}
+_TOGETHER = {"+": "+", "×": "*", "and": "and", "or": "or"}
+_ORDERED = frozenset({"first", "last", "lag", "argmax", "argmin"})  # searches that depend on order
+# R9 applies to graphs and to cores (`collect`).
+_USED = ("R1", "R2", "R4", "R5", "R6", "R3", "R7", "R8", "R10")
+_MOST_STEPS = 1000
+_MOST_LETTERS = 100
+
+
+class _NoExpression(ModelError):
+    """Letters that have a value but no equivalent expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterModel:
+    """A flow's expression, and the applied rules with their results."""
+
+    expr: Expr
+    steps: tuple[tuple[str, Flow], ...]
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Return the distinct rules in order of first use."""
+        return tuple(dict.fromkeys(rule for rule, _ in self.steps))
+
+
+def from_letters(text: str, parameters: Sequence[str] = ("x",)) -> LetterModel:
+    """Translate letters into an expression.
+
+    >>> found = from_letters("T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]")
+    >>> found.expr, found.rules
+    (sqrt(sum(x^2)), ('R5', 'R6'))
+    """
+    if text.count("[") > _MOST_LETTERS:  # limits the depth of recursion in rewriting
+        raise ModelError("there are too many letters: take some of them as models of their own")
+    found, steps = rewritten(written_flow(text))
+    _check(found)
+    try:
+        expr = _value(found)
+    except _NoExpression:
+        expr = _as_flow(found)
+    if "x" not in parameters and parameters:
+        named = Parameter(parameters[0])
+        expr = transformed(expr, lambda part: named if part == Parameter("x") else None)
+    return LetterModel(expr, tuple(steps))
+
+
+def _as_flow(found: Flow) -> Expr:
+    """Return a flow as an aggregate, if no expression describes the flow.
+
+    Its functions may use x only, not positions or values of the window.
+    """
+    for part in steps_of(found):
+        texts = [part.text.partition(" ")[2]] if part.op in (Op.A, Op.F) and " " in part.text else []
+        conditions = [parse(text) for text in texts if not text.isdigit()]
+        for name in (part for expr in (*part.functions, *conditions) for part in walk(expr)):
+            if isinstance(name, (Parameter, Symbol)) and name not in (Parameter("x"), PI):
+                raise ModelError(f"{name} means nothing in {part.op}[{part.text}]: there, x is what comes in")
+    return WindowAggregation(str(found), Parameter("x"))
+
+
+def written_flow(text: str) -> Flow:
+    """Parse a flow, allowing blanks before brackets."""
+    return flow(re.sub(r"\s+(?=\[)", "", text))
+
+
+def rewritten(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
+    """Apply rules until none applies; return the flow and all steps."""
+    steps: list[tuple[str, Flow]] = []
+    for _ in range(_MOST_STEPS):
+        used: list[str] = []
+        changed = _rewritten_once(of, used)
+        if changed is None:
+            return of, steps
+        of = changed
+        steps.append((used[0], of))
+    raise ModelError(f"{of} goes on changing")  # the rules do not terminate
+
+
+def _rewritten_once(of: Flow, used: list[str]) -> Flow | None:
+    if isinstance(of, FlowInput):
+        return None
+    for name in _USED:
+        changed = RULES[name](of)
+        if changed is not None:
+            used.append(name)
+            return changed
+    for place, inner in enumerate(of.inputs):
+        changed = _rewritten_once(inner, used)
+        if changed is not None:
+            inputs = [*of.inputs[:place], changed, *of.inputs[place + 1 :]]
+            return step(of.op, of.text, *inputs) if of.op is not Op.T else _transform(of, changed)
+    return None
+
+
+def _transform(of: FlowStep, inner: Flow) -> FlowStep:
+    return FlowStep(Op.T, of.text, (inner,), of.functions, of.tail)
+
+
+def _check(of: Flow) -> None:
+    """Raise an error for a flow that never has a value."""
+    if not gives_value(of):
+        raise ModelError(f"{of} gives a vector: put an accumulator or a search in front, as in Ac[+] · {of}")
+    for part in steps_of(of):
+        for name in (given.name for given in part.inputs if isinstance(given, FlowInput)):
+            if name != "X":
+                raise ModelError(f"there is no vector {name}: the window is X")
+        if part.op is Op.T and not part.tail:
+            raise ModelError(f"T[{part.text}] has no function for longer windows: end it with ; …")
+        if part.op is Op.AC and part.text not in _NAMES:
+            raise ModelError(f"Ac[{part.text}] gives no number")
+        if part.op is Op.P and part.text not in ORDERS:
+            raise ModelError(f"P has no order {part.text}; it has {', '.join(ORDERS)}")
+        if part.op is Op.A and part.text in SEARCHES and SEARCHES[part.text].options:
+            raise ModelError(f"A[{part.text}] needs a number: write it as an expression, {part.text}(x, …)")
+
+
+def _value(of: Flow) -> Expr:
+    assert isinstance(of, FlowStep), "it gives a value"
+    inner = of.inputs[0]
+    if of.op is Op.T:
+        return composed(of.functions[0], _value(inner))
+    if of.op is Op.A:
+        return _search(of, inner)
+    if isinstance(inner, FlowStep) and inner.op is Op.M and all(map(accumulates, inner.inputs)):
+        if of.text not in _TOGETHER:
+            raise _NoExpression(f"Ac[{of.text}] over M")
+        left, right = (_value(part) for part in inner.inputs)
+        return Apply(_TOGETHER[of.text], (left, right))
+    elements = _elements(inner, ordered=not of.accumulator.commutative)
+    return WindowAggregation(_NAMES[of.text], elements.or_else(_IDENTITIES[of.text]))
+
+
+def _search(of: FlowStep, inner: Flow) -> Expr:
+    if of.text not in SEARCHES or SEARCHES[of.text].options:
+        raise _NoExpression(f"A[{of.text}] by a condition")
+    elements = _elements(inner, ordered=of.text in _ORDERED)
+    if elements.condition is not None:
+        raise _NoExpression(f"F before A[{of.text}] leaves elements out, which a search cannot: use WHERE")
+    return WindowAggregation(of.text, elements.image)
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """Image and inclusion condition of an element; `permuted` after P."""
+
+    image: Expr
+    condition: Expr | None = None
+    permuted: bool = False
+
+    def or_else(self, identity: Expr) -> Expr:
+        """Return the aggregated expression; excluded elements become the identity (R8)."""
+        return (
+            self.image if self.condition is None else Apply("where", (self.condition, self.image, identity))
+        )
+
+    def only(self, condition: Expr) -> _Elements:
+        known = self.condition
+        both = condition if known is None else Apply("and", (known, condition))
+        return replace(self, condition=both)
+
+
+def _elements(of: Flow, ordered: bool) -> _Elements:
+    if isinstance(of, FlowInput):
+        return _Elements(Parameter("x"))
+    if of.op is Op.M:
+        raise _NoExpression("M makes a window of two, and what stands before it needs one")
+    if of.op in (Op.AC, Op.A):
+        raise _NoExpression(f"{of} is a value, and no vector")
+    inner = _elements(of.inputs[0], ordered)
+    word, _, rest = of.text.partition(" ")
+    if of.op is Op.P:
+        if ordered:
+            raise _NoExpression(f"P[{of.text}] changes the order, which matters to what stands before it")
+        return replace(inner, permuted=True)
+    if of.op is Op.T and of.uniform:
+        return replace(inner, image=composed(of.functions[0], inner.image))
+    if of.op is Op.F and not of.by_index:
+        return inner.only(composed(parse(rest), inner.image))
+    if inner.condition is not None:
+        raise _NoExpression(f"{of.op}[{of.text}] goes by place, and F before it has left places out")
+    if inner.permuted:
+        raise _NoExpression(f"{of.op}[{of.text}] goes by place, and P before it has changed places")
+    if of.op is Op.F:
+        return inner.only(Apply("<=" if word == "oldest" else ">", (POSITION, Number(Fraction(rest)))))
+    return _Elements(_by_position(of, inner.image))
+
+
+def _by_position(of: FlowStep, image: Expr) -> Expr:
+    """Translate T with a function for each position (C6)."""
+    *firsts, last = (composed(function, image) for function in of.functions)
+    found: Expr = last
+    for place in range(len(firsts), 0, -1):
+        found = Apply("where", (Apply("=", (POSITION, number(place))), firsts[place - 1], found))
+    return found

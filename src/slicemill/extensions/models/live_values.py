@@ -1,0 +1,76 @@
+"""Live values of models (C19), as plain data.
+
+Values are by query, call and partition.
+
+    [{"query": "q", "model": "sum(x^2)/n", "arguments": ["v"], "window": "ROWS 3 PRECEDING", "partitions":
+      [{"key": [1], "elements": 4, "result": 2.5,
+        "cores": [{"node": "ac", "core": "sum(v^2)", "value": 10.0}, …]}]}]
+
+`node` is an identifier in the graph that `slicemill explain --model NAME --format json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slicemill.aggregates.udf.compiler.compiled import CompiledCall
+from slicemill.columns.keys import Keys
+from slicemill.extensions.models.calls import argument_name
+from slicemill.operators.protocol import preceding
+from slicemill.operators.window.compiled import CallsState, RoutineState
+from slicemill.runtime.state_view import looked_at
+from slicemill.storage.home import Home
+
+
+def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
+    """Return the models with OVER, as of the last checkpoints."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for record in looked_at(home, lambda _, __, ___, state: _records(state)):
+        partitions = record.pop("partitions")
+        name = (record["query"], record["model"], *record["arguments"], record["window"])
+        found.setdefault(name, {**record, "partitions": []})["partitions"].extend(partitions)
+    return [record for record in found.values() if query in (None, record["query"])]
+
+
+def _records(state: object) -> Iterable[dict[str, Any]]:
+    if not isinstance(state, CallsState):
+        return
+    for name, member in state.members.items():
+        for number, asked in dict.fromkeys(member.answers):
+            if asked is None:
+                continue
+            routine = state.routines[number]
+            keys = state.keys.get(routine.partition_by, Keys())
+            yield {
+                "query": name.split(":")[0],
+                "model": asked.model.text,
+                "arguments": [argument_name(argument) for argument in asked.arguments],
+                "window": preceding(routine.window),
+                "partitions": list(_partitions(routine, routine.asked.index(asked), keys)),
+            }
+
+
+def _partitions(routine: RoutineState, number: int, keys: Keys) -> Iterable[dict[str, Any]]:
+    if routine.kept is None:
+        return
+    call = routine.model_calls.uda
+    assert isinstance(call, CompiledCall)
+    columns = [column.to_pylist() for column in keys.values(np.arange(len(keys)))]
+    for place in range(len(keys)):
+        values = call.values_of_models(routine.kept, place)
+        if values:
+            value = asdict(values[number])
+            yield {
+                "key": [_plain(column[place]) for column in columns],
+                **value,
+                "cores": list(value["cores"]),
+            }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,0 +1,43 @@
+"""share_models: merge models with OVER that have the same input and keys.
+
+    trade ─┬─ γ mean(price) OVER 9 ROWS ─ π ─ q1
+           └─ γ slope(size, price) OVER 9 ROWS ─ π ─ q2
+
+    trade ─── models of trade ─┬─ part 1 ─ π ─ q1
+                               └─ part 2 ─ π ─ q2
+
+In the shared node, models over the same window keep equal cores once. A single query gets the same form,
+so that later queries can share its state.
+"""
+
+from __future__ import annotations
+
+from slicemill.catalog.catalog import Catalog
+from slicemill.extensions.models.calls import asked_by
+from slicemill.extensions.models.cost import core_costs
+from slicemill.extensions.models.spec import ModelMember, SharedModels
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.window.spec import WindowAggregate
+from slicemill.plan.rules.sharing import SharedByKey, between_logs, columns_read, shared_by_key, with_parts
+
+
+def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
+    shared: dict[str, SharedByKey[ModelMember]] = {}
+    parts: dict[str, Node] = {}
+    for node in graph:
+        if not isinstance(node.operator, WindowAggregate) or not between_logs(graph, node):
+            continue
+        keys = {call.partition_by for call in node.operator.calls}
+        asked = [asked_by(call, catalog) for call in node.operator.calls]
+        models = tuple(each for each in asked if each is not None)
+        if len(keys) > 1 or len(models) < len(asked):
+            continue
+        source = graph[node.inputs[0]]
+        (key,) = keys
+        found = shared_by_key(shared, "models", graph, source, key)
+        columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
+        member = ModelMember(node.id, node.owner, node.operator, models, columns)
+        parts[node.id] = found.add(node, columns, member)
+    costs = core_costs()
+    made = {one.id: one.node(SharedModels(one.keys, tuple(one.members), costs)) for one in shared.values()}
+    return with_parts(graph, made, parts)

@@ -1,0 +1,145 @@
+"""Operator: models with OVER that share cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import Window, WindowCall
+from slicemill.extensions.models.calls import Asked, go_together, jointly
+from slicemill.extensions.models.cost import CoreCosts
+from slicemill.operators.protocol import (
+    ColumnsRead,
+    Description,
+    MemberKind,
+    OperatorKind,
+    Role,
+    SharedOperator,
+    UnitOf,
+    call_text,
+    longest_us,
+    many,
+    partition,
+    preceding,
+    window_calls,
+)
+from slicemill.operators.window.spec import WindowAggregate, bits_of_calls, calls_wait
+from slicemill.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMember:
+    """One of the window aggregates that share cores.
+
+    `asked` are the models of its calls. `name` is stable for the lifetime of the query. `query` is the
+    name that users see.
+    """
+
+    name: str
+    query: str
+    operator: WindowAggregate
+    asked: tuple[Asked, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedModels(SharedOperator):
+    """Models with OVER of several queries, run as one operator (C14).
+
+    All queries have the same input and keys. Equal cores are kept once. `costs` determine how the cores of
+    new queries are computed (C18).
+    """
+
+    keys: tuple[Expr, ...]
+    members: tuple[ModelMember, ...]
+    costs: CoreCosts | None = None
+
+    @property
+    def calls(self) -> tuple[WindowCall, ...]:
+        return tuple(call for member in self.members for call in member.operator.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCore:
+    """A core and the calls that use it, each with its query."""
+
+    window: Window
+    core: str
+    users: tuple[tuple[str, WindowCall], ...]
+
+
+@dataclass(slots=True)
+class _Bundle:
+    """Calls of models that are evaluated together."""
+
+    window: Window
+    asked: list[Asked]
+    calls: list[tuple[str, WindowCall]]
+
+
+def cores_of(shared: SharedModels) -> list[SharedCore]:
+    """Return the shared cores, assuming that all arguments are numeric."""
+    found = []
+    for bundle in _bundles(shared):
+        joint = jointly(bundle.asked)
+        for place, kept in enumerate(joint.kept):
+            users = tuple(bundle.calls[number] for number in joint.users(place))
+            found.append(SharedCore(bundle.window, str(kept), users))
+    return found
+
+
+def _bundles(shared: SharedModels) -> list[_Bundle]:
+    bundles: list[_Bundle] = []
+    for member in shared.members:
+        for call, asked in zip(member.operator.calls, member.asked, strict=True):
+            for bundle in bundles:
+                if bundle.window == call.window and go_together(bundle.asked, asked):
+                    break
+            else:
+                bundle = _Bundle(call.window, [], [])
+                bundles.append(bundle)
+            bundle.asked.append(asked)
+            bundle.calls.append((member.query, call))
+    return bundles
+
+
+def _words(shared: SharedModels) -> Description:
+    """Describe for EXPLAIN which cores are kept, and for which queries."""
+    cores = cores_of(shared)
+    asked = sum(len(core.users) for core in cores)
+    facts = [("kept", f"{many(len(cores), 'core')}, asked for {many(asked, 'time')}")]
+    for window in dict.fromkeys(core.window for core in cores):
+        facts.append(("over", preceding(window)))
+        for core in cores:
+            if core.window == window:
+                users = ", ".join(
+                    f"{call_text(call)} of {query}" for query, call in dict.fromkeys(core.users)
+                )
+                facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
+    facts += partition(shared.keys)
+    return Description("γ", f"Cores of {many(len(shared.calls), 'model')}", tuple(facts))
+
+
+def _columns_read(shared: SharedModels) -> ColumnsRead:
+    arguments = (argument for call in shared.calls for argument in call.arguments)
+    names = {column.name for member in shared.members for column in member.columns}
+    return ColumnsRead([*shared.keys, *arguments], names)
+
+
+KINDS = (
+    OperatorKind(
+        spec=SharedModels,
+        role=Role.STATEFUL,
+        words=lambda shared, *_: _words(shared),
+        waits_for_time=lambda shared, _: calls_wait(shared.calls),
+        columns_read=lambda shared, *_: _columns_read(shared),
+        unit=UnitOf.KEYS,
+        keys=lambda shared: (shared.keys,),
+        member=MemberKind(
+            words=lambda member: Description("γ", "From cores", window_calls(member.operator.calls)),
+            history_us=lambda member: longest_us(call.window for call in member.operator.calls),
+            seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
+        ),
+        step="slicemill.operators.window.compiled:shared_models",
+    ),
+)

@@ -1,0 +1,275 @@
+"""Shared parts of the denoising algorithms for RFID readings.
+
+A reading is noise unless some time range around it, as long as the window, contains at least `threshold`
+readings of its key. `baseline`, `lazy` and `eager` differ in when this is detected, in the order of
+emitted readings, and in cost. In all of them the window is a range of the input, from the oldest reading
+that has not expired to the latest one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.kernels.kernel import kernel
+
+
+class Denoised(NamedTuple):
+    """Emitted readings in order, their times of emission, and the cost.
+
+    `by` is the number of the arrival that emitted a reading. At the end of the stream, all readings that are
+    known not to be noise are flushed in order (X8); `by` is then the number of readings.
+    """
+
+    readings: Int64s
+    by: Int64s
+    visits: Int64s
+    """Number of the window's readings that each arrival read."""
+    most_keys: int
+    """Largest number of counters in use at once; 0 without counters."""
+
+
+def numbered(keys: Int64s) -> tuple[Int64s, int]:
+    """Return keys as dense numbers from 0, and the number of keys."""
+    distinct, numbers = np.unique(keys, return_inverse=True)
+    return numbers.astype(np.int64), len(distinct)
+
+
+def expected_keys(readings: float, repeats: float, noise: float) -> float:
+    """Return the expected number of keys among so many readings.
+
+    There is one key per tag, and one per noise reading.
+
+    >>> round(expected_keys(1000, 10, 0.01))
+    110
+    """
+    return readings * (1 / repeats + noise)
+
+
+# Baseline denoising: scan the whole window at each reading (M44).
+#
+# Unordered, it emits a key's readings as soon as there are enough of them, possibly before older readings
+# of other keys. Ordered, it only marks these readings, and emits them when they leave the window. The cost
+# is Θ(n) per reading for a window of n.
+
+
+def baseline(at: Int64s, keys: Int64s, window_us: int, threshold: int, *, ordered: bool) -> Denoised:
+    """
+    >>> at, keys = np.array([0, 1, 2, 3]), np.array([7, 8, 9, 8])
+    >>> baseline(at, keys, 5, 2, ordered=False).readings.tolist()
+    [1, 3]
+    """
+    return Denoised(*_baseline(at, keys, window_us, threshold, ordered), most_keys=0)
+
+
+@kernel
+def _baseline(
+    at: Int64s, keys: Int64s, window_us: int, threshold: int, ordered: bool
+) -> tuple[Int64s, Int64s, Int64s]:
+    n = len(at)
+    readings, by, visits = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
+    known = np.zeros(n, np.bool_)
+    head, out = 0, 0
+    for x in range(n):
+        while at[head] < at[x] - window_us:
+            visits[x] += 1
+            if ordered and known[head]:
+                readings[out], by[out] = head, x
+                out += 1
+            head += 1
+        same = 0
+        for r in range(head, x + 1):
+            visits[x] += 1
+            if keys[r] == keys[x]:
+                same += 1
+        if same >= threshold:
+            visits[x] += same
+            for r in range(head, x + 1):
+                if keys[r] == keys[x] and not known[r]:
+                    known[r] = True
+                    if not ordered:
+                        readings[out], by[out] = r, x
+                        out += 1
+    for r in range(head, n):
+        if ordered and known[r]:
+            readings[out], by[out] = r, n
+            out += 1
+    return readings[:out], by[:out], visits
+
+
+# Eager denoising: emit in order, once no noise precedes a reading (M46).
+#
+# After each arrival, all readings before the first noise of the window have been emitted, and none after
+# it. This first noise disappears in two ways: it expires, or a later reading of its key shows that it is
+# not noise. The search for the next first noise then emits all readings that it passes.
+#
+#     7 7 8 7 9 7      first noise: 8. The first two readings of 7 are emitted, the others wait.
+
+
+_NONE = -1
+
+
+def eager(at: Int64s, keys: Int64s, window_us: int, threshold: int) -> Denoised:
+    """
+    >>> at, keys = np.array([0, 1, 2, 3, 9]), np.array([8, 8, 9, 8, 7])
+    >>> found = eager(at, keys, 6, 2)
+    >>> found.readings.tolist(), found.by.tolist()
+    ([0, 1, 3], [1, 1, 4])
+    """
+    return Denoised(*_eager(at, *numbered(keys), window_us, threshold))
+
+
+@kernel
+def _eager(
+    at: Int64s, keys: Int64s, n_keys: int, window_us: int, threshold: int
+) -> tuple[Int64s, Int64s, Int64s, int]:
+    n = len(at)
+    readings, by, visits = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
+    noise = np.ones(n, np.bool_)
+    count = np.zeros(n_keys, np.int64)
+    counters, most_counters = 0, 0
+    head, out, first_noise = 0, 0, _NONE
+    for x in range(n):
+        if first_noise == _NONE:
+            first_noise = x
+        counters += count[keys[x]] == 0
+        count[keys[x]] += 1
+        searching = False
+        while at[head] < at[x] - window_us:
+            visits[x] += 1
+            if not searching and noise[head]:
+                searching, first_noise = True, _NONE
+            elif searching and not noise[head]:
+                readings[out], by[out] = head, x
+                out += 1
+            count[keys[head]] -= 1
+            counters -= count[keys[head]] == 0
+            head += 1
+        most_counters = max(most_counters, counters)
+        enough = count[keys[x]] >= threshold
+        if not (enough or searching):
+            continue
+        for r in range(head, x + 1):
+            visits[x] += 1
+            if enough and keys[r] == keys[x] and noise[r]:
+                if not searching and r == first_noise:
+                    searching, first_noise = True, _NONE
+                noise[r] = False
+                # The paper compares times with the first noise. Readings may share a time, so their order
+                # decides here.
+                if searching or r < first_noise:
+                    readings[out], by[out] = r, x
+                    out += 1
+            elif searching and not noise[r]:
+                readings[out], by[out] = r, x
+                out += 1
+            elif searching:
+                searching, first_noise = False, r
+                if not enough:
+                    break
+    if first_noise != _NONE:
+        for r in range(first_noise, n):
+            if not noise[r]:
+                readings[out], by[out] = r, n
+                out += 1
+    return readings[:out], by[:out], visits, most_counters
+
+
+# Lazy denoising: emit readings in order, when they leave the window (M45).
+#
+# A counter per key shows immediately whether there are enough readings. Marking runs backwards and stops at
+# a marked reading of the key, because all older readings of the key in the window are marked too.
+
+
+def lazy(at: Int64s, keys: Int64s, window_us: int, threshold: int) -> Denoised:
+    """
+    >>> at, keys = np.array([0, 1, 2, 3, 9]), np.array([7, 8, 9, 8, 7])
+    >>> found = lazy(at, keys, 5, 2)
+    >>> found.readings.tolist(), found.by.tolist()
+    ([1, 3], [4, 4])
+    """
+    return Denoised(*_lazy(at, *numbered(keys), window_us, threshold))
+
+
+@kernel
+def _lazy(
+    at: Int64s, keys: Int64s, n_keys: int, window_us: int, threshold: int
+) -> tuple[Int64s, Int64s, Int64s, int]:
+    n = len(at)
+    readings, by, visits = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)
+    noise = np.ones(n, np.bool_)
+    count = np.zeros(n_keys, np.int64)
+    counters, most_counters = 0, 0
+    head, out = 0, 0
+    for x in range(n):
+        counters += count[keys[x]] == 0
+        count[keys[x]] += 1
+        while at[head] < at[x] - window_us:
+            visits[x] += 1
+            if not noise[head]:
+                readings[out], by[out] = head, x
+                out += 1
+            count[keys[head]] -= 1
+            counters -= count[keys[head]] == 0
+            head += 1
+        most_counters = max(most_counters, counters)
+        if count[keys[x]] >= threshold:
+            for r in range(x, head - 1, -1):
+                visits[x] += 1
+                if keys[r] == keys[x]:
+                    if not noise[r]:
+                        break
+                    noise[r] = False
+    for r in range(head, n):
+        if not noise[r]:
+            readings[out], by[out] = r, n
+            out += 1
+    return readings[:out], by[:out], visits, most_counters
+
+
+# Rules over readings: cases (M42), door alarms (M43), deduplication (M47).
+
+
+def case_numbers(at: Int64s, longest_gap_us: int) -> Int64s:
+    """Return the case number of each reading, from 1 (M42).
+
+    Products of one case are read with short gaps.
+
+    >>> case_numbers(np.array([0, 1_000, 2_500, 6_000, 7_000]), 2_000).tolist()
+    [1, 1, 1, 2, 2]
+    """
+    starts = np.diff(at, prepend=at[:1]) > longest_gap_us
+    return np.cumsum(starts, dtype=np.int64) + 1
+
+
+def stolen(at: Int64s, authorised: Bools, within_us: int) -> Int64s:
+    """Return the items that raise an alarm, `within_us` after their reading (M43).
+
+    An item at the door is being stolen unless an authorised person is read shortly before or after it. A
+    person exactly `within_us` earlier or later still counts (X14).
+
+    >>> stolen(np.array([0, 3, 20]), np.array([False, True, False]), 5).tolist()
+    [2]
+    """
+    persons, items = at[authorised], np.flatnonzero(~authorised)
+    first_near = np.searchsorted(persons, at[items] - within_us, side="left")
+    behind_near = np.searchsorted(persons, at[items] + within_us, side="right")
+    alone: Int64s = items[first_near == behind_near]
+    return alone
+
+
+def is_new(at: Int64s, keys: Int64s, max_distance_us: int) -> Bools:
+    """Return a mask of readings that are not duplicates (M47).
+
+    A reading is kept if it is further than `max_distance_us` from the previous reading of its key. Duplicates
+    count as previous readings, so a chain of close readings is one reading.
+
+    >>> is_new(np.array([0, 50, 90, 300]), np.array([1, 1, 1, 1]), 60).tolist()
+    [True, False, False, True]
+    """
+    by_key = np.argsort(keys, kind="stable")
+    new = np.ones(len(at), np.bool_)
+    new[by_key[1:]] = (np.diff(keys[by_key]) != 0) | (np.diff(at[by_key]) > max_distance_us)
+    return new

@@ -1,0 +1,101 @@
+"""Kernels: column functions made for one call's types and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from slicemill.functions.vectors import Data, Vector, both, either, some
+from slicemill.kernels.arrays import Bools
+from slicemill.types import Type
+
+VARIES: Final = object()  # stands for the value of an argument that is not a constant
+
+
+class Fallback(Exception):
+    """Raised if a kernel has no fast form for its columns.
+
+    The row form runs instead. An example is a string function that is fast for ASCII only.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """Call that a kernel is made for. Its arguments are already converted."""
+
+    function: str
+    types: tuple[Type, ...]
+    result: Type
+    values: tuple[object, ...]
+
+    def constant(self, index: int, default: object = VARIES) -> Any:
+        """Return the value of a constant argument.
+
+        Return VARIES for an argument that is not constant, and `default` for an omitted argument.
+        """
+        return self.values[index] if index < len(self.values) else default
+
+
+class Out(NamedTuple):
+    """Kernel result with rows that become NULL or need the row form."""
+
+    data: Data
+    null: Bools | None = None
+    fallback: Bools | None = None
+
+    def except_for(self, more: Bools) -> Out:
+        """Return the result with more rows left to the row form."""
+        return self._replace(fallback=either(self.fallback, more))
+
+
+# A strict kernel receives and returns column data; `apply` handles NULLs. A free one handles whole vectors.
+Strict: TypeAlias = Callable[..., Any]
+Free: TypeAlias = Callable[..., Vector]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Column form of a call.
+
+    With `patches`, the row form evaluates its fallback rows at once, by distinct arguments. That pays off
+    if fallbacks are frequent.
+    """
+
+    function: Strict | Free
+    strict: bool = True
+    patches: bool = False
+
+
+KernelMaker: TypeAlias = Callable[[KernelCall], "Kernel | Strict | None"]
+
+
+def kernel(function: Strict) -> KernelMaker:
+    """Return a maker of the same kernel for all types and constants."""
+    return lambda _call: Kernel(function)
+
+
+def free_kernel(function: Free) -> KernelMaker:
+    """Like `kernel`, for a function that handles NULLs and fallbacks itself."""
+    return lambda _call: Kernel(function, strict=False)
+
+
+def apply(kernel: Kernel, result: Type, vectors: list[Vector]) -> tuple[Vector, Bools | None]:
+    """Return a kernel's vector, and rows that need the row form.
+
+    These rows do not include the fallback rows of the arguments.
+    """
+    if not kernel.strict:
+        return kernel.function(*vectors), None
+    valid = reduce(both, (vector.valid for vector in vectors))
+    fallback = reduce(either, (vector.fallback for vector in vectors))
+    out = kernel.function(*(vector.data for vector in vectors))
+    if not isinstance(out, Out):
+        return Vector(result, out, valid, fallback), None
+    own = some(out.fallback)
+    if own is not None and valid is not None:
+        own = some(own & valid)
+    if out.null is not None:
+        valid = both(valid, ~out.null)
+    return Vector(result, out.data, valid, fallback), own

@@ -1,0 +1,102 @@
+"""Python UDFs over whole columns; the name in a call is `module:function`.
+
+The UDF receives an Arrow array per argument, with NULLs, and returns as many values: an Arrow array, or
+anything that `pa.array` accepts. If the call fails for a column, the UDF is called for each needed row
+alone. So only rows whose value is needed can fail, and the error is that of the row.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, reduce
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.functions.function import RowFunction, ScalarFunction, Types
+from slicemill.functions.kernel import Fallback, Kernel, KernelCall
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import (
+    Vector,
+    arrow_type,
+    both,
+    either,
+    from_arrow,
+    from_values,
+    is_constant,
+    to_arrow,
+    to_values,
+)
+from slicemill.types import Type
+
+
+def is_external(name: str) -> bool:
+    return ":" in name
+
+
+@cache
+def external_function(name: str) -> ScalarFunction:
+    """Return the table entry of a UDF.
+
+    Its module is imported on the first call.
+    """
+
+    def row(types: Types, result: Type) -> RowFunction:
+        def value(*values: object) -> object:
+            given = [from_values([one], type_) for one, type_ in zip(values, types, strict=True)]
+            return to_values(_called(name, [to_arrow(vector, 1) for vector in given], 1, result), 1)[0]
+
+        return value
+
+    def column(call: KernelCall) -> Kernel:
+        def run(*vectors: Vector) -> Vector:
+            rows = next((len(vector.data) for vector in vectors if not is_constant(vector)), None)
+            if rows is None:
+                raise Fallback
+            fallback = reduce(either, (vector.fallback for vector in vectors))
+            if fallback is not None:  # fallback rows have arbitrary data
+                vectors = tuple(replace(v, valid=both(v.valid, ~fallback), fallback=None) for v in vectors)
+            try:
+                answer = _called(name, [to_arrow(vector, rows) for vector in vectors], rows, call.result)
+            except ExpressionError:
+                raise Fallback from None
+            return replace(answer, fallback=fallback)
+
+        return Kernel(run, strict=False)
+
+    return ScalarFunction(row, strict=False, column=column)
+
+
+def _called(name: str, columns: Sequence[pa.Array], rows: int, result: Type) -> Vector:
+    if rows == 0:
+        return from_values([], result)
+    try:
+        given = _imported(name)(*columns)
+        array = _as_array(given, arrow_type(result))
+    except Exception as problem:  # a UDF may raise anything
+        said = str(problem).partition("\n")[0]
+        raise ExpressionError(f"{name} failed: {type(problem).__name__}: {said}") from None
+    if len(array) != rows:
+        raise ExpressionError(
+            f"{name} was given {rows} values and returned {len(array)}; it has to return one for each"
+        )
+    return from_arrow(array, result)
+
+
+@cache
+def _imported(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _as_array(given: Any, wanted: pa.DataType) -> pa.Array:
+    """Return a UDF's result as an array of the declared type."""
+    if isinstance(given, pa.Scalar):
+        given = pa.array([given.as_py()], given.type)
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    array = given if isinstance(given, pa.Array) else pa.array(given)
+    return array if array.type == wanted else array.cast(wanted)

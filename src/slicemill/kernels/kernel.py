@@ -1,0 +1,417 @@
+"""Kernel: a function that runs as Python until its machine code is available.
+
+For each combination of argument types, a kernel is in one of three states:
+
+| state | runs as | until |
+|---|---|---|
+| new | Python | LOAD_AFTER_S have passed and the code is stored, or as long as compiling takes |
+| requested | Python | a thread of this process has read or compiled the code |
+| ready | machine code | |
+
+A call that would take longer as Python than compilation takes waits for the code. If the code is stored,
+a call waits for at most its own duration as Python, because reading takes milliseconds. Other calls do
+not wait. So the total cost is at most about twice that of the better alternative.
+SLICEMILL_COMPILE=always compiles at the first call, for tests; never runs everything as Python.
+
+Python mode imitates machine code: 64-bit arithmetic wraps around, division by zero is no error, and
+fields of records are attributes.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import Enum
+from functools import cached_property, update_wrapper
+from importlib import import_module
+from types import FunctionType
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload
+
+import numpy as np
+
+from slicemill.kernels import store
+from slicemill.kernels.store import digest_of
+
+LOAD_AFTER_S = 0.005
+# A kernel runs as Python for this multiple of its compile time, which is estimated from its bytecode length.
+PATIENCE = 1.0
+_COMPILE_S, _COMPILE_BYTE_S = 0.05, 5e-4
+_GUESS_S = 2e-6  # time per row as Python, until it is measured
+_MANY = 100  # minimum number of rows for a measurement
+_LOOK_EVERY_S = 1.0
+_PIECE_S = 0.05
+_NICENESS = 5
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Calls(Enum):
+    """Execution mode of the kernels that a thread calls."""
+
+    AS_READY = "as machine code, if that is ready"
+    INTERPRETED = "as Python"
+    INSIDE = "as Python, called by a kernel that is run as Python"
+
+
+class _Thread(threading.local):
+    calls = _Calls.AS_READY
+    python_s = 0.0
+
+
+_THREAD = _Thread()
+_AS_READY = _Calls.AS_READY
+
+
+def python_seconds() -> float:
+    """Return the CPU seconds of kernels that this thread ran as Python."""
+    return _THREAD.python_s
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Run the kernels that this thread calls as Python, within this context."""
+    with _calling(_Calls.INTERPRETED):
+        yield
+
+
+@contextmanager
+def inside_python() -> Iterator[None]:
+    """Run nested kernels as Python, with NumPy's warnings disabled.
+
+    Used while the Python version of a kernel runs.
+    """
+    with _calling(_Calls.INSIDE), np.errstate(all="ignore"):
+        yield
+
+
+@contextmanager
+def _calling(how: _Calls) -> Iterator[None]:
+    before, _THREAD.calls = _THREAD.calls, how
+    try:
+        yield
+    finally:
+        _THREAD.calls = before
+
+
+class Trial:
+    """Measurements of one kernel for given argument types, while it runs as Python."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+        self.row_s = _GUESS_S
+        self.looked_s = 0.0
+        self.asked = False
+        self.stored = False  # True if the code was stored when it was requested
+        self.ended = threading.Event()  # set when the code is ready, or cannot be compiled
+
+
+class KernelFunction:
+    """A kernel.
+
+    `rows` is the index of the argument whose length is the number of rows. By default it is the longest
+    array.
+    """
+
+    def __init__(self, function: FunctionType, options: dict[str, Any], rows: int | None) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+        self.name = f"{function.__module__}.{function.__qualname__}"
+        self._options = options
+        self._rows = rows
+        self._code: dict[Signature, Callable[..., Any]] = {}
+        self._trials: dict[Signature, Trial] = {}
+        self._row_s: float | None = None  # latest measured time per row as Python
+
+    def __call__(self, *arguments: Any) -> Any:
+        calls = _THREAD.calls
+        if calls is not _AS_READY:
+            inside = calls is _Calls.INSIDE
+            return self.py_func(*arguments) if inside else self._as_python(Trial(), 0, arguments)
+        signature = self.signature(arguments)
+        code = self._code.get(signature)
+        if code is not None:
+            return code(*arguments)
+        return self._without_code(signature, arguments)
+
+    def signature(self, arguments: tuple[Any, ...]) -> Signature:
+        return signature_of(arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the kernel by name."""
+        return _named, (self.py_func.__module__, self.py_func.__qualname__)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest_of(self.py_func, self._options)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Return Numba's form of the function."""
+        from slicemill.kernels.numba_kernels import dispatcher_of
+
+        return dispatcher_of(self, self._options)
+
+    @property
+    def targetoptions(self) -> dict[str, Any]:
+        """Return the options. Numba reads them to decide on inlining."""
+        return self._options
+
+    def compile(self, signature: Signature) -> None:
+        """Read the code from the store, or compile it."""
+        from slicemill.kernels.numba_kernels import compiled
+
+        if signature not in self._code:
+            self._code[signature] = compiled(self, signature)
+
+    def is_stored(self, signature: Signature) -> bool:
+        return store.find(self.digest, names_of(signature)) is not None
+
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE * (_COMPILE_S + _COMPILE_BYTE_S * len(self.py_func.__code__.co_code))
+
+    def piece(self, rows: int) -> int:
+        """Return how many of these rows to process in one call.
+
+        Callers use it if they can split their rows anywhere. The result is all rows if there is code, or
+        if it is worth waiting for. Otherwise it is a number of rows that takes a short time. The first
+        call has few rows, to measure the time per row.
+        """
+        if self._code or _mode() == "always":
+            return rows
+        row_s = self._row_s
+        if row_s is None:
+            return min(rows, _MANY)
+        if _mode() == "auto" and row_s * rows > self._patience_s:
+            return rows
+        return min(rows, max(_MANY, int(_PIECE_S / row_s)))
+
+    # -- as Python -----------------------------------------------------------------------------------------
+
+    def _without_code(self, signature: Signature, arguments: tuple[Any, ...]) -> Any:
+        trial = self._trials.get(signature)
+        if trial is None:
+            trial = self._trials[signature] = Trial()
+        if _mode() == "always" and not trial.asked:
+            trial.asked = True
+            self.compile(signature)
+            return self._code[signature](*arguments)
+        rows = self._count(arguments)
+        expected_s = trial.row_s * rows
+        if not trial.asked and _mode() != "never" and self._is_due(signature, trial, expected_s):
+            trial.asked = True
+            _COMPILER.ask(self, signature, trial)
+        if trial.asked and (trial.stored or expected_s > self._patience_s):
+            trial.ended.wait(expected_s if trial.stored else None)
+            code = self._code.get(signature)
+            if code is not None:
+                return code(*arguments)
+        return self._as_python(trial, rows, arguments)
+
+    def _is_due(self, signature: Signature, trial: Trial, expected_s: float) -> bool:
+        after_s = trial.spent_s + expected_s
+        if after_s > self._patience_s:
+            return True
+        now = time.monotonic()
+        if after_s < LOAD_AFTER_S or now - trial.looked_s < _LOOK_EVERY_S:
+            return False
+        trial.looked_s = now
+        trial.stored = self.is_stored(signature)
+        return trial.stored
+
+    def _as_python(self, trial: Trial, rows: int, arguments: tuple[Any, ...]) -> Any:
+        records = [isinstance(each, np.ndarray) and each.dtype.names is not None for each in arguments]
+        both = list(zip(arguments, records, strict=True))
+        dtypes = {each.dtype: each.dtype for each, is_record in both if is_record}
+        given = [each.view(with_attributes(each.dtype)) if is_record else each for each, is_record in both]
+        began = time.thread_time()
+        with inside_python():
+            answer = self.py_func(*given)
+        took_s = time.thread_time() - began
+        trial.spent_s += took_s
+        _THREAD.python_s += took_s
+        if rows >= _MANY:
+            trial.row_s = self._row_s = took_s / rows
+        return _given_back(answer, dtypes)
+
+    def _count(self, arguments: tuple[Any, ...]) -> int:
+        if self._rows is not None:
+            return len(arguments[self._rows])
+        return max((each.size for each in arguments if isinstance(each, np.ndarray)), default=1)
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
+def _given_back(value: Any, dtypes: Mapping[Any, Any]) -> Any:
+    """Convert a result of Python to the types of machine code.
+
+    Numbers become Python numbers, and records lose their attributes. A dtype with attributes equals the
+    one without.
+    """
+    if isinstance(value, tuple):
+        return tuple([_given_back(each, dtypes) for each in value])
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.view(dtypes[value.dtype]) if isinstance(value, np.ndarray) and value.dtype.names else value
+
+
+def _mode() -> str:
+    return os.environ.get("SLICEMILL_COMPILE", "auto")
+
+
+class _Decorated(Protocol):
+    def __call__(self, function: Function) -> Function: ...
+
+
+@overload
+def kernel(function: Function) -> Function: ...
+
+
+@overload
+def kernel(*, rows: int | None = None, **options: Any) -> _Decorated: ...
+
+
+def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> Any:
+    """Decorate a function as a kernel. Options are passed to Numba."""
+
+    def made(python: Any) -> Any:
+        return KernelFunction(python, options, rows)
+
+    return made if function is None else made(function)
+
+
+class HelperFunction(KernelFunction):
+    """Function that only kernels call.
+
+    Helpers have no wrappers for Python and C, which saves compile time.
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+
+def helper(function: Function) -> Function:
+    """Decorate a function that only kernels call."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(Function, HelperFunction(cast(FunctionType, function), options, None))
+
+
+class _Compiler:
+    """Thread of this process that compiles kernels one by one."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, Trial]] = queue.SimpleQueue()
+
+    def ask(self, wanted: KernelFunction, signature: Signature, trial: Trial) -> None:
+        if self._process != os.getpid():  # a forked process has only the thread that forked
+            self._process, self._asked = os.getpid(), queue.SimpleQueue()
+            threading.Thread(target=self._work, name="slicemill compiler", daemon=True).start()
+        self._asked.put((wanted, signature, trial))
+
+    def _work(self) -> None:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        while True:
+            wanted, signature, trial = self._asked.get()
+            # A kernel that cannot be compiled stays in Python, with the same results.
+            with suppress(Exception):
+                wanted.compile(signature)
+            trial.ended.set()
+
+
+_COMPILER = _Compiler()
+
+
+# Records with fields as attributes in Python, as in machine code.
+
+
+_get, _set = np.void.__getitem__, np.void.__setitem__
+
+
+class AttributeRecord(np.void):  # type: ignore[misc]
+    """A row of a structured array. All attributes are fields."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        return _get(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _set(self, name, value)
+
+
+def with_attributes(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return an equal dtype whose rows are `AttributeRecord`s."""
+    return np.dtype((AttributeRecord, dtype))
+
+
+# Argument types as far as machine code depends on them, and their names.
+#
+# Works without Numba.
+
+
+# For an array its dtype, dimensions and flags; for another value its type; for a tuple also its items' types.
+Signature: TypeAlias = tuple[Any, ...]
+
+C_ORDER, F_ORDER, WRITEABLE = 0x1, 0x2, 0x400  # NumPy's flag bits
+_FLAGS = C_ORDER | F_ORDER | WRITEABLE
+
+
+def signature_of(arguments: tuple[Any, ...]) -> Signature:
+    return tuple(
+        [
+            (each.dtype, each.ndim, each.flags.num & _FLAGS) if type(each) is np.ndarray else _other(each)
+            for each in arguments
+        ]
+    )
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.num & _FLAGS
+    return (type(value), *signature_of(value)) if isinstance(value, tuple) else type(value)
+
+
+def layout_of(flags: int) -> str:
+    return "C" if flags & C_ORDER else "F" if flags & F_ORDER else "A"
+
+
+def names_of(signature: Signature) -> str:
+    return ", ".join(map(_name, signature))
+
+
+def _name(kind: Any) -> str:
+    if isinstance(kind, type):
+        return scalar_name(kind)
+    if isinstance(kind[0], np.dtype):
+        dtype, ndim, flags = kind
+        return array_name(dtype, ndim, layout_of(flags), bool(flags & WRITEABLE))
+    return f"{kind[0].__qualname__}({names_of(kind[1:])})"
+
+
+def array_name(dtype: np.dtype[Any], ndim: int, layout: str, writeable: bool) -> str:
+    return f"{dtype_name(dtype)}[{ndim}{layout}{'' if writeable else ' const'}]"
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    fields = (f"{name} {dtype_name(dtype.fields[name][0])} {dtype.fields[name][1]}" for name in dtype.names)
+    return f"{{{'; '.join(fields)}; {dtype.itemsize}}}"
+
+
+def scalar_name(kind: type) -> str:
+    if kind is bool or kind is np.bool_:
+        return "bool"
+    if kind is int:
+        return np.dtype(np.int64).str
+    if kind is float:
+        return np.dtype(np.float64).str
+    return np.dtype(kind).str if issubclass(kind, np.generic) else kind.__qualname__

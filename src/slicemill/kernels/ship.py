@@ -1,0 +1,34 @@
+"""Machine code in the package: `python -m slicemill.kernels.ship FOLDER`.
+
+`make wheel` compiles kernels for an unspecified processor (NUMBA_CPU_NAME=generic) by running the test
+corpus. This script then copies the code of the package's own kernels from the cache. A process uses it if
+there is no code for its own processor and the versions are the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from slicemill.kernels.store import SHIPPED, read
+
+
+def ship(folder: Path, target: Path = SHIPPED, package: str = "slicemill") -> int:
+    """Copy the code of a package's own kernels.
+
+    Return the number of files.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    count = 0
+    for path in sorted(folder.iterdir()):
+        found = None if path.suffix else read(path)
+        if found is not None and found[0].name.startswith(f"{package}."):
+            shutil.copyfile(path, target / path.name)
+            count += 1
+    return count
+
+
+if __name__ == "__main__":
+    print(f"{ship(Path(sys.argv[1]))} functions")

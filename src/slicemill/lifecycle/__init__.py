@@ -1,0 +1,1 @@
+"""Life cycle of queries, streams and tables: changes between two runs."""

@@ -1,0 +1,165 @@
+"""ALTER STREAM … ADD COLUMN: widen logs, keep the columns of queries.
+
+    CREATE QUERY q AS SELECT * FROM bid              CREATE QUERY q AS SELECT item, price FROM bid
+
+A query keeps its columns, also when its text is bound again after a restart. So each * that was bound
+before the column was added is expanded in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.binder.script import Bound, bind_script
+from slicemill.catalog.catalog import LATE, AlteredStream, Catalog, Statement
+from slicemill.columns.arrow_schema import columns_with_default, to_arrow, with_default
+from slicemill.columns.rows import plain_table
+from slicemill.errors import SlicemillError
+from slicemill.explain.statements import describe
+from slicemill.lifecycle.catalog_journal import Entry, declaration, in_force, key_of
+from slicemill.lifecycle.replace import Replacement, without_statement
+from slicemill.operators.graph import Node
+from slicemill.operators.registry import kind_of
+from slicemill.plan.planner import Plan
+from slicemill.plan.projection_pushdown import Need
+from slicemill.plan.state_reuse import names_of_state
+from slicemill.plan.statement_equality import changed_parts
+from slicemill.runtime.streams import logs_of
+from slicemill.sql.dialect import to_esl
+from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
+from slicemill.storage.home import Home
+from slicemill.types import Schema
+
+
+def with_added_columns(
+    catalog: Catalog, bound: Bound, entries: Sequence[dict[str, Any]], home: Home
+) -> tuple[Catalog, Replacement]:
+    """Bind readers of altered streams again; return catalog and change.
+
+    `entries` are the new entries of the script. Raises EslError if a query would change.
+    """
+    known, again = in_force([*home.statements, *entries]), list[dict[str, Any]]()
+    widened: dict[str, pa.Schema] = {}
+    problems: list[Diagnostic] = []
+    altered = [(one, span) for one, span in bound.statements if isinstance(one, AlteredStream)]
+    for one, span in altered:
+        widened |= dict(_widened(one, home, widened))
+        for user in (
+            user for name in (one.name, one.name + LATE) for user in catalog.users("RELATION", name)
+        ):
+            if (key := key_of(user)) not in known:
+                continue
+            found = _restated(user, known[key], one, catalog, span)
+            if isinstance(found, Diagnostic):
+                problems.append(found)
+            elif found is not None:
+                catalog, text = found
+                known[key] = {**known[key], "text": text}
+                again.append({**known[key], "altered": True})
+    if problems:
+        raise EslError(bound.source, problems)
+    when = entries[-1] if entries else {}
+    again = [{**entry, "at": when["at"], "by": when["by"]} for entry in again]
+    names = frozenset(one.name for one, _ in altered if one.name in widened)
+    return catalog, Replacement(entries=[*entries, *again], altered=names, widened=widened)
+
+
+def _restated(
+    user: Statement, entry: Entry, one: AlteredStream, catalog: Catalog, span: TextSpan
+) -> tuple[Catalog, str] | Diagnostic | None:
+    """Return catalog and text that keep a query's meaning.
+
+    Return None if the query's own text keeps its meaning.
+    """
+    without = without_statement(user, catalog)
+    before = without.copy()
+    before.add(one.before)
+    said = declaration(entry)
+    bound = bind_script(SourceText(said), before, stored=True)
+    text = _written_out(bound)
+    for words in (said, text):
+        found = bind_script(SourceText(words), without, stored=True)
+        if found.diagnostics:
+            why = found.diagnostics[0].message
+        elif parts := changed_parts(user, found.statements[0][0]):
+            why = f"its {parts[0]} would change"
+        else:
+            return None if words == said else (found.catalog, words)
+    what, columns = f"{describe(user)[0]} {user.name}", ", ".join(one.added.names)
+    return Diagnostic(
+        f"{what} reads {one.name}, and with the column {columns} it would not be what it is: {why}",
+        span,
+        f"give the column another name, or drop {what} first",
+    )
+
+
+def _written_out(bound: Bound) -> str:
+    """Return a text with each * expanded."""
+    text = bound.source.text
+    for span, columns in sorted(bound.stars.items(), key=lambda star: -star[0].start):
+        text = text[: span.start] + ", ".join(map(to_esl, columns)) + text[span.end :]
+    return text
+
+
+def _widened(
+    one: AlteredStream, home: Home, before: Mapping[str, pa.Schema]
+) -> Iterator[tuple[str, pa.Schema]]:
+    """Yield the logs that get a stream's new columns, with schemas."""
+    declared = {role: name for role, (name, _) in logs_of(one.after).items() if role != "errors"}
+    defaults = dict(one.defaults)
+    given = Schema(tuple(column for column in one.added if column.name in defaults))
+    row = plain_table([tuple(defaults[name] for name in given.names)], given)
+    for name in declared.values():
+        known = before.get(name) or (home.logs[name].columns if name in home.logs else None)
+        if known is not None and not set(one.added.names) <= set(known.names):
+            columns = with_default(to_arrow(one.added), row)
+            yield name, pa.schema([*known, *columns])
+
+
+def refuse_lost_state(before: Plan, after: Plan) -> None:
+    """Raise if a query would lose its state, or its state is unreadable.
+
+    State is named by its content. A subquery that selects all columns is no operator, and a subquery that
+    leaves some out is one. So expanding a * may rename the state behind it. State that addresses columns by
+    position cannot add a column.
+    """
+    known = dict(_state(after))
+    for log, names in _state(before):
+        if not set(names) <= set(known.get(log, names)):
+            raise SlicemillError(
+                f"{log} selects all columns of the stream in a query inside it, and would lose its state; "
+                "replace it first by one that names there only the columns that it reads, or drop it"
+            )
+    for node in before.graph:
+        by_position = kind_of(node.operator).by_position(node.operator)
+        if by_position and node.id in after.graph.nodes and _inputs(node, before) != _inputs(node, after):
+            raise SlicemillError(
+                f"{node.owner} keeps whole rows of the stream, and they cannot get a column; "
+                "replace it first by one that reads a CREATE STREAM … AS SELECT of its columns, or drop it"
+            )
+
+
+def _inputs(node: Node, plan: Plan) -> list[Schema]:
+    return [plan.graph[source].schema for source in node.inputs]
+
+
+def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    for unit in plan.units:
+        for root, log in unit.outputs:
+            yield log, names_of_state(plan.graph, unit, root)
+
+
+def always_stored(needs: Mapping[str, Need], home: Home, widened: Mapping[str, pa.Schema]) -> dict[str, Need]:
+    """Require columns with a default for all logs.
+
+    A missing value would mean an older row.
+    """
+    found = {}
+    for name, need in needs.items():
+        log = home.logs.get(name)
+        columns = widened.get(name) or (None if log is None else log.columns)
+        found[name] = need if columns is None else need.with_columns(columns_with_default(columns))
+    return found

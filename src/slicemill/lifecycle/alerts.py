@@ -1,0 +1,674 @@
+"""Alert runner: evaluates conditions and delivers messages of all alerts.
+
+One thread evaluates the conditions; each alert has a delivery thread. The dispatcher never waits for
+these threads; it only calls `notify` after a commit. A slow or unreachable webhook delays only its own
+alert.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from slicemill.catalog.alert import FIGURES, Alert, AlertSubject
+from slicemill.catalog.catalog import DroppedName, Statement
+from slicemill.columns.arrow_schema import as_results
+from slicemill.connectors.sinks.folder import encode_json_lines
+from slicemill.connectors.sinks.json_values import plain
+from slicemill.connectors.webhook import TIMEOUT_S, WebhookError, place_of, post
+from slicemill.functions.rows import compile_expression
+from slicemill.functions.values import ExpressionError
+from slicemill.lifecycle.pause_and_retry import LifeState
+from slicemill.metrics.quality_of_service import Quantiles
+from slicemill.operators.specs import Source
+from slicemill.runtime.streams import RunningStream
+from slicemill.storage.changes import Change
+from slicemill.storage.filesystem import unique_name
+from slicemill.storage.home import Home
+from slicemill.storage.log import Epoch, Log
+from slicemill.time import END, US
+from slicemill.types import TIMESTAMP, VARCHAR
+
+if TYPE_CHECKING:
+    from slicemill.api.mill import Mill
+
+# Delivery of one alert: an outbox in the journal.
+#
+# Messages are sent from the outbox to a webhook. The journal holds for each alert:
+#
+#     {"id": "5f0a…",                  created once; prefix of the ids of its messages
+#      "epoch": 17,                    last delivered epoch of its query's rows
+#      "alarms": {"hot": {"since": …, "told": …, "times": 1}},       firing alarms
+#      "outbox": [{"id": "5f0a…-3", …}], "made": 3}                  undelivered messages, number of all so
+#      far
+#
+# A message is committed before it is sent, and removed after the webhook has accepted it. Rows are sent
+# epoch by epoch, and the epoch is committed afterwards. So delivery is at least once, and duplicates have
+# the same id.
+
+
+Send = Callable[[str, bytes, dict[str, str]], None]
+
+_ROWS_PER_MESSAGE = 500
+_MOST_WAITING = 100
+_FIRST_PAUSE_US, _LONGEST_PAUSE_US = US, 300 * US
+_LONGEST_WISH_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class AlertStatus:
+    """Status of an alert.
+
+    `state` is ok, pending or firing, or following for an alert that sends rows. `since_us` is the time from
+    which the condition has held. `waiting` counts undelivered messages or epochs.
+    """
+
+    name: str
+    on: str
+    condition: str
+    url: str
+    state: str
+    since_us: int | None
+    firing: tuple[str, ...]
+    sent: int
+    sent_us: int | None
+    waiting: int
+    error: str | None
+
+
+def new_state(home: Home) -> dict[str, Any]:
+    """Return the journal fields of a new alert."""
+    return {"id": unique_name(), "epoch": home.epoch, "alarms": {}, "outbox": [], "made": 0}
+
+
+def webhook(url: str, body: bytes, headers: dict[str, str]) -> None:
+    post(url, body, headers)
+
+
+class AlertDelivery:
+    """Alarms and undelivered messages of one alert; `clock` is in microseconds."""
+
+    def __init__(self, alert: Alert, home: Home, clock: Callable[[], int], send: Send) -> None:
+        self.alert = alert
+        self.key = alert.name.lower()
+        self._home = home
+        self._clock = clock
+        self._send = send
+        self._state: dict[str, Any] = dict(home.alerts.get(self.key) or new_state(home))
+        self._alarms = {name: Alarm.of(kept) for name, kept in self._state["alarms"].items()}
+        self._changing = threading.Lock()
+        self._delivering = threading.Lock()
+        self._ended = False
+        self._sent = 0
+        self._sent_us: int | None = None
+        self._error: str | None = None  # of the webhook
+        self._unclear: str | None = None  # why the condition has no value
+        self._failures = 0
+        self._retry_us = 0
+
+    # -- conditions ------------------------------------------------------------------------------------
+
+    def looked(self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None) -> None:
+        """Apply the condition's values, by query or stream; queue messages."""
+        now = self._clock()
+        with self._changing:
+            self._unclear = unclear
+            messages: list[dict[str, Any]] = []
+            for name in {**self._alarms, **holds}:
+                found, figures = holds.get(name, (False, {}))
+                if name not in holds and self.alert.target is not None:
+                    continue  # not running; without a target, it has been dropped
+                before = self._alarms.get(name, Alarm())
+                after, told = before.looked(found, now, self.alert.for_us, self.alert.repeat_us)
+                if after.state is AlarmState.OK:
+                    self._alarms.pop(name, None)
+                else:
+                    self._alarms[name] = after
+                if told is not None and not (after.times > 1 and self._state["outbox"]):
+                    since = after.since_us if told == "firing" else before.since_us
+                    messages.append(self._message(told, name, since, now, max(1, after.times), figures))
+            if messages:
+                self._commit(outbox=[*self._state["outbox"], *messages][-_MOST_WAITING:])
+
+    def _message(
+        self, status: str, name: str, since: int, now: int, times: int, figures: Figures
+    ) -> dict[str, Any]:
+        self._state["made"] += 1
+        types = {column.name: column.type for column in FIGURES[self.alert.watched]}
+        return {
+            "id": f"{self._state['id']}-{self._state['made']}",
+            "alert": self.alert.name,
+            "kind": "condition",
+            "status": status,
+            "on": name,
+            "condition": self.alert.text,
+            "since": plain(since, TIMESTAMP),
+            "at": plain(now, TIMESTAMP),
+            "times": times,
+            "figures": {
+                figure: plain(value, types.get(figure, VARCHAR)) for figure, value in figures.items()
+            },
+        }
+
+    def _commit(self, **fields: object) -> None:
+        """Commit the alert's state; the caller holds the lock."""
+        firing = {name: a.plain() for name, a in self._alarms.items() if a.state is AlarmState.FIRING}
+        self._state = {**self._state, **fields, "alarms": firing}
+        if not self._ended:
+            self._home.commit(Change(alerts={self.key: self._state}))
+
+    # -- delivering ------------------------------------------------------------------------------------
+
+    @property
+    def cursor(self) -> dict[str, int]:
+        """Last delivered epoch, by log, of an alert that sends rows."""
+        if self.alert.condition is not None or self.alert.target is None:
+            return {}
+        return {self.alert.target: self._state["epoch"]}
+
+    @property
+    def has_messages(self) -> bool:
+        return bool(self._state["outbox"])
+
+    def retry_in_s(self) -> float | None:
+        """Return the time until the next retry, or None without error."""
+        return None if self._error is None else max(0.0, (self._retry_us - self._clock()) / US)
+
+    def deliver_new(self) -> None:
+        """Send undelivered messages, except during the back-off after an error."""
+        with self._delivering:
+            if self._error is not None and self._clock() < self._retry_us:
+                return
+            try:
+                for body in self._waiting():
+                    self._send(self.alert.url, json.dumps(body, ensure_ascii=False).encode(), _headers(body))
+                    self._sent += 1
+                    self._sent_us = self._clock()
+            except Exception as problem:
+                self._fail(problem)
+            else:
+                self._error, self._failures = None, 0
+
+    def _waiting(self) -> Iterator[dict[str, Any]]:
+        """Yield undelivered messages; advancing the iterator confirms the previous message."""
+        while self._state["outbox"] and not self._ended:
+            first = self._state["outbox"][0]
+            yield first
+            with self._changing:  # new messages may have been added meanwhile
+                self._commit(outbox=[body for body in self._state["outbox"] if body["id"] != first["id"]])
+        for name in self.cursor:
+            log = self._home.logs.get(name)
+            for epoch in log.epochs(after=self._state["epoch"]) if log is not None else ():
+                if self._ended:
+                    return
+                yield from self._rows(name, epoch)
+                with self._changing:
+                    self._commit(epoch=epoch.number)
+
+    def _rows(self, name: str, epoch: Epoch) -> Iterator[dict[str, Any]]:
+        log = self._home.logs[name]
+        table = as_results(log.read(epoch))
+        for part, first in enumerate(range(0, table.num_rows, _ROWS_PER_MESSAGE)):
+            rows = encode_json_lines(table.slice(first, _ROWS_PER_MESSAGE)).splitlines()
+            yield {
+                "id": f"{self._state['id']}-{epoch.number}.{part}",
+                "alert": self.alert.name,
+                "kind": "rows",
+                "on": name,
+                "epoch": epoch.number,
+                "gap": part == 0 and 0 <= self._state["epoch"] < log.freed,
+                "rows": [json.loads(row) for row in rows],
+            }
+
+    def _fail(self, problem: Exception) -> None:
+        pause_us = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self._failures, 20))
+        if isinstance(problem, WebhookError) and problem.after_s is not None:
+            pause_us = max(pause_us, int(US * min(problem.after_s, _LONGEST_WISH_S)))
+        self._failures += 1
+        self._retry_us = self._clock() + pause_us
+        self._error = str(problem).strip() or type(problem).__name__
+
+    def end(self) -> None:
+        """Stop delivery of a dropped alert; its state is no longer written."""
+        with self._changing:
+            self._ended = True
+
+    def status(self) -> AlertStatus:
+        alert, alarms = self.alert, dict(self._alarms)
+        firing = tuple(sorted(name for name, a in alarms.items() if a.state is AlarmState.FIRING))
+        state = AlarmState.FIRING if firing else AlarmState.PENDING if alarms else AlarmState.OK
+        waiting = len(self._state["outbox"])
+        for name, epoch in self.cursor.items():
+            log = self._home.logs.get(name)
+            waiting += len(log.epochs(after=epoch)) if log is not None else 0
+        return AlertStatus(
+            alert.name,
+            alert.on,
+            alert.text,
+            alert.url,
+            "following" if alert.condition is None else state.value,
+            min((alarm.since_us for alarm in alarms.values()), default=None),
+            firing,
+            self._sent,
+            self._sent_us,
+            waiting,
+            self._error or self._unclear,
+        )
+
+
+def _headers(body: dict[str, Any]) -> dict[str, str]:
+    return {"User-Agent": "slicemill", "Idempotency-Key": body["id"]}
+
+
+_LOGGER = logging.getLogger("slicemill")
+_LOOK_EVERY_S = 1.0
+_SHARE = 50  # evaluation uses at most 1/50 of the time
+
+Value = Callable[[tuple[object, ...]], object]
+
+
+class AlertRunner:
+    """Alerts of a mill.
+
+    `send` sends a message to a webhook and raises if the webhook rejects it.
+    """
+
+    def __init__(self, mill: Mill, clock: Callable[[], int], send: Send = webhook) -> None:
+        self._mill = mill
+        self._clock = clock
+        self.send = send
+        self._history = FigureHistory(mill)
+        self._deliveries: dict[str, AlertDelivery] = {}
+        self._conditions: dict[str, Value] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._looker: threading.Thread | None = None
+        self._changed = threading.Condition()
+        self._news = 0
+        self._running = False
+        self._tells_rows = False
+
+    # -- alerts ----------------------------------------------------------------------------------------
+
+    def begun(self, statements: Iterable[Statement]) -> dict[str, dict[str, Any] | None]:
+        """Return the journal changes for declared and dropped alerts."""
+        found: dict[str, dict[str, Any] | None] = {}
+        for statement in statements:
+            key = statement.name.lower()
+            if isinstance(statement, DroppedName) and statement.kind == "ALERT":
+                found[key] = None
+            elif isinstance(statement, Alert) and found.get(key, self._mill.home.alerts.get(key)) is None:
+                found[key] = new_state(self._mill.home)
+        return found
+
+    def watch(self, alerts: Mapping[str, Alert], begun: Iterable[str] = ()) -> None:
+        """Replace the set of alerts.
+
+        Alerts in `begun` are new, even if their declaration is unchanged.
+        """
+        with self._changed:
+            anew = set(begun)
+            known = {
+                key: delivery
+                for key, delivery in self._deliveries.items()
+                if alerts.get(key) == delivery.alert and key not in anew
+            }
+            for key, delivery in self._deliveries.items():
+                if key not in known:
+                    delivery.end()
+                    self._conditions.pop(key, None)
+                    self._threads.pop(key, None)
+            for key, alert in alerts.items():
+                if key not in known:
+                    known[key] = AlertDelivery(alert, self._mill.home, self._clock, self._sent)
+                    if alert.condition is not None:
+                        schema = FIGURES[alert.watched]
+                        self._conditions[key] = compile_expression(alert.condition, schema)
+            self._deliveries = known
+            self._tells_rows = any(delivery.cursor for delivery in known.values())
+            if self._running:
+                self._start_threads()
+            self._changed.notify_all()
+
+    def _sent(self, url: str, body: bytes, headers: dict[str, str]) -> None:
+        self.send(url, body, headers)
+
+    def status(self) -> list[AlertStatus]:
+        return [delivery.status() for delivery in self._deliveries.values()]
+
+    def problems(self) -> list[str]:
+        """Describe alerts whose webhook fails or whose condition has no value."""
+        return [
+            f"alert {one.name} ({place_of(one.url)}): {one.error}; it is tried again"
+            for one in self.status()
+            if one.error is not None
+        ]
+
+    def cursors(self) -> list[Mapping[str, int]]:
+        """Return the last delivered epochs, by log, of alerts that send rows."""
+        return [delivery.cursor for delivery in self._deliveries.values() if delivery.cursor]
+
+    # -- evaluation and delivery -----------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Evaluate every condition once."""
+        now = self._clock()
+        seen: dict[tuple[AlertSubject, str], Figures | None] = {}
+
+        def figures(watched: AlertSubject, name: str) -> Figures | None:
+            if (watched, name) not in seen:
+                seen[watched, name] = self._history.of(watched, name, now)
+            return seen[watched, name]
+
+        for key, condition in list(self._conditions.items()):
+            delivery = self._deliveries.get(key)
+            if delivery is None:
+                continue
+            alert, unclear = delivery.alert, None
+            names = self._history.names(alert.watched) if alert.target is None else [alert.target]
+            holds: dict[str, tuple[bool | None, Figures]] = {}
+            for name in names:
+                found = figures(alert.watched, name)
+                if found is None:
+                    continue
+                try:
+                    value = condition(tuple(found[figure] for figure in FIGURES[alert.watched].names))
+                except ExpressionError as problem:
+                    value, unclear = None, f"its condition has no value for {name}: {problem}"
+                holds[name] = (value if value is None else value is True), found
+            delivery.looked(holds, unclear)
+        self._history.forget(seen)
+        if any(delivery.has_messages for delivery in self._deliveries.values()):
+            self._wake()
+
+    def deliver_new(self) -> None:
+        """Send undelivered messages in the calling thread; failed ones are retried later."""
+        for delivery in list(self._deliveries.values()):
+            delivery.deliver_new()
+
+    def notify(self) -> None:
+        """Wake the deliveries of rows, after a commit of the mill."""
+        if self._tells_rows:
+            self._wake()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._news += 1
+            self._changed.notify_all()
+
+    # -- threads ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the threads."""
+        with self._changed:
+            self._running = True
+            self._start_threads()
+
+    def stop(self) -> None:
+        """Stop the threads; undelivered messages stay in the journal."""
+        with self._changed:
+            self._running = False
+            threads = [*self._threads.values(), *([self._looker] if self._looker else [])]
+            self._threads, self._looker = {}, None
+            self._changed.notify_all()
+        until = time.monotonic() + TIMEOUT_S
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _start_threads(self) -> None:
+        if self._conditions and (self._looker is None or not self._looker.is_alive()):
+            self._looker = threading.Thread(target=self._look_on, name="alerts", daemon=True)
+            self._looker.start()
+        for key, delivery in self._deliveries.items():
+            if key not in self._threads:
+                self._threads[key] = threading.Thread(
+                    target=self._deliver_on, args=[delivery], name=f"alert {delivery.alert.name}", daemon=True
+                )
+                self._threads[key].start()
+
+    def _look_on(self) -> None:
+        while self._running:
+            began = time.thread_time()
+            try:
+                self.look()
+            except Exception:  # a concurrent plan change or a full disk; retry
+                _LOGGER.warning("conditions of alerts were not looked at", exc_info=True)
+            pause_s = max(_LOOK_EVERY_S, _SHARE * (time.thread_time() - began))
+            with self._changed:
+                self._changed.wait_for(lambda: not self._running, pause_s)
+
+    def _deliver_on(self, delivery: AlertDelivery) -> None:
+        def ending() -> bool:
+            return not self._running or self._deliveries.get(delivery.key) is not delivery
+
+        seen = self._news
+        while not ending():
+            before = delivery.status().error
+            delivery.deliver_new()
+            after = delivery.status().error
+            if after is not None and after != before:  # log each error once, not each retry
+                _LOGGER.warning("alert %s: %s", delivery.alert.name, after)
+            seen = self._next_news(delivery, seen, ending)
+
+    def _next_news(self, delivery: AlertDelivery, seen: int, ending: Callable[[], bool]) -> int:
+        """Wait for news after `seen`, or for the end of the back-off."""
+        pause_s = delivery.retry_in_s()
+        with self._changed:
+            if pause_s is None:
+                self._changed.wait_for(lambda: ending() or self._news != seen)
+            else:
+                self._changed.wait_for(ending, pause_s)
+            return self._news
+
+
+# Alert metrics: values of queries and streams to which alert conditions refer.
+#
+# Rates, quantiles and counts cover the last minute, for which samples are kept. An unknown value is None,
+# such as the response time of a query without results.
+
+
+OVER_US = 60 * US
+
+Figures = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Sample of counters at one time."""
+
+    at_us: int
+    rows: int
+    errors: int
+    late: int = 0
+    stale_s: float = 0.0
+    responses: dict[int, int] = field(default_factory=dict)
+
+
+class FigureHistory:
+    """Metrics of one mill for alert conditions, with their history.
+
+    Only one thread may use the history.
+    """
+
+    def __init__(self, mill: Mill) -> None:
+        self._mill = mill
+        self._past: dict[tuple[AlertSubject, str], deque[_Counts]] = {}
+        self._changed_us: dict[tuple[AlertSubject, str], int] = {}
+
+    def names(self, watched: AlertSubject) -> list[str]:
+        """Return the names of all queries or streams."""
+        return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
+
+    def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
+        """Return the current metrics, or None if the query does not run."""
+        if watched is AlertSubject.QUERY:
+            return self._query(name, now_us)
+        return self._stream(name, now_us)
+
+    def forget(self, asked: Iterable[tuple[AlertSubject, str]]) -> None:
+        """Keep the history only of these queries and streams."""
+        kept = set(asked)
+        self._past = {key: past for key, past in self._past.items() if key in kept}
+        self._changed_us = {key: at for key, at in self._changed_us.items() if key in kept}
+
+    def _query(self, name: str, now_us: int) -> Figures | None:
+        mill = self._mill
+        query = mill.queries.get(name)
+        if query is None:
+            return None
+        metrics, life = query.metrics(), query.life()
+        read = [mill.streams[stream] for stream in self._sources(name) if stream in mill.streams]
+        errors = sum(stream.counts.bad for stream in read)
+        counts = _Counts(
+            now_us,
+            metrics.rows,
+            errors,
+            stale_s=metrics.stale.stale,
+            responses=dict(metrics.responses.counts),
+        )
+        before = self._since(AlertSubject.QUERY, name, counts)
+        unit = mill.dispatcher.running.writers.get(name)
+        running = mill.dispatcher.running
+        waits = unit is not None and unit.id in running.position
+        fresh = Quantiles(
+            {index: n - before.responses.get(index, 0) for index, n in counts.responses.items()}
+        )
+        elapsed_s = (now_us - before.at_us) / US
+        stale = min(1.0, (counts.stale_s - before.stale_s) / elapsed_s) if elapsed_s > 0 else None
+        return {
+            "state": life.state.value,
+            "rows": metrics.rows,
+            "rate": _rate(counts, before),
+            "silence": self._silence(AlertSubject.QUERY, name, counts, query.log),
+            "lag": int(US * running.longest_wait_s(unit.id, now_us)) if unit is not None and waits else 0,
+            "rows_waiting": running.rows_waiting(unit.id)[0] if unit is not None and waits else 0,
+            "p50": int(US * fresh.at(0.5)) if fresh.count else None,
+            "p99": int(US * fresh.at(0.99)) if fresh.count else None,
+            "staleness": stale,
+            "freshness": None if stale is None else 1 - stale,
+            "errors": counts.errors - before.errors,
+            "error": life.why,
+        }
+
+    def _stream(self, name: str, now_us: int) -> Figures | None:
+        stream = self._mill.streams.get(name)
+        if stream is None:
+            return None
+        counts = _Counts(now_us, stream.counts.read, stream.counts.bad, stream.counts.late)
+        before = self._since(AlertSubject.STREAM, name, counts)
+        behind = stream.announced
+        log = self._mill.home.logs.get(name)
+        return {
+            "state": _stream_state(stream, self._mill.lives.of(name).state),
+            "rows": counts.rows,
+            "rate": _rate(counts, before),
+            "silence": self._silence(AlertSubject.STREAM, name, counts, log),
+            "lag": max(0, now_us - behind) if 0 < behind < END else None,
+            "late": counts.late - before.late,
+            "errors": counts.errors - before.errors,
+            "error": stream.error,
+        }
+
+    def _sources(self, query: str) -> set[str]:
+        graph = self._mill.graph
+        if query not in graph.nodes:
+            return set()
+        above = (graph.nodes[node].operator for node in graph.ancestors(query))
+        return {operator.stream for operator in above if isinstance(operator, Source)}
+
+    def _since(self, watched: AlertSubject, name: str, now: _Counts) -> _Counts:
+        """Return the oldest sample of the last minute."""
+        past = self._past.setdefault((watched, name), deque())
+        while past and (now.at_us - past[0].at_us > OVER_US or past[-1].rows > now.rows):
+            past.popleft()
+        past.append(now)
+        return past[0]
+
+    def _silence(self, watched: AlertSubject, name: str, now: _Counts, log: Log | None) -> int:
+        """Return the time since the last row.
+
+        The first call uses the log, later calls use the counters.
+        """
+        key = watched, name
+        past = self._past[key]
+        if key not in self._changed_us:
+            newest = log.epochs(after=log.head - 1) if log is not None else []
+            self._changed_us[key] = newest[-1].arrival_us if newest else now.at_us
+        elif len(past) > 1 and past[-2].rows != now.rows:
+            self._changed_us[key] = now.at_us
+        return max(0, now.at_us - self._changed_us[key])
+
+
+def _stream_state(stream: RunningStream, life: LifeState) -> str:
+    if life is LifeState.PAUSED:
+        return life.value
+    return "failing" if stream.error else "ended" if stream.ended else "running"
+
+
+def _rate(now: _Counts, before: _Counts) -> float | None:
+    elapsed_s = (now.at_us - before.at_us) / US
+    return (now.rows - before.rows) / elapsed_s if elapsed_s > 0 else None
+
+
+# State machine of an alert: ok, pending, firing.
+#
+# There is one for each query or stream.
+#
+#            holds                 has held FOR d
+#     ok ────────────► pending ────────────────────► firing ──┐ REPEAT EVERY d: sent again
+#      ▲                  │                             │  ▲──┘
+#      └──────────────────┴──────── does not hold ──────┘ sends: resolved
+#
+# A condition that is NULL, because a metric is not known yet, changes nothing.
+
+
+class AlarmState(StrEnum):
+    OK = "ok"
+    PENDING = "pending"
+    FIRING = "firing"
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """State of an alarm with its times.
+
+    `since_us` is the start of the condition, `told_us` the time of the last message, and `times` the number
+    of messages.
+    """
+
+    state: AlarmState = AlarmState.OK
+    since_us: int = 0
+    told_us: int = 0
+    times: int = 0
+
+    def looked(
+        self, holds: bool | None, now_us: int, for_us: int, repeat_us: int | None
+    ) -> tuple[Alarm, str | None]:
+        """Apply the condition's value; return the new state and the message."""
+        if holds is None:
+            return self, None
+        if not holds:
+            return Alarm(), "resolved" if self.state is AlarmState.FIRING else None
+        pending = replace(self, state=AlarmState.PENDING, since_us=now_us)
+        now = pending if self.state is AlarmState.OK else self
+        if now.state is AlarmState.PENDING:
+            if now_us - now.since_us < for_us:
+                return now, None
+            return replace(now, state=AlarmState.FIRING, told_us=now_us, times=1), "firing"
+        if repeat_us is not None and now_us - now.told_us >= repeat_us:
+            return replace(now, told_us=now_us, times=now.times + 1), "firing"
+        return now, None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fields of a firing alarm for the journal."""
+        return {"since": self.since_us, "told": self.told_us, "times": self.times}
+
+    @staticmethod
+    def of(plain: dict[str, Any]) -> Alarm:
+        return Alarm(AlarmState.FIRING, plain["since"], plain["told"], plain["times"])

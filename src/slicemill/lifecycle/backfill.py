@@ -1,0 +1,565 @@
+"""Backfill: a query reads retained rows, then joins the shared plan.
+
+    backfilling   its own unit reads the past, with the time that live queries leave, and a minimum share
+    caught up     its own unit has reached the head of the streams, and runs like any other unit
+    joining       the shared plan also computes the query, from new rows only; that output is discarded
+    joined        the state in the shared plan is complete: the shared plan continues, its own unit is
+    dropped
+
+All steps are in the journal. The query's own unit has the field `backfill`. The shared unit has an extra
+output whose name is no log (`plan.late_queries`):
+
+    backfill  {query, from, goal, rows, again, arrivals, newest, alone, after, done, joins}
+              `from`: rows before that time are ignored. `goal`: by input, the head of the log when the
+              backfill started, and `rows` the number of rows up to there. `done`: when the unit caught
+              up.
+              `joins`: the shared plan computes the query too. `again`: streams whose source is read a
+              second time, and derived streams that are computed a second time. `after`: results up to
+              that
+              time were emitted by a definition that was replaced. `arrivals` and `newest`: by stream,
+              number and greatest timestamp of the rows that were read before the query was created
+
+A source that is read a second time has a log of its own (`plan.late_queries`). Once both reads have the
+same offsets and watermark, and the unit has processed all rows, one record switches the unit to the
+stream's own log and ends the second read.
+
+In the shared plan the query starts with new rows, like any new query. Its results are complete once the
+watermark is past the start by the length of its windows: no later row depends on rows that it missed. The
+driver then brings both units to the same epochs and watermarks. One journal record hands over: earlier
+results are those of the query's own unit, later results are those of the shared unit. A query whose
+history is unbounded (windows that count rows, or never end) keeps its own unit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicemill.catalog.catalog import AGAIN, ERRORS, JOINING, LATE, Catalog, Stream
+from slicemill.errors import all_of
+from slicemill.functions.render import timestamp_text
+from slicemill.ingest.intake import NEXT_ARRIVAL
+from slicemill.ingest.watermarks import HELD_FROM, WATERMARK, newest_tuple
+from slicemill.lifecycle.unit_fields import complete_from_of, new_fields, newest_ts
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.content import quoted
+from slicemill.plan.history import history_us
+from slicemill.plan.late_queries import Apart, log_again
+from slicemill.runtime.driver import Dispatcher
+from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.retained_logs import WHOLE
+from slicemill.runtime.streams import RunningStream
+from slicemill.runtime.unit_queue import RunningUnits
+from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+from slicemill.time import BEGINNING, END, US
+
+_LOGGER = logging.getLogger("slicemill")
+
+# A unit has caught up if its oldest unread row arrived at most this long ago.
+_CAUGHT_UP_US = US
+# Window over which a rate is measured, and the interval between samples.
+_RATE_US, _SAMPLES_US = 10 * US, US // 2
+# Interval between attempts to switch a unit from a second read to the stream.
+_AGAIN_US = US // 2
+
+
+def fields_from_the_past(
+    plan: UnitPlan,
+    home: Home,
+    query: str,
+    apart: Apart,
+    catalog: Catalog,
+    given_us: int | None = None,
+) -> dict[str, Any]:
+    """Return the fields of a new unit that reads the past.
+
+    The unit is the query's own, or one that computes a derived stream again for the query. Results up to
+    `given_us` were emitted by an earlier definition, and are not emitted again.
+    """
+    begins_us = BEGINNING if apart.begins_us is None else apart.begins_us
+    fields = new_fields(plan, home)
+    cursors: dict[str, int] = dict(fields["cursors"])
+    reach: dict[str, int | None] = {}
+    for log in plan.unit.inputs:
+        if AGAIN in log:
+            continue  # the log of a second read is read from its first row
+        if log in apart.kept:
+            first, reach[log] = retained_from(log, home, catalog)
+            before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
+            cursors[log] = max(first, before)
+        else:
+            reach[log] = newest_ts([log], home)
+    if apart.explicit:
+        _warn(query, begins_us, reach)
+    known = [ts for ts in reach.values() if ts is not None]
+    since = max([*known, *([begins_us - 1] if begins_us > BEGINNING else [])], default=None)
+    fields |= {
+        "cursors": cursors,
+        "since": {log: since for _, log in plan.unit.outputs},
+        "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
+    }
+    if all(log != query for _, log in plan.unit.outputs):
+        return fields
+    read_again = sorted(name for name in apart.again if name in home.streams)
+    fields[BACKFILL] = {
+        "query": query,
+        "from": begins_us if begins_us > BEGINNING else None,
+        "goal": {log: home.logs[log].head for log in plan.unit.inputs},
+        "rows": sum(home.logs[log].rows_after(cursors[log]) for log in apart.kept & cursors.keys()),
+    }
+    if apart.again:
+        fields[BACKFILL] |= {
+            "again": sorted(apart.again),
+            "arrivals": {name: home.streams[name].get(NEXT_ARRIVAL, 0) for name in read_again},
+            "newest": {name: newest_tuple(home.streams[name]) for name in read_again},
+        }
+    if apart.alone:
+        fields[BACKFILL]["alone"] = True
+    if given_us is not None:
+        fields[BACKFILL]["after"] = given_us
+    return fields
+
+
+def starts_in_words(running: RunningUnits, graph: QueryGraph, name: str) -> str:
+    """Return where a query starts and when its windows are complete."""
+    unit = running.writers.get(name)
+    if unit is None or name not in unit.since:
+        return ""
+    read = all_of(sorted({log.partition(AGAIN)[0] for log in unit.reads(name)}))
+    backfill, since = unit.fields.get(BACKFILL, {}), unit.since[name]
+    if since is None:
+        again = [stream for stream in backfill.get("again", ()) if stream in backfill.get("arrivals", {})]
+        how = f", and reads {all_of(again)} again for it" if again else ""
+        return f"it starts with the first row of {read}{how}"
+    words = f"it starts after {timestamp_text(since)}: earlier rows of {read} are not in its results"
+    history = history_us(graph, graph.streams.get(name, name))
+    if history is None:
+        return f"{words}, and count for none of them"
+    if not history:
+        return words
+    complete_us = complete_from_of(name, graph, running.units)
+    after = "" if complete_us is None else f"; its windows are complete after {timestamp_text(complete_us)}"
+    return words + after
+
+
+def retained_from(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
+    """Return a log's last incomplete epoch, and the time of its gap.
+
+    All rows after that time are kept. The time is None if the log has had all rows from the beginning.
+    """
+    opened, relation = home.logs[log], catalog.relation(log)
+    if opened.changes:
+        return -1, None  # it begins with the table that its oldest changes were folded into
+    first, reach = opened.first - 1, None
+    if isinstance(relation, Stream):
+        owner = catalog.declared_stream(log).name
+        epoch, newest = home.streams.get(owner, {}).get(WHOLE, (opened.head, None))
+        first, reach = max(first, epoch), newest if log == owner else None
+        missing = opened.freed >= 0 or (log != owner and epoch >= 0)
+    else:
+        written = [fields["since"][log] for fields in home.units.values() if log in fields.get("since", {})]
+        reach = written[0] if written else None
+        missing = opened.freed >= 0
+    if missing:
+        # Freed rows may have had the same timestamp.
+        left = [epoch.min_ts for epoch in opened.epochs(after=first)[:1] if epoch.min_ts is not None]
+        known = left[0] if left else opened.max_ts
+        reach = max((ts for ts in (reach, known) if ts is not None), default=None)
+    return first, reach
+
+
+def _warn(query: str, begins_us: int, reach: Mapping[str, int | None]) -> None:
+    for log, ts in reach.items():
+        if ts is not None and ts >= begins_us:
+            _LOGGER.warning(
+                "%s reaches back to %s: %s begins there, and is complete when its windows are",
+                log,
+                timestamp_text(ts),
+                query,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillProgress:
+    """Progress of a backfill.
+
+    `rows` existed when it began, and `rows_done` of these are read. `rows_left` also counts later rows.
+    """
+
+    rows_done: int
+    rows: int
+    rows_left: int
+    rows_per_s: float | None = None
+
+    @property
+    def share(self) -> float:
+        return self.rows_done / self.rows if self.rows else 1.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Return the remaining time at the current rate. None if unknown."""
+        if not self.rows_left:
+            return 0.0
+        return self.rows_left / self.rows_per_s if self.rows_per_s else None
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "rows_done": self.rows_done,
+            "rows": self.rows,
+            "rows_left": self.rows_left,
+            "share": self.share,
+            "rows_per_s": self.rows_per_s,
+            "seconds_left": self.seconds_left,
+        }
+
+    def in_words(self) -> str:
+        """Return text such as `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
+        words = [f"{100 * self.share:.0f} % of {self.rows:,} rows"]
+        words += [f"{self.rows_per_s:,.0f} rows/s"] if self.rows_per_s else []
+        words += [f"{self.seconds_left:,.0f} s left"] if self.seconds_left is not None else []
+        return ", ".join(words)
+
+
+@dataclass(slots=True)
+class Backfills:
+    """Backfills of a mill: monitors their units and merges them when complete.
+
+    `replan` runs the catalog as the journal describes it now. `graph` returns the graph that runs.
+    """
+
+    home: Home
+    dispatcher: Dispatcher
+    clock: Callable[[], int]
+    replan: Callable[[], None]
+    graph: Callable[[], QueryGraph]
+    _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by unit: time, rows read
+    _histories: dict[str, int | None] = field(default_factory=dict)  # by unit
+    _tried_us: dict[str, int] = field(default_factory=dict)  # by unit: last attempt to end a second read
+
+    def advance(self) -> bool:
+        """Take the next step of one backfill. False if none is possible."""
+        for unit in self.dispatcher.running.apart:
+            if unit.rests:
+                continue  # it is paused, or has failed
+            if unit.catching_up:
+                self._sample(unit)
+                readings = self._second_readings(unit)
+                if self._go_over(unit, readings) if readings else self._note_caught_up(unit):
+                    return True
+            elif self.why_apart(unit) is None and self._join(unit):
+                return True
+        return False
+
+    def look(self) -> None:
+        """Like `advance`, without a result."""
+        self.advance()
+
+    def progress_of(self, query: str) -> BackfillProgress | None:
+        """Return the progress of a query's backfill. None without one."""
+        unit = self.dispatcher.running.writers.get(query)
+        if unit is None or not unit.catching_up:
+            return None
+        backfill, logs = unit.fields[BACKFILL], self.home.logs
+        left = unit.rows_left
+        later = sum(
+            logs[log].rows_after(max(goal, unit.cursor(log))) for log, goal in backfill["goal"].items()
+        )
+        samples = self._samples.get(unit.id, [])
+        rate = None
+        if len(samples) > 1 and samples[-1][0] > samples[0][0]:
+            rate = (samples[-1][1] - samples[0][1]) * US / (samples[-1][0] - samples[0][0])
+        rows = backfill["rows"] + sum(backfill.get("arrivals", {}).values())
+        unread = sum(
+            max(0, count - self._read_again(name, query))
+            for name, count in backfill.get("arrivals", {}).items()
+        )
+        return BackfillProgress(max(0, rows - (left - later) - unread), rows, left + unread, rate)
+
+    def _read_again(self, stream: str, query: str) -> int:
+        """Return how many rows a second read has delivered so far."""
+        fields: Mapping[str, Any] = self.home.streams.get(log_again(stream, query), {})
+        return int(fields.get(NEXT_ARRIVAL, 0))
+
+    def in_words(self, query: str) -> str:
+        """Return a line for EXPLAIN on a query's backfill, or ""."""
+        unit = self.dispatcher.running.writers.get(query)
+        if unit is None or BACKFILL not in unit.fields:
+            return ""
+        progress, why = self.progress_of(query), self.why_apart(unit)
+        if progress is not None:
+            words = f"reads the past in a unit of its own: {progress.in_words()}"
+        elif why is None:
+            words = "has read the past, and is about to join the others"
+        else:
+            words = f"has a unit of its own: {why}"
+        return f"\n{query} {words}"
+
+    def state_of(self, query: str) -> str | None:
+        """Return `backfilling`, `joining` or `apart`. None for the shared plan."""
+        unit = self.dispatcher.running.writers.get(query)
+        if unit is None or BACKFILL not in unit.fields:
+            return None
+        if unit.catching_up:
+            return "backfilling"
+        return "joining" if self.why_apart(unit) is None else "apart"
+
+    def why_apart(self, unit: RunningUnit) -> str | None:
+        """Return why a query keeps its own unit. None if it joins."""
+        backfill = unit.fields[BACKFILL]
+        query = backfill["query"]
+        if unit.id == quoted(query) or "alone" in backfill:
+            return "it has nothing that others could share"
+        if self.graph().streams.get(query):
+            return "a derived stream that starts in the past keeps it"
+        if backfill.get("again"):
+            return f"{all_of(backfill['again'])} is computed again for it, from the beginning"
+        if unit.id not in self._histories:
+            self._histories[unit.id] = history_us(self.graph(), query)
+        if self._histories[unit.id] is None:
+            return "what it has seen counts for ever, so it would never be complete among others"
+        other = self.dispatcher.running.writers.get(query + JOINING)
+        if query in unit.failed or (other is not None and query + JOINING in other.failed):
+            return "it has failed"
+        return None
+
+    def _sample(self, unit: RunningUnit) -> None:
+        now, samples = self.clock(), self._samples.setdefault(unit.id, [])
+        if not samples or now - samples[-1][0] >= _SAMPLES_US:
+            samples.append((now, unit.statistics.rows_in))
+            while now - samples[0][0] > _RATE_US and len(samples) > 2:
+                samples.pop(0)
+
+    def _second_readings(self, unit: RunningUnit) -> list[tuple[RunningStream, RunningStream]]:
+        """Return the streams that are read again, with their second reads."""
+        backfill, streams = unit.fields[BACKFILL], self.dispatcher.streams
+        names = [(name, log_again(name, backfill["query"])) for name in backfill.get("again", ())]
+        return [(streams[name], streams[again]) for name, again in names if again in streams]
+
+    def _go_over(self, unit: RunningUnit, readings: list[tuple[RunningStream, RunningStream]]) -> bool:
+        """Switch units to the stream if its second read has caught up.
+
+        Return False if it has not.
+        """
+        now = self.clock()
+        for stream, again in readings:
+            if not again.asked or again.behind or stream.behind or again.ended or again.error is not None:
+                return False
+        renamed = {
+            again.name + side: stream.name + side for stream, again in readings for side in ("", LATE, ERRORS)
+        }
+        units = [
+            one
+            for one in self.dispatcher.running.units
+            if not renamed.keys().isdisjoint(one.plan.unit.inputs)
+        ]
+        waiting = unit.has_pending or any(one.run is not None or one.has_pending for one in units)
+        tried_us = self._tried_us.get(unit.id)
+        if waiting or (tried_us is not None and now < tried_us + _AGAIN_US):
+            return False
+        self._tried_us[unit.id] = now
+        with self.dispatcher.paused():
+            return self._take_over(unit, units, readings, renamed)
+
+    def _take_over(
+        self,
+        unit: RunningUnit,
+        units: list[RunningUnit],
+        readings: list[tuple[RunningStream, RunningStream]],
+        renamed: Mapping[str, str],
+    ) -> bool:
+        """Bring both reads to the same position, and switch to the stream.
+
+        Call while paused.
+        """
+        self.dispatcher.read_now([one for pair in readings for one in pair])
+        newest = unit.fields[BACKFILL]["newest"]
+        if not all(_is_at_same_place(*pair, newest[pair[0].name]) for pair in readings):
+            return False
+        with _time_held(self.dispatcher):
+            for one in units:
+                _bring_to_now(self.dispatcher, one)
+                self.dispatcher.finish(one)
+            for one in units:
+                marks = one.input_watermarks()
+                logs = [log for log in one.plan.unit.inputs if log in renamed]
+                passed = any(
+                    marks.get(log, BEGINNING) > self.dispatcher.watermark(renamed[log]) for log in logs
+                )
+                if passed or one.failed or one.has_pending or one.unwritten:
+                    return False
+        change = Change()
+        for one in units:
+            fields = _with_logs_renamed(one.fields, renamed)
+            heads = {log: self.home.logs[log].head for log in fields["cursors"] if log in renamed.values()}
+            fields["cursors"] |= heads
+            fields["checkpoint"]["cursors"] |= heads
+            change.units[one.id] = fields
+        read = {stream.name for stream, _ in readings}
+        change.units.setdefault(unit.id, {})[BACKFILL] = {
+            **{key: at for key, at in unit.fields[BACKFILL].items() if key not in ("arrivals", "newest")},
+            "again": [name for name in unit.fields[BACKFILL]["again"] if name not in read],
+            "goal": {
+                renamed.get(log, log): self.home.logs[renamed.get(log, log)].head
+                for log in unit.plan.unit.inputs
+            },
+        }
+        for _, again in readings:
+            change.dropped_streams.append(again.name)
+            change.dropped_logs += [log for log in again.logs if log in self.home.logs]
+        self.home.commit(change)
+        self._samples.pop(unit.id, None)
+        for _, again in readings:
+            del self.dispatcher.streams[again.name]
+        ids = [one.id for one in units]
+        # The units continue as after a restart, from the checkpoint that was just written.
+        self.dispatcher.replace([one for one in self.dispatcher.running.units if one.id not in ids])
+        self.dispatcher.forget(ids, [again.name for _, again in readings])
+        self.replan()
+        return True
+
+    def _note_caught_up(self, unit: RunningUnit) -> bool:
+        now = self.clock()
+        heads = {log: self.home.logs[log].head for log in unit.plan.unit.inputs}
+        arrived = [unit.waiting(log, head)[2] for log, head in heads.items()]
+        oldest = min((moment for moment in arrived if moment is not None), default=now)
+        passed = all(unit.cursor(log) >= goal for log, goal in unit.fields[BACKFILL]["goal"].items())
+        if unit.run is not None or not passed or oldest < now - _CAUGHT_UP_US:
+            return False
+        self.home.commit(Change(units={unit.id: {BACKFILL: {**unit.fields[BACKFILL], "done": now}}}))
+        self._samples.pop(unit.id, None)
+        self.dispatcher.running.caught_up(unit)
+        return True
+
+    def _join(self, unit: RunningUnit) -> bool:
+        query = unit.fields[BACKFILL]["query"]
+        other = self.dispatcher.running.writers.get(query + JOINING)
+        if other is None:
+            self.home.commit(Change(units={unit.id: {BACKFILL: {**unit.fields[BACKFILL], "joins": True}}}))
+            with self.dispatcher.paused():
+                self.replan()
+            return True
+        if unit.run is not None or other.run is not None or not self._is_complete(query, other):
+            return False
+        with self.dispatcher.paused():
+            return self._hand_over(query, unit, other)
+
+    def _is_complete(self, query: str, other: RunningUnit) -> bool:
+        """Return True if no later row depends on missed rows."""
+        graph, name = self.graph(), query + JOINING
+        complete_us, history = complete_from_of(name, graph, [other]), history_us(graph, name)
+        if complete_us is None or history is None:
+            return False
+        marks = other.input_watermarks()
+        least = min((marks.get(log, BEGINNING) for log in other.reads(name)), default=BEGINNING)
+        # An input that ended in this process may continue in the next one.
+        return complete_us + history <= least < END
+
+    def _hand_over(self, query: str, unit: RunningUnit, other: RunningUnit) -> bool:
+        """Bring both units to the same position; continue in the shared unit.
+
+        Call while paused.
+        """
+        with _time_held(self.dispatcher):
+            catch_up_feeding(self.dispatcher, self.dispatcher.running.units, unit.plan.unit.inputs)
+            for one in (unit, other):
+                _bring_to_now(self.dispatcher, one)
+            self.dispatcher.finish(other)
+        marks, name = other.input_watermarks(), query + JOINING
+        same = all(
+            unit.cursor(log) == other.cursor(log) and unit.input_watermarks().get(log) == marks.get(log)
+            for log in unit.plan.unit.inputs
+        )
+        if not same or query in unit.failed or name in other.failed:
+            return False  # a run failed; it is retried or reported
+        renamed: dict[str, Any] = {
+            "outputs": sorted(query if log == name else log for log in other.fields["outputs"]),
+            "since": _renamed(other.fields["since"], name, query, unit.since[query]),
+            "output_watermarks": _renamed(
+                other.fields["output_watermarks"], name, query, unit.watermark(query)
+            ),
+        }
+        self.home.commit(Change(units={other.id: renamed}, dropped_units=[unit.id]))
+        self.replan()
+        return True
+
+
+def _is_at_same_place(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
+    """Return True if two reads of a source have the same position.
+
+    Both have read the same rows and hold back the same rows. Rows that the stream holds from before the query
+    was created may lack columns that the query reads. `newest` is the greatest timestamp of these rows.
+    """
+    one, other = stream.fields, again.fields
+    if stream.error is not None or again.error is not None or not stream.is_where(again):
+        return False
+    if one.get(HELD_FROM) is None:
+        return other.get(HELD_FROM) is None
+    passed = newest is None or one.get(WATERMARK, BEGINNING) >= newest
+    return passed and one.get(WATERMARK) == other.get(WATERMARK)
+
+
+def _with_logs_renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a unit's fields with some input logs renamed."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {names.get(key, key): renamed(inner) for key, inner in value.items()}
+        return [renamed(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+    found: dict[str, Any] = renamed(fields)
+    return found
+
+
+def _renamed(by_log: Mapping[str, Any], before: str, after: str, value: Any) -> dict[str, Any]:
+    return {**{log: known for log, known in by_log.items() if log != before}, after: value}
+
+
+def catch_up_feeding(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
+    """Run the units upstream of some logs on all pending input.
+
+    Call while paused.
+    """
+    wanted, feeding = set(logs), []
+    for unit in reversed(units):
+        if any(log in wanted for _, log in unit.plan.unit.outputs):
+            wanted.update(unit.plan.unit.inputs)
+            feeding.append(unit)
+    for unit in reversed(feeding):
+        dispatcher.catch_up(unit)
+
+
+def _bring_to_now(dispatcher: Dispatcher, unit: RunningUnit) -> None:
+    """Run a unit up to the heads and watermarks of its inputs.
+
+    Call while paused.
+    """
+
+    def is_behind() -> bool:
+        known = unit.input_watermarks()
+        logs = unit.plan.unit.inputs
+        return unit.has_pending or any(known.get(log, BEGINNING) < dispatcher.watermark(log) for log in logs)
+
+    dispatcher.run_while(unit, is_behind)
+
+
+@contextmanager
+def _time_held(dispatcher: Dispatcher) -> Iterator[None]:
+    """Freeze each log's watermark, so that several units get the same."""
+    known: dict[str, int] = {}
+    asked = dispatcher.watermark
+
+    def held(log: str) -> int:
+        if log not in known:
+            known[log] = asked(log)
+        return known[log]
+
+    dispatcher.watermark = held
+    try:
+        yield
+    finally:
+        dispatcher.watermark = asked

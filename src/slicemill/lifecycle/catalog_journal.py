@@ -1,0 +1,617 @@
+"""Catalog in the journal: the executed statements, with user and time.
+
+{"at": 1700000000000000, "by": "ann", "kind": "query", "name": "hot", "text": "CREATE QUERY hot AS …"}
+
+The entry of a DROP has the kinds that it drops under "dropped" in place of "kind". An aggregate in Python
+has a digest of its source under "code". Replaying the entries gives the statements in force.
+
+A script is executed again at every start. A name that is in force must keep its meaning, because results
+of two meanings must not be mixed in one log.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from slicemill.aggregates.udf.python_source import source_digest
+from slicemill.binder.script import Bound, bind_script
+from slicemill.catalog.aggregates import AggregateDefinition
+from slicemill.catalog.alert import Alert
+from slicemill.catalog.catalog import (
+    CALLED,
+    AlteredQuery,
+    AlteredStream,
+    Catalog,
+    DerivedStream,
+    DroppedName,
+    QueryDefinition,
+    QueryOptions,
+    Setting,
+    Statement,
+    Stream,
+    View,
+)
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.function import FunctionDefinition
+from slicemill.catalog.model import ModelDefinition, ModelTemplate
+from slicemill.catalog.queries import ServiceLevel
+from slicemill.catalog.statements import LifeChange, Replay
+from slicemill.errors import all_of
+from slicemill.explain.statements import describe
+from slicemill.functions.render import timestamp_text
+from slicemill.plan.content import quoted
+from slicemill.plan.statement_equality import called_by, changed_parts
+from slicemill.secrets import redacted
+from slicemill.sql.dialect import to_esl
+from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan, render
+from slicemill.sql.grammar.statements import script
+from slicemill.sql.grammar.windows import duration_of
+from slicemill.sql.nodes import CreateMode, Option
+from slicemill.storage.log import Hold
+from slicemill.time import BEGINNING, END
+
+_LOGGER = logging.getLogger("slicemill")
+
+_RELATION = "relation"
+_QUERY = "query"
+_FUNCTION = "function"
+_ALERT = "alert"
+_CALLED = ("aggregate", "window aggregate", "model")
+_SHOWN = 200
+_DELIVERY = ("weight", "slo", "sink", "incomplete")  # options that do not change what a query computes
+_MODELS = (ModelDefinition, ModelTemplate)
+_ALTERED = (AlteredQuery, AlteredStream)
+# Kinds whose stored text is kept if a new text means the same.
+_REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, *_MODELS, FunctionDefinition)
+
+Key = tuple[str, str]
+Entry = Mapping[str, Any]
+
+
+def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
+    """Return the statements in force, by kind and name."""
+    found: dict[Key, Entry] = {}
+    for entry in entries:
+        _take(entry, found)
+    return found
+
+
+def shown(entry: Entry) -> Entry:
+    """Redact secrets in an entry; earlier versions stored passwords."""
+    return {**entry, "text": redacted(entry["text"])} if "text" in entry else entry
+
+
+def _take(entry: Entry, found: dict[Key, Entry]) -> None:
+    for kind in entry.get("dropped", ()):
+        found.pop((kind, entry["name"].lower()), None)
+    if "dropped" not in entry:
+        found[_key(entry)] = entry
+
+
+def _key(entry: Entry) -> Key:
+    return entry["kind"], entry["name"].lower()
+
+
+def runs_nothing(statement: Statement) -> bool:
+    """Return True if a statement leaves all units as they are."""
+    dropped = isinstance(statement, DroppedName) and statement.kind == "ALERT"
+    return dropped or isinstance(statement, (Alert, LifeChange, Replay, Setting))
+
+
+def log_warnings(bound: Bound) -> None:
+    """Log the binder's warnings about a script."""
+    for warning in bound.warnings:
+        _LOGGER.warning("%s", render(bound.source, warning))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedStatement:
+    """Statement of CREATE OR REPLACE, with the one that it replaces."""
+
+    before: Statement
+    after: Statement
+    span: TextSpan
+
+    @property
+    def only_moves(self) -> bool:
+        """Return True if only the source of a stream changes."""
+        return isinstance(self.after, Stream) and changed_parts(self.before, self.after) == ["source"]
+
+
+def key_of(statement: Statement) -> Key:
+    """Return the kind and name under which a declaration is in force."""
+    return _kind(statement), statement.name.lower()
+
+
+@dataclass(frozen=True)
+class KeptStatements:
+    """Statements in force in a home; `logs` are its log names."""
+
+    entries: Mapping[Key, Entry]
+    home: Path
+    logs: Collection[str]
+
+    @staticmethod
+    def of(statements: Iterable[Entry], home: Path, logs: Collection[str]) -> KeptStatements:
+        return KeptStatements(in_force(statements), home, logs)
+
+    @cached_property
+    def _read(self) -> tuple[Catalog, list[Setting], list[str]]:
+        """Return the bound catalog and settings, and the names of unreadable entries."""
+        catalog = Catalog()
+        settings: list[Setting] = []
+        waiting = list(self.entries.values())
+        bound = True
+        while bound and waiting:  # a replaced statement may precede those that it depends on
+            bound, left = False, []
+            for entry in waiting:
+                found = bind_script(SourceText(declaration(entry)), catalog, stored=True)
+                if found.diagnostics:
+                    left.append(entry)
+                else:
+                    catalog, bound = found.catalog, True
+                    settings += [one for one, _ in found.statements if isinstance(one, Setting)]
+            waiting = left
+        return catalog, settings, [entry["name"] for entry in waiting]
+
+    @property
+    def catalog(self) -> Catalog:
+        """Return the catalog of the entries that this version can read."""
+        return self._read[0]
+
+    @property
+    def settings(self) -> list[Setting]:
+        return self._read[1]
+
+    @property
+    def unread(self) -> list[str]:
+        """Return the names of the entries that this version cannot read."""
+        return self._read[2]
+
+    def without(self, others: Collection[Key]) -> Catalog:
+        """Return the catalog of the entries whose keys are also in `others`."""
+        entries = {key: entry for key, entry in self.entries.items() if key in others}
+        return KeptStatements(entries, self.home, self.logs).catalog
+
+    def agreed(self, bound: Bound) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
+        """Return the catalog after a script, texts to store, and replacements.
+
+        If only the wording of a statement differs, the stored definition counts, because state is found under
+        the names that it had at first. The text to store has the new RETAIN, weight, slo and sink. Raises
+        EslError if a name has got another meaning.
+        """
+        catalog, entries = bound.catalog.copy(), dict(self.entries)
+        dropped: list[DroppedName] = []
+        same: dict[Key, str] = {}
+        problems: list[Diagnostic] = []
+        replaced: list[ReplacedStatement] = []
+        for position, (statement, span) in enumerate(bound.statements):
+            if isinstance(statement, (*_ALTERED, LifeChange, Replay)):
+                continue
+            entry = _identity(statement)
+            if isinstance(statement, DroppedName):
+                _take({**entry, "text": ""}, entries)
+                dropped.append(statement)
+                continue
+            key = _key(entry)
+            known = entries.get(key)
+            text = bound.source.text[span.start : span.end]
+            if known is None and entry["name"] in self.logs and (problem := self._taken(statement)):
+                problems.append(Diagnostic(problem[0], span, problem[1]))
+            if known is None or isinstance(statement, Setting) or _says(known, text, entry):
+                continue
+            kept = self.catalog.copy()
+            for name in dropped:
+                kept.add(name)
+            before = _declared(key, kept)
+            if before is None:
+                continue
+            now = _altered_further_down(statement, catalog)
+            if isinstance(now, Stream) and isinstance(before, Stream):
+                if len(now.schema) == len(before.schema):
+                    statement = now  # the home already has the columns that a later ALTER of the script adds
+                now = statement
+            parts = changed_parts(before, statement)
+            if known.get("code") != entry.get("code") and not parts:
+                parts = ["source"]
+            if not parts and position in bound.replacing and _begins_elsewhere(before, statement):
+                parts = ["FROM"]
+            if not parts:
+                same[key] = _standing(known, before, now, text)
+                _keep(before, now, catalog)
+            elif position in bound.replacing and self._may_be(
+                one := ReplacedStatement(before, statement, span)
+            ):
+                replaced.append(one)
+            elif problem := self._refused(before, parts, known["text"], kept):
+                problems.append(Diagnostic(problem[0], span, problem[1]))
+        if problems:
+            raise EslError(bound.source, problems)
+        if replaced and dropped:
+            why = "DROP and OR REPLACE cannot take effect together"
+            raise EslError(bound.source, [Diagnostic(why, replaced[0].span, "run them one after another")])
+        return catalog, same, replaced
+
+    def _may_be(self, one: ReplacedStatement) -> bool:
+        """Return True if a statement may be replaced.
+
+        Of a stream with stored rows only the source may change.
+        """
+        return one.only_moves or not (isinstance(one.after, Stream) and one.after.name in self.logs)
+
+    def _taken(self, statement: Statement) -> tuple[str, str] | None:
+        """Return the error if another stream's log has a query's name."""
+        owner = self.catalog.owner_of(statement.name)
+        if owner is None or not isinstance(statement, QueryDefinition):
+            return None
+        return (
+            f"stream {owner.name}, kept in {self.home}, has rows under the name {statement.name}",
+            "give the query another name",
+        )
+
+    def _refused(
+        self, before: Statement, parts: list[str], text: str, kept: Catalog
+    ) -> tuple[str, str] | None:
+        """Return error and hint of a change that is not allowed.
+
+        Return None if no stored rows depend on the old definition.
+        """
+        kind, name = describe(before)[0], before.name
+        if isinstance(before, (QueryDefinition, Stream, DerivedStream, Classifier)):
+            if name not in self.logs:
+                return None
+            has = "has" if len(parts) == 1 and not parts[0].endswith("s") else "have"
+            text = redacted(before.text if isinstance(before, QueryDefinition) else text)
+            was = " ".join(text.split())
+            was = was if len(was) <= _SHOWN else f"{was[: _SHOWN - 1]}…"
+            message = (
+                f"{kind} {name} is kept in {self.home}, and its {all_of(parts)} {has} changed: it was {was}"
+            )
+            if isinstance(before, Stream):
+                return message, (
+                    f"write CREATE OR REPLACE STREAM {quoted(name)}, which reads on from the new source"
+                    if parts == ["source"]
+                    else "give the new stream another name, and read both with UNION ALL; "
+                    "columns are added with ALTER STREAM … ADD COLUMN"
+                )
+            if isinstance(before, Classifier):
+                return message, f"DROP CLASSIFIER {quoted(name)} first, or give this one another name"
+            return message, f"write CREATE OR REPLACE {kind.upper()}, or give this one another name"
+        users = [] if isinstance(before, Alert) else _users(before, kept)
+        if not users:
+            return None
+        message = f"{kind} {name} has changed, and {all_of(users)}, kept in {self.home}, uses it"
+        return message, f"drop {all_of(users)} first, or give the new {kind} another name"
+
+
+def new_entries(
+    bound: Bound,
+    known: Iterable[Entry],
+    at_us: int,
+    same: Mapping[Key, str] | None = None,
+    by: str | None = None,
+) -> list[dict[str, Any]]:
+    """Return journal entries for a script's statements not yet in force.
+
+    A script is executed again at every start, and adds no entries then. `same` has the text to store for
+    statements of which only the wording changed.
+    """
+    entries, who = in_force(known), user() if by is None else by
+    found: list[dict[str, Any]] = []
+    for statement, span in bound.statements:
+        if isinstance(statement, (LifeChange, Replay)):
+            continue  # their effect is not stored as a statement
+        text = bound.source.text[span.start : span.end]
+        if isinstance(statement, AlteredQuery):
+            text = _standing(entries[key_of(statement.after)], statement.before, statement.after, text)
+        elif isinstance(statement, AlteredStream):
+            text = _with_columns(entries[key_of(statement.after)], text)
+        entry = {"at": at_us, "by": who, **_identity(statement), "text": text}
+        if isinstance(statement, _ALTERED):
+            entry["altered"] = True  # its meaning is unchanged
+        elif same and "dropped" not in entry and _key(entry) in entries:
+            entry["text"] = same.get(_key(entry), text)
+            if _key(entry) in same:
+                entry["altered"] = True
+        if not _says_nothing_new(entry, entries):
+            found.append(entry)
+            _take(entry, entries)
+    return found
+
+
+def withdrawn(entries: Sequence[Entry], known: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return entries that undo declarations, and keep dropped names dropped."""
+    dropped = [entry for entry in entries if "dropped" in entry]
+    before = in_force([*known, *dropped])
+    found: list[dict[str, Any]] = []
+    for key, entry in in_force(entries).items():
+        who = {"at": entry["at"], "by": entry["by"]}
+        if key in before:
+            found.append({**before[key], **who})
+        else:
+            found.append({**who, "dropped": [key[0]], "name": entry["name"], "text": "(not done)"})
+    return found
+
+
+def _says_nothing_new(entry: Entry, entries: Mapping[Key, Entry]) -> bool:
+    if "dropped" in entry:
+        return False
+    known = entries.get(_key(entry))
+    return known is not None and _says(known, entry["text"], entry)
+
+
+def _says(known: Entry, text: str, entry: Entry) -> bool:
+    return (known["text"], known.get("code")) == (text, entry.get("code"))
+
+
+def gives_changes(statement: Statement | None) -> bool:
+    """Return True if the results of a statement are a changelog."""
+    return isinstance(statement, (QueryDefinition, DerivedStream)) and statement.schema.changelog
+
+
+def _identity(statement: Statement) -> dict[str, Any]:
+    if isinstance(statement, DroppedName):
+        if statement.kind in CALLED:
+            return {"dropped": list(_CALLED), "name": statement.name}
+        kinds = {"QUERY": _QUERY, "FUNCTION": _FUNCTION, "ALERT": _ALERT}
+        return {"dropped": [kinds.get(statement.kind, _RELATION)], "name": statement.name}
+    found: dict[str, Any] = {"kind": _kind(statement), "name": statement.name}
+    if isinstance(statement, (AggregateDefinition, FunctionDefinition)) and statement.external is not None:
+        found["code"] = source_digest(statement.external)
+    if isinstance(statement, Classifier) and statement.options.observe is not None:
+        found["code"] = source_digest(statement.options.observe)
+    return found
+
+
+def _kind(statement: Statement) -> str:
+    if isinstance(statement, AggregateDefinition):
+        return "window aggregate" if statement.window else "aggregate"
+    kinds: dict[type, str] = {
+        QueryDefinition: _QUERY,
+        AlteredQuery: _QUERY,
+        AlteredStream: _RELATION,
+        ModelDefinition: "model",
+        ModelTemplate: "model",
+        FunctionDefinition: _FUNCTION,
+        Alert: _ALERT,
+        Setting: "setting",
+    }
+    return kinds.get(type(statement), _RELATION)
+
+
+def declaration(entry: Entry) -> str:
+    """Return an entry's text; a bare SELECT becomes CREATE QUERY."""
+    text: str = entry["text"]
+    bare = entry["kind"] == _QUERY and not text.upper().startswith("CREATE")
+    return f"CREATE QUERY {quoted(entry['name'])} AS {text}" if bare else text
+
+
+def _declared(key: Key, catalog: Catalog) -> Statement | None:
+    kind, name = key
+    base, window = catalog.declared_versions(name)
+    found: dict[str, Statement | None] = {
+        _QUERY: catalog.queries.get(name),
+        _RELATION: catalog.relations.get(name),
+        "model": catalog.models.get(name),
+        _FUNCTION: catalog.functions.get(name),
+        _ALERT: catalog.alerts.get(name),
+        "aggregate": base,
+        "window aggregate": window,
+    }
+    return found.get(kind)
+
+
+def _begins_elsewhere(before: Statement, after: Statement) -> bool:
+    """Return True if the definition starts at another time in the past."""
+    if not (isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition)):
+        return False
+    return after.begins_us not in (None, END, before.begins_us)
+
+
+def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:
+    """Return a statement with the script's later ALTERs applied."""
+    if isinstance(statement, Stream):
+        found = catalog.relations.get(statement.name.lower())
+        same = isinstance(found, Stream) and found.schema.columns[: len(statement.schema)]
+        return found if isinstance(found, Stream) and same == statement.schema.columns else statement
+    now = catalog.queries.get(statement.name.lower())
+    if isinstance(statement, QueryDefinition) and now is not None and now.query is statement.query:
+        return now
+    return statement
+
+
+def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
+    """Replace a statement by the stored definition of the same meaning."""
+    if _declared((_kind(statement), statement.name.lower()), catalog) is not statement:
+        return  # dropped or declared again further down
+    if isinstance(before, QueryDefinition) and isinstance(statement, QueryDefinition):
+        catalog.add(replace(before, options=statement.options, retain_us=statement.retain_us))
+    elif isinstance(before, Stream) and isinstance(statement, Stream):
+        catalog.add(
+            replace(
+                before,
+                retain_us=statement.retain_us,
+                units=statement.units,
+                begin_us=statement.begin_us,
+            )
+        )
+    elif isinstance(before, DerivedStream) and isinstance(statement, DerivedStream):
+        catalog.add(replace(before, retain_us=statement.retain_us))
+    elif isinstance(before, _REPLACED_BY_KEPT):
+        catalog.add(before)
+
+
+def _standing(known: Entry, before: Statement, after: Statement, said: str) -> str:
+    """Return the text to store if only the wording changed.
+
+    It is the stored text with the new RETAIN, BEGIN and delivery options. If the units of a source change,
+    the new text is returned.
+    """
+    if isinstance(before, Stream) and isinstance(after, Stream) and before.units != after.units:
+        return said
+    text: str = known["text"]
+    (node,), _ = script(SourceText(declaration(known)))
+    made, printed = node.this if isinstance(node, CreateMode) else node, to_esl(node)
+    retain_us = getattr(after, "retain_us", None)
+    if getattr(before, "retain_us", None) != retain_us:
+        made.set("retain", None if retain_us is None else duration_of(retain_us))
+    if isinstance(before, Stream) and isinstance(after, Stream) and before.begin_us != after.begin_us:
+        made.set("begin", _begin_of(after))
+    if isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition):
+        for name in _DELIVERY:
+            value = getattr(after.options, name)
+            if getattr(before.options, name) != value:
+                _set_option(made, name, None if value == getattr(QueryOptions(), name) else value)
+    altered = to_esl(node)
+    return text if altered == printed else altered
+
+
+def _begin_of(stream: Stream) -> exp.Expression | None:
+    """Return the node of a stream's BEGIN clause. None without one."""
+    if stream.begin_us is None:
+        return None
+    words = {BEGINNING: "EARLIEST", END: "LATEST"}
+    word = words.get(stream.begin_us)
+    return exp.Var(this=word) if word else exp.Literal.string(timestamp_text(stream.begin_us))
+
+
+def _with_columns(known: Entry, said: str) -> str:
+    """Return a stream's text with the columns of an ALTER STREAM.
+
+    Defaults are left out: they apply to earlier rows only, and the log's schema has them.
+    """
+    ((node,), _), ((alter,), _) = script(SourceText(declaration(known))), script(SourceText(said))
+    made = node.this if isinstance(node, CreateMode) else node
+    names = {column.this.name.lower() for column in made.args["columns"]}
+    added = [column for column in alter.args["columns"] if column.this.name.lower() not in names]
+    for column in added:
+        column.set("default", None)
+    made.set("columns", [*made.args["columns"], *added])
+    text: str = known["text"]
+    return to_esl(node) if added else text
+
+
+def _set_option(made: exp.Expression, name: str, value: float | str | ServiceLevel | None) -> None:
+    """Set an option of a CREATE QUERY node; None removes it."""
+    options: list[Option] = list(made.args.get("options") or ())
+    place = next((at for at, one in enumerate(options) if one.this.name.lower() == name), len(options))
+    text = f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+    number = isinstance(value, float) and text.replace(".", "").isdecimal()
+    literal = exp.Literal.number(text) if number else exp.Literal.string(text)
+    made_option = Option(this=exp.Identifier(this=name, quoted=False), value=literal)
+    options[place : place + 1] = [] if value is None else [made_option]
+    made.set("options", options or None)
+
+
+def _users(statement: Statement, kept: Catalog) -> list[str]:
+    """Return the stored queries and relations that use a definition.
+
+    Indirect users count too.
+    """
+    if isinstance(statement, FunctionDefinition):
+        callers = kept.dependants(_FUNCTION.upper(), statement.name)
+        called = {name.lower() for name in callers if any(kept.declared_versions(name))}
+        direct = [name for name in callers if name.lower() in {*kept.queries, *kept.relations}]
+        return list(dict.fromkeys([*direct, *_callers(called, kept)]))
+    if not isinstance(statement, (AggregateDefinition, *_MODELS)):
+        return kept.dependants(_RELATION.upper(), statement.name)
+    return _callers({statement.name.lower()}, kept)
+
+
+def _callers(aggregates: set[str], kept: Catalog) -> list[str]:
+    """Return the stored queries and relations that call some aggregates, also indirectly."""
+    names, found = set(aggregates), 0
+    defined = [*kept.base_aggregates.values(), *kept.window_aggregates.values()]
+    while found < len(names):
+        found = len(names)
+        names |= {definition.name.lower() for definition in defined if _called_by(definition, kept) & names}
+    return list(dict.fromkeys(user for name in sorted(names) for user in kept.dependants("AGGREGATE", name)))
+
+
+def _called_by(definition: AggregateDefinition, kept: Catalog) -> set[str]:
+    return {kept.declared_as(name).lower() for name in called_by(definition)}
+
+
+def user() -> str:
+    """Return the operating system's user name, "" if unknown."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""  # a user that the system has no name for
+
+
+# Versions: successive definitions of a name, from the statements in the journal.
+#
+# The rows of an epoch belong to the version in force before it: no epoch has results of two definitions.
+# The record that changes a definition may have the deletes of the old version's table.
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVersion:
+    """Definition of a name, in force since record `epoch`.
+
+    `because` names the replaced definition that it uses, if its own text is unchanged.
+    """
+
+    number: int
+    epoch: int
+    at_us: int
+    by: str
+    text: str
+    because: str | None = None
+
+
+_KINDS = {
+    "query": frozenset(("query",)),
+    "function": frozenset(("function",)),
+    "aggregate": frozenset(("aggregate", "window aggregate")),
+    "model": frozenset(("model",)),
+}
+_RELATIONS_WITH_VERSIONS = frozenset(("relation",))
+
+
+def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[QueryVersion]:
+    """Return the versions of a name, the oldest first."""
+    kinds, found = _KINDS.get(kind, _RELATIONS_WITH_VERSIONS), list[QueryVersion]()
+    for entry in statements:
+        if entry["name"].lower() != name.lower():
+            continue
+        if kinds.intersection(entry.get("dropped", ())):
+            found = []
+        elif entry.get("kind") in kinds and entry.get("altered") and found:
+            # only weight, slo, sink or RETAIN changed
+            found[-1] = replace(found[-1], text=redacted(entry["text"]))
+        elif entry.get("kind") in kinds:
+            found.append(
+                QueryVersion(
+                    len(found) + 1,
+                    entry.get("epoch", 0),
+                    entry["at"],
+                    entry.get("by", ""),
+                    redacted(entry["text"]),
+                    entry.get("because"),
+                )
+            )
+    return found
+
+
+def shown_after(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
+    """Return the last epoch of hidden, earlier definitions. -1 without any.
+
+    The visible definition is the newest one, or, while the log is paused, the one at the pause.
+    """
+    shown = [one.epoch for one in versions if hold is None or one.epoch <= hold.as_of]
+    return shown[-1] if len(shown) > 1 else -1
+
+
+def version_at(versions: Iterable[QueryVersion], epoch: int) -> int:
+    """Return the number of the version that an epoch belongs to."""
+    return max((one.number for one in versions if one.epoch < epoch), default=1)

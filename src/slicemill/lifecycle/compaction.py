@@ -1,0 +1,200 @@
+"""Compaction: fold the oldest changes of a changelog into a table.
+
+    log of `popular`   … 3   5   8 │ 9   12          first epoch that a reader may still need: 9
+                       folded here │ kept            by cursors and `keep_s`, as for any log
+
+A background thread writes the table to its own segment. Then one journal record replaces the changes by
+the table (`Change.based`). A crash before the record leaves an unreferenced segment, and the changes stay
+in force. A crash after the record leaves unreferenced segments of changes, and the table is in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, as_results, with_system_columns
+from slicemill.columns.changelog import DELETE, INSERT, table_of_now, with_ops
+from slicemill.columns.merge import time_range
+from slicemill.storage.changes import Appended
+from slicemill.storage.filesystem import unique_name
+from slicemill.storage.log import Epoch, Log
+from slicemill.storage.segments import Extent, SegmentWriter
+from slicemill.types import OP, OPS, Schema
+
+# Minimum number of changes to fold.
+_LEAST_ROWS = 10_000
+
+_LOGGER = logging.getLogger("slicemill")
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedLog:
+    """Table that a log's changes up to epoch `upto` were folded into."""
+
+    log: Log
+    upto: int
+    base: Appended
+
+
+class Compactor:
+    """Compaction of one log at a time.
+
+    A log is folded once its changes outnumber the rows of its base. So each change is rewritten about twice
+    at most, and a log has at most as many unneeded changes as rows. `least_rows` is the minimum number of
+    changes to fold.
+    """
+
+    def __init__(self, durable: bool, least_rows: int = _LEAST_ROWS) -> None:
+        self.least_rows = least_rows
+        self._durable = durable
+        self._thread: threading.Thread | None = None
+        self._folded: FoldedLog | None = None
+
+    def wait(self) -> None:
+        """Wait until the current fold has been written."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def look(
+        self, logs: Mapping[str, Log], changing: Mapping[str, Schema], freed: Mapping[str, int]
+    ) -> dict[str, tuple[int, Appended]]:
+        """Return a finished fold for `Change.based`, and start the next one.
+
+        `freed` has the first needed epoch of each log that could be freed now.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            return {}
+        done, self._folded, self._thread = self._folded, None, None
+        based = {}
+        # The log may have been dropped meanwhile, or got a new reader.
+        if (
+            done is not None
+            and logs.get(done.log.name) is done.log
+            and freed.get(done.log.name, 0) > done.upto
+        ):
+            based[done.log.name] = (done.upto, done.base)
+        for name, first in freed.items():
+            log = logs[name]
+            if name not in changing or name in based or first <= log.begun_after:
+                continue
+            epochs = [epoch for epoch in log.all_epochs() if epoch.number < first]
+            if self._worth_it(log, epochs):
+                self._begin(log, changing[name], epochs)
+                break
+        return based
+
+    def _worth_it(self, log: Log, epochs: Sequence[Epoch]) -> bool:
+        base = epochs[0].rows if epochs and epochs[0].number == log.base else 0
+        return sum(epoch.rows for epoch in epochs) - base >= max(self.least_rows, base)
+
+    def _begin(self, log: Log, schema: Schema, epochs: Sequence[Epoch]) -> None:
+        def fold() -> None:
+            try:
+                self._folded = folded(log, schema, epochs, self._durable)
+            except Exception:  # the changes are kept, so a later fold can retry
+                _LOGGER.exception("the changes of %s could not be folded; they stay", log.name)
+
+        self._thread = threading.Thread(target=fold, name=f"slicemill-fold-{log.name}", daemon=True)
+        self._thread.start()
+
+
+def folded(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
+    """Write the table that the first epochs of a log result in."""
+    rows = _now(log, schema, epochs)
+    table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(with_system_columns(log.columns))
+    extents = _written(log, "base", table, durable) if table.num_rows else []
+    # It is as old as the newest folded change.
+    arrival_us = max(epoch.arrival_us for epoch in epochs)
+    return FoldedLog(log, epochs[-1].number, Appended(extents, *time_range(table), arrival_us))
+
+
+def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False) -> Appended | None:
+    """Write deletes of all rows of a table. None if it is empty.
+
+    The deletes have the table's last timestamp.
+    """
+    rows = _now(log, schema, log.all_epochs())
+    if not rows.num_rows:
+        return None
+    count, at_us = rows.num_rows, log.end.max_ts
+    for name, values in ((TS, [at_us] * count), (SEQ, range(count)), (ARRIVAL, [now_us] * count)):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(
+            place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type)
+        )
+    table = with_ops(rows, np.full(count, DELETE)).cast(with_system_columns(log.columns))
+    return Appended(_written(log, "deletes", table, durable), at_us, at_us, now_us)
+
+
+def _now(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
+    """Return the table that the first epochs of a log result in.
+
+    Epochs of earlier definitions cancel out and are skipped.
+    """
+    empty = with_system_columns(log.columns).empty_table()
+    found = [log.read(epoch) for epoch in epochs if epoch.number > log.begun_after]
+    return table_of_now(pa.concat_tables([empty, *found]), schema)
+
+
+def _written(log: Log, what: str, table: pa.Table, durable: bool) -> list[Extent]:
+    writer = SegmentWriter(log.folder, f"{what}.{unique_name()}")
+    extent = writer.append(table, compress=True)
+    if durable:
+        writer.sync()
+    writer.release()
+    return [extent]
+
+
+# Cache of the current tables of changelogs.
+
+
+_CACHED_BYTES = 256 << 20
+
+
+@dataclass(slots=True)
+class ChangelogTables:
+    """Current tables of changelogs, updated incrementally; the least recently used are evicted."""
+
+    most_bytes: int = _CACHED_BYTES
+    _lock: Lock = field(default_factory=Lock)
+    _known: OrderedDict[str, tuple[int, pa.Table]] = field(default_factory=OrderedDict)
+
+    def now(self, log: Log, schema: Schema) -> pa.Table:
+        """Return the current table of a changelog; each change is read once.
+
+        `schema` is the current schema. For a paused log the table and schema at the pause are returned.
+        """
+        key, schema = str(log.folder), log.schema_shown(schema)
+        with self._lock:
+            head, now = self._known.get(key, (-1, None))
+            if log.missed(head) or head < log.shown_begun_after:
+                head, now = -1, None
+            epochs, found = log.read_after(head)
+            if now is None or epochs:
+                changes = as_results(
+                    pa.concat_tables([with_system_columns(log.columns_shown).empty_table(), *found])
+                )
+                now = table_of_now(changes if now is None else _after(now, changes), schema)
+                self._keep(key, epochs[-1].number if epochs else head, now)
+            self._known.move_to_end(key)
+        return now
+
+    def _keep(self, key: str, head: int, table: pa.Table) -> None:
+        self._known[key] = (head, table)
+        while len(self._known) > 1 and sum(kept.nbytes for _, kept in self._known.values()) > self.most_bytes:
+            self._known.popitem(last=False)
+
+
+def _after(now: pa.Table, changes: pa.Table) -> pa.Table:
+    """Return the current rows as inserts, followed by changes."""
+    place = changes.schema.get_field_index(OP)
+    inserts = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
+    return pa.concat_tables([now.add_column(place, changes.schema.field(place), inserts), changes])

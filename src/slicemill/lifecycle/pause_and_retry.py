@@ -1,0 +1,235 @@
+"""PAUSE, RESUME, RESTART and automatic retries of queries and streams.
+
+    "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "as_of": 18, "watermark": 4000, "by": …},
+                      "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
+
+**Paused.** Readers see a paused log only up to the epoch and watermark of its pause: sinks, subscribers,
+downstream units and ad hoc queries get nothing more. The unit that writes the log keeps running while
+another
+query of the unit is not paused; else the unit stops too. On RESUME readers get all rows of the log at
+once,
+or the unit continues from its state. The results are the same rows in the same order as without a pause.
+Until then readers see the definition that was in force at record `as_of`.
+
+**Failed.** If all queries of a unit failed together, the failed run was not committed. A retry runs it
+again
+from the committed state, and no row is lost. If a query failed while other queries of its unit continued,
+a
+retry starts it without state from new rows; `complete_from` says when its results are complete. The
+back-off
+doubles with each retry. After the last retry the query stays stopped until RESTART. A query that stalls
+takes
+seconds of a worker each time, so it gets fewer retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from slicemill.catalog.statements import LifeAction, LifeChange
+from slicemill.errors import SlicemillError
+from slicemill.lifecycle.running_catalog import RunningCatalog
+from slicemill.plan.content import quoted
+from slicemill.runtime.step_limit import FAR_LONGER
+from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.storage.changes import Change
+from slicemill.time import BEGINNING, US
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+MOST_TRIES = 8
+# A query that has stalled this often in a row is not retried.
+MOST_STALLS = 3
+# A query that has run this long has its count of failures reset.
+STEADY_S = 600.0
+_LOOK_US = US // 5
+
+
+class LifeState(StrEnum):
+    RUNNING = "running"
+    BACKFILLING = "backfilling"  # reads the past (`changing.backfill`)
+    PAUSED = "paused"
+    FAILED = "failed"  # until RESTART
+    RESTARTING = "restarting"  # failed, and is retried soon
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Lifecycle state of a query, with its last error and next retry."""
+
+    state: LifeState
+    why: str | None = None
+    failures: int = 0
+    next_try_us: int | None = None
+    paused_us: int | None = None
+    paused_by: str | None = None
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "state": self.state.value,
+            "why": self.why,
+            "failures": self.failures,
+            "next_try_us": self.next_try_us,
+            "paused_us": self.paused_us,
+            "paused_by": self.paused_by,
+        }
+
+
+@dataclass(slots=True)
+class QueryLives:
+    """Lifecycle changes of running queries; `watermark` returns the watermark of a log."""
+
+    running: RunningCatalog
+    watermark: Callable[[str], int]
+    _looked_us: int = 0
+
+    def of(self, name: str) -> Life:
+        """Return the lifecycle state of a query or stream."""
+        life = self.running.home.lives.get(name, {})
+        tries, paused = life.get("tries", {}), life.get("paused")
+        written = [fields for fields in self.running.home.units.values() if name in fields["outputs"]]
+        why = next((fields.get("failed", {}).get(name) for fields in written), None)
+        next_us = tries.get("next_us") if why is not None else None
+        past = any(BACKFILL in fields and "done" not in fields[BACKFILL] for fields in written)
+        state = LifeState.BACKFILLING if past else LifeState.RUNNING
+        if paused is not None:
+            state = LifeState.PAUSED
+        elif why is not None:
+            # A new failure is recorded at the next `look`, and is shown as restarting until then.
+            known = "failed_us" in tries
+            state = LifeState.FAILED if known and next_us is None else LifeState.RESTARTING
+        since, by = (paused["at"], paused["by"]) if paused is not None else (None, None)
+        return Life(state, why or tries.get("why"), tries.get("count", 0), next_us, since, by)
+
+    def change(self, statement: LifeChange, by: str) -> None:
+        """Apply a PAUSE, RESUME or RESTART statement, as one record. Idempotent."""
+        names = [statement.name, *(one.name for one in self.running.catalog.writers_for(statement.name))]
+        with self.running.dispatcher.paused():
+            if statement.action is LifeAction.RESTART:
+                self._restart(names, statement.kind)
+            elif statement.action is LifeAction.PAUSE:
+                self._pause(names, by)
+            else:
+                self._resume(names)
+
+    def look(self) -> None:
+        """Retry failed queries whose back-off has passed. Called often."""
+        now_us = self.running.clock()
+        if 0 <= now_us - self._looked_us < _LOOK_US:
+            return
+        self._looked_us = now_us
+        units = self.running.dispatcher.running.units
+        for log, why in [found for unit in units for found in unit.failed.items()]:
+            unit = self._writer(log)
+            if unit is None or log not in unit.failed:
+                continue  # a unit that replaced this one continues the log
+            tries = self.running.home.lives.get(log, {}).get("tries", {})
+            if "failed_us" not in tries:
+                self._note_failure(log, why, tries, now_us)
+            elif tries["next_us"] is not None and tries["next_us"] <= now_us:
+                self._again([log])
+
+    def _pause(self, names: Sequence[str], by: str) -> None:
+        home, paused = self.running.home, dict[str, dict[str, Any]]()
+        for name in names:
+            if "paused" in home.lives.get(name, {}):
+                continue
+            log = home.logs.get(name)
+            if log is None:
+                raise SlicemillError(
+                    f"{name} has no rows so far: nothing reads it, so there is nothing to pause"
+                )
+            known = name in self.running.dispatcher.streams or self._writer(name) is not None
+            paused[name] = {
+                "epoch": log.end.epoch,
+                "max_ts": log.end.max_ts,
+                "as_of": home.epoch,
+                "watermark": self.watermark(name) if known else BEGINNING,
+                "at": self.running.clock(),
+                "by": by,
+            }
+        if paused:
+            home.commit(Change(lives={name: {"paused": fields} for name, fields in paused.items()}))
+            self._look_again()
+
+    def _resume(self, names: Sequence[str]) -> None:
+        resumed = [name for name in names if "paused" in self.running.home.lives.get(name, {})]
+        if not resumed:
+            return
+        self.running.home.commit(Change(lives={name: {"paused": None} for name in resumed}))
+        self._look_again()
+        for name in resumed:
+            if (query := self.running.queries.get(name)) is not None:
+                query.delivered()
+        self.running.sinks.notify()
+
+    def _restart(self, names: Sequence[str], kind: str) -> None:
+        # A query whose writer alone has failed is restarted with that writer.
+        failed = [name for name in names if self._has_failed(name)]
+        if not failed:
+            raise SlicemillError(
+                f"{kind.lower()} {names[0]} has not failed, so there is nothing to restart; "
+                f"DROP {kind} {quoted(names[0])} and CREATE it to begin anew"
+            )
+        self._again(failed, forget_tries=True)
+
+    def _has_failed(self, name: str) -> bool:
+        unit = self._writer(name)
+        return unit is not None and name in unit.failed
+
+    def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
+        """Record a failure and the time of the next retry, if any. The back-off doubles."""
+        steady = now_us - tries.get("began_us", now_us) > STEADY_S * US
+        count = 1 if steady else tries.get("count", 0) + 1
+        stalls = (0 if steady else tries.get("stalls", 0)) + 1 if FAR_LONGER in why else 0
+        pause_s = min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S)
+        again = count <= MOST_TRIES and stalls < MOST_STALLS
+        next_us = now_us + int(pause_s * US) if again else None
+        noted = {"count": count, "failed_us": now_us, "next_us": next_us, "why": why}
+        noted |= {"stalls": stalls} if stalls else {}
+        self.running.home.commit(Change(lives={log: {"tries": noted}}))
+
+    def _again(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
+        """Restart failed queries, from the committed state if possible.
+
+        One record has all of it.
+        """
+        home, now_us = self.running.home, self.running.clock()
+        began: dict[str, dict[str, Any]] = {}
+        units: dict[str, dict[str, Any]] = {}
+        resumed: list[str] = []
+        anew: list[str] = []
+        for log in failed:
+            unit = self._writer(log)
+            assert unit is not None, "it has failed"
+            logs = list(unit.resumable) if log in unit.resumable else [log]
+            (resumed if log in unit.resumable else anew).extend(logs)
+            for one in logs:
+                known = home.lives.get(one, {}).get("tries", {})
+                tries = {"count": known.get("count", 1), "why": known.get("why"), "began_us": now_us}
+                tries |= {"stalls": known["stalls"]} if "stalls" in known else {}
+                began[one] = {"tries": None if forget_tries and one in failed else tries}
+            if log in unit.resumable:
+                left = {one: why for one, why in unit.failed.items() if one not in logs}
+                units[unit.id] = {"failed": left or None, "resumable": None}
+        change = Change(units=units, lives=began)
+        if anew:
+            self.running.begin_anew(anew, change)
+        else:
+            home.commit(change)
+        for one in resumed:
+            if (query := self.running.queries.get(one)) is not None:
+                query.error = None
+        if resumed:
+            self._look_again()
+
+    def _writer(self, log: str) -> RunningUnit | None:
+        return self.running.dispatcher.running.writers.get(log)
+
+    def _look_again(self) -> None:
+        """Let the dispatcher recompute which units can run."""
+        dispatcher = self.running.dispatcher
+        dispatcher.replace(dispatcher.running.units)
+        dispatcher.notify()

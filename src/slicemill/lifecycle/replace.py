@@ -1,0 +1,230 @@
+"""CREATE OR REPLACE: rebind definitions, and keep state that still fits.
+
+All users of a replaced definition are bound again in the same step. These start without state:
+
+- queries that read a replaced stream, because their windows hold rows of the old definition
+- callers of a function or an aggregate in Python, because the effect of its change is unknown
+- changelogs, because their state describes rows that were emitted; all rows of the old table are deleted
+
+All other state is named by its content (`plan.rules.name_by_content`), and is kept if its name stays the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.binder.script import bind_script
+from slicemill.catalog.aggregates import AggregateDefinition
+from slicemill.catalog.catalog import (
+    Catalog,
+    DerivedStream,
+    QueryDefinition,
+    Statement,
+    Table,
+    View,
+    relations_of,
+)
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.function import FunctionDefinition
+from slicemill.explain.statements import describe
+from slicemill.lifecycle.catalog_journal import (
+    Entry,
+    Key,
+    ReplacedStatement,
+    declaration,
+    gives_changes,
+    key_of,
+)
+from slicemill.plan.content import quoted
+from slicemill.plan.statement_equality import called_by
+from slicemill.sql.errors import Diagnostic, EslError, SourceText
+from slicemill.time import END
+from slicemill.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Effects of a replacement on queries and streams.
+
+    `logs` are the queries and streams with a new meaning. Queries in `anew` keep no state. For those in
+    `tables`, the only reason is that the rows of their tables are deleted. `emptied` are
+    changelogs whose rows are all deleted. Queries in `past` read the retained rows first (FROM BEGINNING).
+    `because` maps definitions with unchanged text to the replaced definition that they use. `entries` are the
+    statements for the journal. `widened` has the new log columns of the `altered` streams. Streams in `moved`
+    get another source.
+    """
+
+    logs: frozenset[str] = frozenset()
+    anew: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
+    emptied: Mapping[str, Schema] = field(default_factory=dict)
+    past: frozenset[str] = frozenset()
+    because: Mapping[Key, str] = field(default_factory=dict)
+    entries: Sequence[dict[str, Any]] = ()
+    altered: frozenset[str] = frozenset()
+    widened: Mapping[str, pa.Schema] = field(default_factory=dict)
+    moved: frozenset[str] = frozenset()
+
+
+NOTHING_REPLACED = Replacement()
+
+
+def with_users(
+    catalog: Catalog, replaced: Sequence[ReplacedStatement], entries: Mapping[Key, Entry], source: SourceText
+) -> tuple[Catalog, Replacement]:
+    """Bind users of replaced definitions again; return catalog and effects.
+
+    `entries` are the statements in force. Raises EslError if a user can no longer be bound.
+    """
+    own = {key_of(one.after) for one in replaced}
+    logs = {one.after.name for one in replaced if _computes(one.after)}
+    anew: set[str] = set()
+    tables: set[str] = set()
+    emptied: dict[str, Schema] = {}
+    because: dict[Key, str] = {}
+    problems: list[Diagnostic] = []
+
+    def begin_tables_anew(before: Statement, after: Statement | None) -> None:
+        if isinstance(before, (QueryDefinition, DerivedStream)) and before.schema.changelog:
+            emptied[before.name] = before.schema
+        if gives_changes(before) or gives_changes(after):
+            tables.add(before.name)
+
+    moved = frozenset(one.after.name for one in replaced if one.only_moves)
+    for one in replaced:
+        if one.only_moves:
+            continue
+        begin_tables_anew(one.before, one.after)
+        problems += _other_tables(catalog, one)
+        others = {one.after.name.lower()} if isinstance(one.after, (DerivedStream, Classifier)) else set()
+        unknown = _is_unknown(one.after) or _is_unknown(one.before)
+        calling = partial(_aggregates_calling, catalog)
+        for user in _in_order(catalog.all_users(one.after, calling, of_tables=False)):
+            key = key_of(user)
+            if key in own or key not in entries or isinstance(user, Table):
+                continue
+            text = SourceText(declaration(entries[key]))
+            bound = bind_script(text, without_statement(user, catalog), stored=True)
+            if bound.diagnostics:
+                problems.append(_unbindable(user, one, bound.diagnostics[0]))
+                continue
+            catalog = bound.catalog
+            because[key] = one.after.name
+            if not _computes(user):
+                continue
+            logs.add(user.name)
+            now = bound.statements[0][0]
+            begin_tables_anew(user, now)
+            problems += _other_tables(catalog, ReplacedStatement(user, now, one.span))
+            if unknown or others.intersection(map(str.lower, _read_by(user))):
+                anew.add(user.name)
+            if isinstance(user, (DerivedStream, Classifier)):
+                others.add(user.name.lower())
+    if problems:
+        raise EslError(source, problems)
+    past = {
+        one.after.name
+        for one in replaced
+        if isinstance(one.after, QueryDefinition) and one.after.begins_us not in (None, END)
+    }
+    changed = (frozenset(with_writers_of(names, catalog)) for names in (logs, anew, tables - anew, past))
+    logs_now, anew_now, tables_now, past_now = changed
+    effects = Replacement(logs_now, anew_now | tables_now, tables_now, emptied, past_now, because)
+    return catalog, replace(effects, moved=moved)
+
+
+def with_writers_of(names: Collection[str], catalog: Catalog) -> set[str]:
+    """Add the queries that write tables for some queries and streams."""
+    return {*names, *(one.name for name in names for one in catalog.writers_for(name))}
+
+
+def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Diagnostic:
+    what = f"{describe(user)[0]} {user.name}"
+    return Diagnostic(
+        f"{what} uses {one.after.name}, and would not be right any more: {why.message}",
+        one.span,
+        f"replace {what} in the same text, behind this, or drop it first",
+    )
+
+
+def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnostic]:
+    """Yield errors for tables whose replaced changelog gets other columns."""
+    before, after = getattr(one.before, "schema", None), getattr(one.after, "schema", None)
+    for table in catalog.relations.values() if before != after else ():
+        made = table.materialized if isinstance(table, Table) else None
+        if made is not None and made.name.lower() == one.after.name.lower():
+            yield Diagnostic(
+                f"table {table.name} has the rows of {one.after.name}, whose columns or key would be others",
+                one.span,
+                f"DROP TABLE {quoted(table.name)} first, and create it again behind this",
+            )
+
+
+def _computes(statement: Statement) -> bool:
+    """Return True if a statement writes a log of its own."""
+    if isinstance(statement, QueryDefinition):
+        return statement.continuous
+    return isinstance(statement, (DerivedStream, Classifier))
+
+
+def _is_unknown(statement: Statement) -> bool:
+    """Return True if a statement's content does not determine its behaviour."""
+    if isinstance(statement, FunctionDefinition):
+        return True  # content names of callers do not include the function
+    return isinstance(statement, AggregateDefinition) and statement.external is not None
+
+
+def _read_by(statement: Statement) -> Iterator[str]:
+    if isinstance(statement, (DerivedStream, View, QueryDefinition)):
+        yield from relations_of(statement.query)
+    elif isinstance(statement, Classifier):
+        yield from (*(entry.stream for entry in statement.inputs), statement.training)
+
+
+def _in_order(users: Sequence[Statement]) -> list[Statement]:
+    """Return users so that each one follows what it depends on."""
+    found: list[Statement] = [one for one in users if isinstance(one, FunctionDefinition)]
+    found += [one for one in users if not _reads(one) and not isinstance(one, FunctionDefinition)]
+    left = [one for one in users if _reads(one)]
+    while left:
+        names = {one.name.lower() for one in left if not isinstance(one, QueryDefinition)}
+        ready = [one for one in left if names.isdisjoint(map(str.lower, _read_by(one)))]
+        assert ready, "no relation reads itself"
+        found += ready
+        left = [one for one in left if all(one is not other for other in ready)]
+    return found
+
+
+def _reads(statement: Statement) -> bool:
+    return isinstance(statement, (DerivedStream, View, QueryDefinition, Classifier))
+
+
+def _aggregates_calling(catalog: Catalog, statement: Statement) -> list[Statement]:
+    if not isinstance(statement, AggregateDefinition):
+        return []
+    defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
+    wanted = statement.name.lower()
+    return [
+        one for one in defined if wanted in {catalog.declared_as(name).lower() for name in called_by(one)}
+    ]
+
+
+def without_statement(statement: Statement, catalog: Catalog) -> Catalog:
+    """Return a copy of the catalog without a statement."""
+    without, name = catalog.copy(), statement.name.lower()
+    if isinstance(statement, QueryDefinition):
+        without.queries.pop(name, None)
+    elif isinstance(statement, FunctionDefinition):
+        without.functions.pop(name, None)
+    elif isinstance(statement, AggregateDefinition):
+        (without.window_aggregates if statement.window else without.base_aggregates).pop(name, None)
+    else:
+        without.relations.pop(name, None)
+    without.forget_calls(statement)
+    return without

@@ -1,0 +1,174 @@
+"""REPLAY: parse bad rows again and append them as new arrivals.
+
+    s_errors  raw, reason ──► parse, as s is declared now ──┬─► rows of s, like any that arrive now
+                                                            └─► s_errors again, with the new reason
+
+The driver parses the texts, and a worker appends the rows in one read, because the intake decides which
+rows are late by now. One record has the rows, the texts that failed again, and the numbers of the texts
+that were tried, as ranges in a field of the stream (`replayed`). So each text is tried exactly once, also
+after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.catalog.catalog import ERROR_SCHEMA, SourceSpec, Stream
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.statements import Replay, ReplayOutcome
+from slicemill.columns.arrow_schema import SEQ
+from slicemill.connectors.origin import origin_of
+from slicemill.connectors.tcp.reader import tcp_options
+from slicemill.errors import SlicemillError
+from slicemill.functions.evaluate import compile_vector
+from slicemill.ingest.formats.checked import ERRORS, FILE_LOST, Parsed, WantedColumns, joined
+from slicemill.ingest.formats.csv import csv_format
+from slicemill.ingest.formats.line_parser import CSV_LINES, EITHER, JSON, LineParser
+from slicemill.ingest.formats.lines import split
+from slicemill.ingest.stream import HandedRows
+from slicemill.runtime.driver import Dispatcher
+from slicemill.runtime.driver_limit import ComputingLimit
+from slicemill.runtime.streams import ReplayedRows
+from slicemill.storage.filesystem import LOCAL, unique_name
+from slicemill.storage.home import Home
+from slicemill.storage.log import Epoch
+from slicemill.storage.segments import SegmentWriter
+from slicemill.time import BEGINNING
+
+REPLAYED = "replayed"
+Ranges = list[list[int]]
+
+# Number of rows that one read appends.
+_ROWS_AT_ONCE = 100_000
+_NO_TEXT = "its bytes are no text, so what is kept of it is not what came"
+_TRUE = ("true", "1", "yes")
+
+
+def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, now: int) -> ReplayOutcome:
+    """Parse bad rows of a stream again, each at most once."""
+    stream = dispatcher.streams.get(statement.stream)
+    if stream is None:
+        raise SlicemillError(f"{statement.stream} is not read: no query asks for it, and it has no RETAIN")
+    if stream.ended:
+        raise SlicemillError(f"{statement.stream} has ended: nothing can come to it any more")
+    parser = parser_of(stream.stream, folder)
+    read = failed = late = 0
+    with dispatcher.paused():
+        tried: Ranges = stream.fields.get(REPLAYED, [])
+        log = home.logs[statement.name]
+        for epochs in _batches(log.epochs()):
+            table = pa.concat_tables([log.read(epoch) for epoch in epochs])
+            table = table.filter(pa.array(~_within(_numbers(table), tried)))
+            # A file that could not be read has only its name here, and no text.
+            table = table.filter(pc.invert(pc.starts_with(table.column("reason"), FILE_LOST)))
+            if statement.where is not None:
+                table = table.filter(_holds(statement.where, table))
+            if not table.num_rows:
+                continue
+            parsed = _parsed(table.column("raw").to_pylist(), parser)
+            first = log.epochs()[0]
+            kept_from = int(_numbers(log.read(first)).min(initial=0))
+            tried = with_numbers([one for one in tried if one[1] >= kept_from], _numbers(table).tolist())
+            handed = _written(parsed, stream.handed_folder, now)
+            late_before = stream.counts.late
+            try:
+                dispatcher.let_in(stream, ReplayedRows(handed, {REPLAYED: tried}))
+            finally:
+                for extent in (*handed.rows, *handed.errors):
+                    LOCAL.remove(handed.folder / extent.segment)
+            read += parsed.table.num_rows
+            failed += parsed.errors.num_rows if parsed.errors is not None else 0
+            late += stream.counts.late - late_before
+    dispatcher.notify()
+    return ReplayOutcome(read, failed, late)
+
+
+def parser_of(stream: Stream, folder: Path) -> LineParser:
+    """Return a parser of a stream's bad rows (lines or JSON)."""
+    wanted = WantedColumns.of(stream, stream.schema.names)
+    names = stream.sent.names
+    if stream.source == SourceSpec():
+        return LineParser(wanted, JSON, csv_format(names, {}))
+    origin = origin_of(stream.source, stream.name, folder)
+    form = {"csv": CSV_LINES, "tcp": EITHER, "json": JSON, "parquet": JSON}.get(origin.format, EITHER)
+    if origin.format == "tcp":
+        form = tcp_options(origin.options).lines
+    if form == CSV_LINES and (origin.option("header") or "").lower() in _TRUE:
+        raise SlicemillError(
+            f"files of {stream.name} have headers, which say what their columns are, and bad rows are kept "
+            "without; they cannot be replayed"
+        )
+    return LineParser(wanted, form, csv_format(names, origin.options if form != JSON else {}))
+
+
+def with_numbers(ranges: Iterable[Sequence[int]], numbers: Iterable[int]) -> Ranges:
+    """Add numbers to sorted ranges [first, last].
+
+    >>> with_numbers([[0, 2], [7, 7]], [3, 6, 9])
+    [[0, 3], [6, 7], [9, 9]]
+    """
+    found: Ranges = []
+    for first, last in sorted([*((one[0], one[1]) for one in ranges), *((n, n) for n in numbers)]):
+        if found and first <= found[-1][1] + 1:
+            found[-1][1] = max(found[-1][1], last)
+        else:
+            found.append([first, last])
+    return found
+
+
+def _within(numbers: npt.NDArray[np.int64], ranges: Ranges) -> npt.NDArray[np.bool_]:
+    found = np.zeros(len(numbers), np.bool_)
+    for first, last in ranges:
+        found |= (numbers >= first) & (numbers <= last)
+    return found
+
+
+def _numbers(table: pa.Table) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = table.column(SEQ).to_numpy()
+    return found
+
+
+def _batches(epochs: Sequence[Epoch]) -> Iterable[list[Epoch]]:
+    """Group epochs into batches of about as many rows as one read."""
+    batch: list[Epoch] = []
+    rows = 0
+    for epoch in epochs:
+        batch.append(epoch)
+        rows += epoch.rows
+        if rows >= _ROWS_AT_ONCE:
+            yield batch
+            batch, rows = [], 0
+    if batch:
+        yield batch
+
+
+def _holds(where: Expr, table: pa.Table) -> pa.ChunkedArray:
+    with ComputingLimit("the condition of REPLAY"):
+        return pc.fill_null(compile_vector(where, ERROR_SCHEMA)(table), False)
+
+
+def _parsed(texts: Sequence[str | None], parser: LineParser) -> Parsed:
+    """Parse each text as one row.
+
+    Texts with line breaks or broken characters are errors.
+    """
+    whole = [text for text in texts if text is not None and not {"\ufffd", "\n", "\r"} & set(text)]
+    broken = [text for text in texts if text is None or {"\ufffd", "\n", "\r"} & set(text)]
+    parsed = parser.parse(split("".join(f"{text}\n" for text in whole).encode(), universal=False))
+    bad = pa.table([broken, [_NO_TEXT] * len(broken)], schema=ERRORS) if broken else None
+    errors = joined([one for one in (parsed.errors, bad) if one is not None])
+    return Parsed(parsed.table, parsed.numbers, errors)
+
+
+def _written(parsed: Parsed, folder: Path, now: int) -> HandedRows:
+    writer = SegmentWriter(folder, unique_name())
+    rows = (writer.append(parsed.table),) if parsed.table.num_rows else ()
+    bad = (writer.append(parsed.errors),) if parsed.errors is not None else ()
+    writer.release()
+    return HandedRows(folder, rows, bad, BEGINNING, now, now)

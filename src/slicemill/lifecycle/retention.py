@@ -1,0 +1,76 @@
+"""Retention: free log epochs that all readers have consumed, and fold changelogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from slicemill.catalog.catalog import HELD, Catalog
+from slicemill.lifecycle.compaction import Compactor
+from slicemill.lifecycle.views import passed_by
+from slicemill.plan.statement_equality import views_to_answer
+from slicemill.runtime.driver import Dispatcher
+from slicemill.runtime.retained_logs import kept_us
+from slicemill.storage.changes import Change
+from slicemill.storage.garbage import epochs_to_free
+from slicemill.storage.home import Home
+from slicemill.storage.home_state import BEFORE
+from slicemill.types import Schema
+
+
+class Collector:
+    """Retention of a mill.
+
+    Results stay readable for `keep_us` after all readers have consumed them.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        dispatcher: Dispatcher,
+        keep_us: int,
+        clock: Callable[[], int],
+        watermark: Callable[[str], int],
+    ) -> None:
+        self.keep_us = keep_us
+        self.compactor = Compactor(home.durable)
+        self._home = home
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._watermark = watermark
+
+    def collect(self, catalog: Catalog, streams: Iterable[str], readers: Iterable[Mapping[str, int]]) -> None:
+        """Free epochs and fold changelogs in one record.
+
+        `readers` are the cursors of readers other than units, by log.
+        """
+        home = self._home
+        running = self._dispatcher.units
+        needed = [*(unit.needed_from for unit in running.values()), *readers]
+        # A unit that is not declared now must find all changes of a changelog when it is declared again.
+        away = [
+            fields[checkpoint]["cursors"]
+            for unit, fields in home.units.items()
+            for checkpoint in ("checkpoint", BEFORE)
+            if unit not in running and checkpoint in fields
+        ]
+        needed += [
+            {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
+            for cursors in away
+        ]
+        # Streams and views free their held-back rows and window contents themselves.
+        views = {view.name: view for view in views_to_answer(catalog)}
+        others = {name + HELD for name in streams} | views.keys()
+        logs = [log for name, log in home.logs.items() if name not in others]
+        freed = epochs_to_free(logs, needed, kept_us(catalog, self.keep_us), self._clock())
+        changing = changelogs_of(catalog)
+        based = self.compactor.look(home.logs, changing, freed)
+        freed = {name: first for name, first in freed.items() if not home.logs[name].changes}
+        freed |= passed_by(views.values(), home, self._watermark)
+        home.commit(Change(freed=freed, based=based))
+        home.free(self._dispatcher.writers)
+
+
+def changelogs_of(catalog: Catalog) -> Mapping[str, Schema]:
+    """Return the schemas of changelogs, by log."""
+    known = (*catalog.queries.values(), *catalog.relations.values())
+    return {one.name: one.schema for one in known if one.schema.changelog}

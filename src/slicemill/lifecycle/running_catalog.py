@@ -1,0 +1,621 @@
+"""Running catalog: the declared statements with their plan, units, streams and sinks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.catalog.catalog import (
+    AGAIN,
+    ERRORS,
+    Catalog,
+    DerivedStream,
+    DroppedName,
+    QueryDefinition,
+    SourceSpec,
+    Stream,
+)
+from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.queries import RelationQuery
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.connectors.origin import is_socket
+from slicemill.connectors.registry import has_readers
+from slicemill.connectors.sinks.delivery import SinkRunner
+from slicemill.connectors.sinks.registry import another_place, lasts_in_one_place, open_sink
+from slicemill.errors import SlicemillError
+from slicemill.lifecycle.add_column import always_stored, refuse_lost_state
+from slicemill.lifecycle.catalog_journal import KeptStatements, ReplacedStatement, in_force, withdrawn
+from slicemill.lifecycle.compaction import deletes_of_all
+from slicemill.lifecycle.query import Query
+from slicemill.lifecycle.replace import NOTHING_REPLACED, Replacement, with_users
+from slicemill.lifecycle.start_positions import starts_apart
+from slicemill.lifecycle.tables import NOTHING_STAGED, StagedChanges, TableVersions
+from slicemill.lifecycle.unit_changes import PreparedUnits, UnitChanges
+from slicemill.lifecycle.unit_fields import missing_logs, placed_queries, without_logs
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Source
+from slicemill.plan.content import quoted
+from slicemill.plan.partitioning import needed_by_log
+from slicemill.plan.planner import Plan, Planner
+from slicemill.plan.projection_pushdown import needed_together
+from slicemill.plan.state_reuse import state_is_kept, table_is_kept
+from slicemill.plan.statement_equality import views_to_answer
+from slicemill.runtime.driver import Dispatcher
+from slicemill.runtime.retained_logs import WHOLE, retained_streams, wholeness
+from slicemill.runtime.spark_ingest import SparkIngest
+from slicemill.runtime.streams import RunningStream, Supply, streams_to_read
+from slicemill.runtime.unit_queue import Goal
+from slicemill.secrets import redacted_address
+from slicemill.sql.errors import SourceText
+from slicemill.storage.changes import Appended, Change
+from slicemill.storage.home import Home
+
+_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # kinds of names that have a log
+
+_LOGGER = logging.getLogger("slicemill")
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """Fields of a journal record besides the change of the plan."""
+
+    replacing: Replacement = NOTHING_REPLACED
+    others: Change = field(default_factory=Change)
+    staged: StagedChanges = NOTHING_STAGED
+
+
+@dataclass(slots=True)
+class RunningCatalog:
+    """Declared names, with the queries, units, streams and sinks that run.
+
+    `mill` is the id under which units and readers write. `handle` makes the handle of a new query. Nothing
+    runs before `open`, because a unit that runs only some of its queries would skip input of the rest.
+    """
+
+    home: Home
+    mill: str
+    folder: Path
+    clock: Callable[[], int]
+    read_sources: bool
+    poll_ms: int
+    dispatcher: Dispatcher
+    tables: TableVersions
+    changes: UnitChanges
+    sinks: SinkRunner
+    ingest: SparkIngest
+    handle: Callable[[QueryDefinition], Query]
+    catalog: Catalog = field(default_factory=Catalog)
+    plan: Plan = field(default_factory=lambda: Plan(QueryGraph({}), ()))
+    queries: dict[str, Query] = field(default_factory=dict)
+    opened: bool = False
+    reading: bool = False  # sources are read until `stop_reading`
+    planner: Planner = field(default_factory=Planner)
+    # Flush the pending table writes of a query that is being dropped; False if the table rejects rows.
+    settle: Callable[[QueryDefinition], bool] = lambda _: True
+
+    def open(self) -> None:
+        """Start all units from their committed state.
+
+        All of their queries must be declared before.
+        """
+        with self.dispatcher.paused():
+            if not self.opened:
+                self.changes.note_left_out(self.catalog)
+                self._run_units(self.plan, self.catalog)
+                self.opened = True
+
+    def start_reading(self) -> None:
+        self.reading = self.read_sources
+        if self.reading:
+            self.ingest.start(self.dispatcher.streams, self.poll_ms)
+
+    def stop_reading(self) -> None:
+        self.reading = False
+        self.ingest.stop()
+
+    def change_to(
+        self,
+        catalog: Catalog,
+        dropped: Sequence[DroppedName],
+        replacing: Replacement = NOTHING_REPLACED,
+        others: Change | None = None,
+        staged: StagedChanges = NOTHING_STAGED,
+    ) -> None:
+        """Apply a new catalog: commit the change and run its units.
+
+        A name that is dropped and created again starts empty. One journal record has the statements of
+        `replacing`, the change `others` and the `staged` rows of tables. If a name is dropped and created
+        again, two records are written. The first record drops the name and has all statements, so a start
+        after a crash declares the rest.
+        """
+        without = self.catalog.copy()
+        for name in dropped:
+            without.add(name)
+        gone = [name.name for name in dropped if name.kind in _COMPUTED and not self._is_declared(name.name)]
+        tables = [name.name for name in dropped if name.kind == "TABLE"]
+        going = [
+            one
+            for name, one in self.catalog.queries.items()
+            if one.writes_for is not None and (name not in catalog.queries or one.writes_for in gone)
+        ]
+        left = [one for one in going if not self.settle(one) and one.writes_for not in gone]
+        if left:
+            raise SlicemillError(
+                f"table {left[0].options.table} does not take the rows that {left[0].writes_for} writes; "
+                "see what is told among the problems, or DROP it first"
+            )
+        dropped_writers = [one.name for one in going if one.writes_for in gone]
+        gone += dropped_writers
+        statement = _Statement(replacing, others or Change(), staged)
+        if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
+            known = list(self.home.statements)
+            self.planned(catalog, replacing)  # raises before anything is dropped
+            self._adopt(without, gone, (), _Statement(replace(NOTHING_REPLACED, entries=replacing.entries)))
+            statement = replace(statement, replacing=replace(replacing, entries=()))
+            try:
+                self._adopt(catalog, (), tables, statement)
+            except BaseException:
+                if not self.home.is_interrupted:  # otherwise the next start declares the rest
+                    self.home.commit(Change(catalog=withdrawn(replacing.entries, known)))
+                raise
+        else:
+            self._adopt(catalog, gone, tables, statement)
+        # Pending input of the writers that end has been processed; write its output.
+        self.forget([one.name for one in going if one.name not in dropped_writers and self.settle(one)])
+
+    def replace_with(
+        self,
+        catalog: Catalog,
+        kept: KeptStatements,
+        replaced: list[ReplacedStatement],
+        entries: list[dict[str, Any]],
+        source: SourceText,
+        others: Change,
+        staged: StagedChanges,
+    ) -> None:
+        """Apply CREATE OR REPLACE, and rebind users of the replaced definitions."""
+        after = in_force([*self.home.statements, *entries])
+        catalog, replacing = with_users(catalog, replaced, after, source)
+        self._take_up(kept.without(after.keys()))
+        said = {(entry.get("kind"), entry["name"].lower()) for entry in entries}
+        again = [
+            {**after[key], "at": entries[0]["at"], "by": entries[0]["by"], "because": name}
+            for key, name in replacing.because.items()
+            if key not in said
+        ]
+        self.change_to(catalog, (), replace(replacing, entries=[*entries, *again]), others, staged)
+
+    def alter_with(
+        self,
+        catalog: Catalog,
+        dropped: Sequence[DroppedName],
+        kept: KeptStatements,
+        altering: Replacement,
+        others: Change,
+        staged: StagedChanges,
+    ) -> None:
+        """Apply ALTER statements: query options and added columns of streams."""
+        if altering.altered:
+            after = in_force([*self.home.statements, *altering.entries])
+            self._take_up(kept.without(after.keys()))
+        self.change_to(catalog, dropped, altering, others, staged)
+
+    def _take_up(self, catalog: Catalog) -> None:
+        """Run the previous catalog first, so that its state is restored."""
+        if not self.opened:
+            self.change_to(catalog, ())
+            self.open()
+
+    def tables_changed(self, others: Change | None = None, staged: StagedChanges = NOTHING_STAGED) -> None:
+        """Commit new table versions for the rows that arrive from now on.
+
+        Rows that arrived earlier are joined with the old versions. The same record has the `staged` changes
+        of table rows and the change `others`.
+        """
+        with self.dispatcher.paused(), self.tables.kept_on_failure():
+            self.tables.adopt(staged)
+            change = others or Change()
+            if self.opened:
+                self.dispatcher.admit_handed()
+                self._run_units(self.plan, self.catalog, change=change)
+            elif not self.home.units:  # no pending row needs the old versions
+                self.home.commit(replace(change, tables=self.tables.changes()))
+            else:
+                self.home.commit(change)
+
+    def begin_anew(self, logs: Collection[str], others: Change) -> None:
+        """Restart failed queries and streams without state, from new rows.
+
+        The change `others` is part of the same record.
+        """
+        with self.dispatcher.paused():
+            self.dispatcher.admit_handed()
+            self._run_units(self.plan, self.catalog, logs, others)
+
+    def replan(self) -> None:
+        """Plan the catalog again, after a backfill changed the journal. Call while paused."""
+        plan = self.planned(self.catalog)
+        read_by = needed_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
+        for name, stream in self.dispatcher.streams.items():
+            stream.need(stream.plan.need, read_by.get(name, ()))
+        self.plan = plan
+        self._run_units(plan, self.catalog)
+
+    def planned(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
+        """Return the plan of a catalog; nothing is changed."""
+        apart = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, replacing.past)
+        return self.planner.plan(catalog, placed_queries(self.home.units), apart)
+
+    def _is_declared(self, name: str) -> bool:
+        """Return True for a declared stream, whose rows stay when it is dropped."""
+        return name + ERRORS in self.home.logs
+
+    def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
+        """Return a replacement whose restarted queries begin where their streams' BEGIN says.
+
+        A table whose rows can be emitted again from its state does not restart.
+        """
+        if not replacing.logs:
+            return replacing
+        plan = self.planned(catalog, replacing)
+        kept = [name for name in replacing.tables - replacing.past if table_is_kept(self.plan, plan, name)]
+        replacing = replace(replacing, anew=replacing.anew.difference(kept))
+        fresh = [
+            name
+            for name in replacing.logs - replacing.past
+            if not (name not in replacing.anew and state_is_kept(self.plan, plan, name))
+        ]
+        starts = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, fresh)
+        return replace(replacing, past=replacing.past.union(starts.keys() & set(fresh)))
+
+    def _refuse_second_readings(self, replacing: Replacement) -> None:
+        """Raise if a change would affect a second read of a source."""
+        for name in self.dispatcher.streams:
+            stream, again, query = name.partition(AGAIN)
+            query = query.removesuffix(")")
+            if again and stream in replacing.altered | replacing.moved:
+                raise SlicemillError(
+                    f"{stream} is being read from the beginning for {query}; change it when SHOW QUERIES "
+                    f"no longer says that {query} is backfilling, or DROP QUERY {quoted(query)} first"
+                )
+            if again and query in replacing.logs:
+                raise SlicemillError(
+                    f"{query} is still reading {stream} from the beginning; replace it when SHOW QUERIES no "
+                    f"longer says that it is backfilling, or DROP QUERY {quoted(query)} and create it anew"
+                )
+
+    def _check_sockets(
+        self, streams: Iterable[Stream], supplies: Mapping[str, Supply], moved: Collection[str]
+    ) -> None:
+        """Reject new socket streams if each read reconnects; warn of existing ones."""
+        for stream in streams:
+            if supplies[stream.name] is not Supply.READER or not is_socket(stream.source):
+                continue
+            if stream.name in moved or not self._is_declared(stream.name):
+                raise SlicemillError(
+                    f"stream {stream.name} reads a socket, and with --execution jobs each read connects "
+                    "anew: lines on their way between two reads would be lost; run with --execution workers, "
+                    "or have the sender write files or Kafka"
+                )
+            _LOGGER.warning(
+                "stream %s reads a socket: with --execution jobs each read connects anew, and lines on their "
+                "way between two reads are lost; run with --execution workers",
+                stream.name,
+            )
+
+    def _can_be_read_again(self, stream: Stream) -> bool:
+        """Return True if a worker can read a source a second time."""
+        return stream.has_past and self._supply(stream) is Supply.READER
+
+    def _adopt(
+        self,
+        catalog: Catalog,
+        gone: Sequence[str],
+        dropped_tables: Sequence[str],
+        statement: _Statement,
+    ) -> None:
+        """Switch to the graph of a new catalog; drop logs in `gone`."""
+        # Start positions in the plan are valid only while no source is read.
+        with self._reading_on(), self.dispatcher.paused():
+            self._adopt_paused(catalog, gone, dropped_tables, statement)
+
+    def _adopt_paused(
+        self,
+        catalog: Catalog,
+        gone: Sequence[str],
+        dropped_tables: Sequence[str],
+        statement: _Statement,
+    ) -> None:
+        self._refuse_second_readings(statement.replacing)
+        replacing, streams = self.with_past(catalog, statement.replacing), self.dispatcher.streams
+        plan = self.planned(catalog, replacing)
+        if replacing.altered:
+            refuse_lost_state(self.plan, plan)
+        graph = plan.graph
+        # Check everything before anything is registered, so that an error leaves no half-created query
+        # behind.
+        read_by = needed_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
+        otherwise = self._served_otherwise(catalog)
+        self._refuse_other_tables(catalog)
+        sinks = {
+            query.name: open_sink(
+                query.options.sink,
+                query.name,
+                query.schema,
+                folder=self.folder,
+                durable=self.home.durable,
+            )
+            for query in catalog.queries.values()
+            if query.continuous
+            and query.options.sink is not None
+            and query.options.table is None
+            and (query.name not in self.sinks or query.name in otherwise)
+        }
+        otherwise_declared = replacing.altered | replacing.moved
+        unasked = {v.name for v in views_to_answer(self.catalog)} - {v.name for v in views_to_answer(catalog)}
+        with self.tables.kept_on_failure():
+            self.tables.take_up(catalog, dropped_tables)
+            self.tables.adopt(statement.staged)
+            wanted = streams_to_read(graph, catalog, self.home, streams, otherwise_declared)
+            fresh = [stream for stream in wanted if stream.name not in streams]
+            altered = [stream for stream in wanted if stream.name in otherwise_declared & streams.keys()]
+            supplies = {stream.name: self._supply(stream) for stream in (*fresh, *altered)}
+            if not self.dispatcher.keeps_connections:
+                moved = [stream for stream in altered if stream.name in replacing.moved]
+                self._check_sockets([*fresh, *moved], supplies, replacing.moved)
+            whole = {stream.name: stream.schema.names for stream in retained_streams(catalog)}
+            needs = needed_together([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
+            needs = always_stored(needs, self.home, replacing.widened)
+            if self.ingest.outdated(needs):
+                self.ingest.stop()
+            with self.dispatcher.paused():
+                begins = {
+                    stream.name: streams[stream.name].begin_elsewhere(stream, supplies[stream.name])
+                    for stream in altered
+                    if stream.name in replacing.moved
+                }
+                kept = {*replacing.logs, *replacing.widened}
+                with self.home.announcing(), self._registered(fresh, supplies):
+                    created = missing_logs(fresh, self._new_queries(catalog), self.home, kept)
+                    self.home.announce(created)
+                    declared = self._wholeness(wanted)
+                    self.home.announce({}, declared)
+                    prepared = self._prepared(plan, catalog, replacing) if self.opened else None
+                    self._settle(otherwise)
+                    change = replace(
+                        statement.others,
+                        created=created,
+                        catalog=list(replacing.entries),
+                        widened=dict(replacing.widened),
+                        streams={
+                            name: {**declared.get(name, {}), **begins.get(name, {})}
+                            for name in declared.keys() | begins.keys()
+                        },
+                        dropped_logs=[name for name in (*gone, *unasked) if name in self.home.logs],
+                    )
+                    with self._detached(change.dropped_logs):
+                        if prepared is not None:
+                            columns = self._columns(catalog, replacing)
+                            emptied = self._emptied(replacing)
+                            self._run(prepared, replace(change, columns=columns, logs=emptied))
+                        else:
+                            if statement.staged.versions and not self.home.units:
+                                change = replace(change, tables=self.tables.changes())
+                            names = change.dropped_logs
+                            self.home.commit(without_logs(names, self.home, replace(change, dropped_logs=[])))
+                self._declare(wanted, declared)
+                for name, fields in begins.items():
+                    streams[name].moved(supplies[name], fields)
+                for name, running in streams.items():
+                    # A new query reads all rows from now on, so its columns are required at once.
+                    running.need(needs[name], read_by.get(name, ()))
+                for stream in altered:
+                    streams[stream.name].lost()  # read the held-back rows again, with the new columns
+                for query in catalog.queries.values():
+                    if isinstance(query.query, RelationQuery):
+                        continue
+                    if query.name not in self.queries:
+                        self.queries[query.name] = self.handle(query)
+                    self.queries[query.name].schema = query.schema
+                for name in otherwise:
+                    self.sinks.remove(name)
+                for name, sink in sinks.items():
+                    self.sinks.add(name, sink)
+                self.catalog, self.plan = catalog, plan
+                self._end_second_readings()
+
+    def _end_second_readings(self) -> None:
+        """Drop second reads of sources, and their logs, of queries that ended. Call while paused."""
+        read = {op.stream for node in self.plan.graph.sources if isinstance(op := node.operator, Source)}
+        kept = {self.catalog.declared_stream(name).name for name in read if AGAIN in name}
+        gone = [name for name in self.home.streams if AGAIN in name and name not in kept]
+        running = self.dispatcher.streams
+        ended = [running.pop(name) for name in list(running) if AGAIN in name and name not in kept]
+        written = {log for unit in self.plan.units for _, log in unit.outputs}
+        logs = [
+            name
+            for name in self.home.logs
+            if AGAIN in name and name not in written and not any(name.startswith(one) for one in kept)
+        ]
+        if gone or logs:
+            self.home.commit(Change(dropped_logs=logs, dropped_streams=gone))
+        if ended:
+            self.dispatcher.forget((), [stream.name for stream in ended])
+
+    @contextmanager
+    def _reading_on(self) -> Iterator[None]:
+        """Restart Spark's source queries after the block."""
+        try:
+            yield
+        finally:
+            if self.reading:
+                self.ingest.start(self.dispatcher.streams, self.poll_ms)
+
+    @contextmanager
+    def _registered(self, fresh: Sequence[Stream], supplies: Mapping[str, Supply]) -> Iterator[None]:
+        """Register new streams, and remove them if the block raises."""
+        streams = self.dispatcher.streams
+        try:
+            for stream in fresh:
+                streams[stream.name] = RunningStream(
+                    stream, self.home, self.mill, self.folder, self.clock, supplies[stream.name]
+                )
+            yield
+        except BaseException:
+            for stream in fresh:
+                streams.pop(stream.name, None)
+            raise
+
+    @contextmanager
+    def _detached(self, names: Collection[str]) -> Iterator[None]:
+        """Keep results of dropped queries in their handles; forget their sinks.
+
+        The handles read the logs again if the record that drops the queries is not written.
+        """
+        handles = {name: self.queries[name] for name in names if name in self.queries}
+        try:
+            for query in handles.values():
+                query.detach()
+            yield
+        except BaseException:
+            for query in handles.values():
+                query.attach()
+            raise
+        for name in names:
+            self.queries.pop(name, None)
+            self.sinks.forget(name)
+
+    def _wholeness(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
+        """Return the changed fields of streams that start or stop retaining."""
+        changed = wholeness(declared, self.home)
+        if any(fields[WHOLE] for fields in changed.values()):
+            self.dispatcher.admit_handed()  # rows that arrived earlier may lack columns
+            changed = wholeness(declared, self.home)
+        return changed
+
+    def _declare(self, declared: Sequence[Stream], changed: Mapping[str, dict[str, Any]]) -> None:
+        """Update the declarations of running streams, after the record is committed."""
+        for stream in declared:
+            running = self.dispatcher.streams.get(stream.name)
+            if running is not None:
+                running.declare(stream, changed.get(stream.name, {}))
+
+    def _supply(self, stream: Stream) -> Supply:
+        if not self.read_sources:
+            return Supply.PROGRAM
+        if stream.name.lower() in self.ingest.frames:
+            return Supply.SPARK
+        if stream.source == SourceSpec():
+            return Supply.PROGRAM
+        spool = self.home.source_folder(stream.name)
+        return Supply.READER if has_readers(stream, self.folder, spool) else Supply.SPARK
+
+    def _served_otherwise(self, catalog: Catalog) -> list[str]:
+        """Return the queries whose sink or columns change."""
+        return [
+            name
+            for name, query in catalog.queries.items()
+            if (known := self.catalog.queries.get(name)) is not None
+            and query.name in self.sinks
+            and (known.options.sink, known.schema) != (query.options.sink, query.schema)
+        ]
+
+    def _refuse_other_tables(self, catalog: Catalog) -> None:
+        """Raise if a persistent sink would get a table of other columns."""
+        for name, query in catalog.queries.items():
+            known = self.catalog.queries.get(name)
+            if known is None or known.schema == query.schema:
+                continue
+            if not (known.schema.changelog or query.schema.changelog):
+                continue
+            place = known.options.sink
+            if query.name in self.sinks and place and lasts_in_one_place(place, query.options.sink):
+                other = redacted_address(another_place(place, query.name))
+                raise SlicemillError(
+                    f"the sink of {query.name} has what it came to so far, and its columns or key would be "
+                    f"others; give it another place, as in WITH (sink = '{other}')"
+                )
+            own = [one for one in self.sinks.tables_of(query.name) if one != query.name]
+            if own:
+                raise SlicemillError(
+                    f"sink {own[0]} of {query.name} holds a table, whose columns or key would be others; "
+                    f"take it away with mill.sinks.remove({own[0]!r}), and add one of the new columns after"
+                )
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Deliver all pending results of sinks that are about to be removed.
+
+        Raises if a sink rejects them.
+        """
+        for name in names:
+            left = self.sinks.deliver_rest(name)
+            if left:
+                raise SlicemillError(
+                    f"the sink of {name} does not take the {left} rows that it has yet to get: "
+                    f"{self.sinks.problem(name)}; try again when it does, or DROP QUERY {name} first"
+                )
+
+    def _new_queries(self, catalog: Catalog) -> list[QueryDefinition]:
+        """Return the continuous queries that are new or changed."""
+        known = self.catalog.queries
+        return [one for name, one in catalog.queries.items() if one.continuous and known.get(name) is not one]
+
+    def _emptied(self, replacing: Replacement) -> dict[str, Appended]:
+        """Return deletes of all rows of replaced changelogs, by log."""
+        now, durable = self.clock(), self.home.durable
+        found = {
+            name: deletes_of_all(self.home.logs[name], schema, now, durable)
+            for name, schema in replacing.emptied.items()
+            if name in self.home.logs
+        }
+        return {name: deletes for name, deletes in found.items() if deletes is not None}
+
+    def _columns(self, catalog: Catalog, replacing: Replacement) -> dict[str, pa.Schema]:
+        """Return the logs of replaced definitions whose columns or table change."""
+        computed: list[QueryDefinition | DerivedStream | Classifier] = [
+            *self._new_queries(catalog),
+            *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, Classifier))),
+        ]
+        found = {one.name: to_arrow(one.schema) for one in computed if one.name in self.home.logs}
+        return {
+            name: columns
+            for name, columns in found.items()
+            if name in replacing.emptied
+            or not self.home.logs[name].columns.equals(columns, check_metadata=True)
+        }
+
+    def _prepared(self, plan: Plan, catalog: Catalog, replacing: Replacement) -> PreparedUnits:
+        if replacing.logs or replacing.altered or replacing.moved:
+            self.dispatcher.admit_handed()
+        failed = {log for unit in self.dispatcher.running.units for log in unit.failed}
+        anew = {*replacing.anew, *(failed & replacing.logs)}
+        return self.changes.prepare(plan, catalog, anew, replacing.logs, replacing.past)
+
+    def _run_units(
+        self, plan: Plan, catalog: Catalog, anew: Collection[str] = (), change: Change | None = None
+    ) -> None:
+        with self.home.announcing():
+            self._run(self.changes.prepare(plan, catalog, anew), change or Change())
+
+    def _run(self, prepared: PreparedUnits, change: Change) -> None:
+        """Commit a change, and run the units of the new plan."""
+        units = self.changes.commit(prepared, change)
+        queries = [query for query in prepared.catalog.queries.values() if query.continuous]
+        failed = {log: why for unit in units for log, why in unit.failed.items()}
+        for name, query in self.queries.items():
+            query.error = failed.get(name)
+        self.dispatcher.replace(units, {query.name: Goal.of(query) for query in queries})
+        if prepared.gone:
+            self.dispatcher.forget(prepared.gone, ())
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop logs; each handle keeps the results of its query."""
+        gone = [name for name in names if name in self.home.logs]
+        with self._detached(gone):
+            self.home.commit(without_logs(gone, self.home, Change()))

@@ -1,0 +1,202 @@
+"""Start positions: queries that start in the past, and their inputs.
+
+A stream's BEGIN says where its queries start, and the FROM of a query overrides it. A query emits the
+same rows whether it is created with its streams or later. Three cases:
+
+    nothing was read yet       the query starts with its streams
+    the rows are in the log    it reads them there, as with RETAIN
+    the rows were freed        the source of the stream is read a second time
+
+Derived streams whose rows were freed are computed again. A stream that can be read only once (a socket, a
+generator, rows of a program or of Spark) starts with the rows that arrive from now on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicemill.catalog.catalog import (
+    ERRORS,
+    LATE,
+    Catalog,
+    DerivedStream,
+    QueryDefinition,
+    Stream,
+    View,
+    relations_of,
+)
+from slicemill.catalog.queries import Continuous, RelationQuery
+from slicemill.lifecycle.unit_fields import LEFT_OUT
+from slicemill.plan.late_queries import Apart, unit_apart
+from slicemill.runtime.retained_logs import WHOLE
+from slicemill.runtime.streams import MOVED
+from slicemill.runtime.units import BACKFILL
+from slicemill.storage.home import Home
+from slicemill.time import BEGINNING, END
+
+
+def starts_apart(
+    catalog: Catalog,
+    home: Home,
+    can_be_read: Callable[[Stream], bool],
+    replaced: Collection[str] = (),
+    again: Collection[str] = (),
+) -> dict[str, Apart]:
+    """Return the queries and derived streams that need their own unit.
+
+    `can_be_read` returns True for streams whose source a worker can read a second time. Queries in `replaced`
+    have a new definition: their backfill ends, unless it starts `again`.
+    """
+    written = {
+        log for fields in home.units.values() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
+    }
+    written.difference_update(again)
+    found: dict[str, Apart] = {}
+    for unit, fields in home.units.items():
+        backfill = fields.get(BACKFILL)
+        if backfill is None or backfill["query"] in again:
+            continue
+        if "done" in backfill or backfill["query"] not in replaced:
+            name = backfill["query"]
+            found[name] = Apart(
+                backfill.get("joins", False),
+                frozenset(backfill.get("again", ())),
+                renamed=unit == unit_apart(name),
+            )
+    declared = {query.name for query in catalog.queries.values()}
+    declared |= {one.name for one in catalog.relations.values() if isinstance(one, DerivedStream)}
+    found = {name: apart for name, apart in found.items() if name in declared}
+    starts = _Starts(catalog, home, can_be_read, written)
+    for statement in (*catalog.relations.values(), *catalog.queries.values()):
+        if not isinstance(statement, (QueryDefinition, DerivedStream)) or statement.name in found:
+            continue
+        if statement.name in written or isinstance(statement.query, RelationQuery):
+            continue
+        apart = starts.of(statement)
+        if apart is not None:
+            found[statement.name] = apart
+    return found
+
+
+def was_read(stream: str, home: Home) -> bool:
+    """Return True if a stream's source was read before."""
+    fields: Mapping[str, Any] = home.streams.get(stream, {})
+    return bool(fields.get("offsets")) or MOVED in fields
+
+
+@dataclass(slots=True)
+class _Starts:
+    """Search for the past rows that new statements read.
+
+    `written` are the existing logs of units.
+    """
+
+    catalog: Catalog
+    home: Home
+    can_be_read: Callable[[Stream], bool]
+    written: Collection[str]
+
+    def of(self, statement: QueryDefinition | DerivedStream) -> Apart | None:
+        """Return how a new query starts in the past. None for now."""
+        begins_us = statement.begins_us if isinstance(statement, QueryDefinition) else None
+        if begins_us == END:
+            return None
+        past = _Past(begins_us is not None)
+        self._add(statement.query, past, direct=True)
+        if begins_us is None and not past.again and not past.kept:
+            return None
+        return Apart(
+            again=frozenset(past.again),
+            kept=frozenset(past.kept),
+            begins_us=None if begins_us in (None, BEGINNING) else begins_us,
+            explicit=begins_us is not None,
+            renamed=bool(past.again),
+        )
+
+    def _add(self, query: Continuous | RelationQuery, past: _Past, *, direct: bool) -> bool:
+        """Add the past rows that a query reads; return True if any."""
+        found = False
+        for name in relations_of(query):
+            relation = self.catalog.relation(name)
+            if isinstance(relation, View):
+                found |= self._add(relation.query, past, direct=direct)
+            elif isinstance(relation, Stream):
+                found |= self._add_stream(relation, past)
+            elif isinstance(relation, DerivedStream):
+                found |= self._add_derived(relation, past)
+        return found
+
+    def _add_stream(self, relation: Stream, past: _Past) -> bool:
+        owner = self.catalog.declared_stream(relation.name)
+        if not past.explicit and not owner.starts_early:
+            return False
+        if past.explicit and owner.retain_us is not None:
+            past.kept.add(relation.name)
+        elif not was_read(owner.name, self.home):
+            return False
+        elif self._is_whole(relation.name, owner.name):
+            past.kept.add(relation.name)
+        elif self.can_be_read(owner) and MOVED not in self.home.streams[owner.name]:
+            past.again.add(owner.name)
+        elif owner.retain_us is not None:
+            past.kept.add(relation.name)
+        else:
+            return False
+        return True
+
+    def _add_derived(self, relation: DerivedStream, past: _Past) -> bool:
+        if relation.name not in self.written:
+            return False  # it starts with this query, and its log has all its rows
+        if relation.schema.changelog:
+            return False  # a changelog is always read from its base
+        if self._is_complete(relation.name) and (past.explicit or self._starts_early(relation)):
+            past.kept.add(relation.name)
+            return True
+        if past.explicit and relation.retain_us is not None:
+            past.kept.add(relation.name)
+            return True
+        if not self._add(relation.query, past, direct=False):
+            return False
+        past.again.add(relation.name)
+        return True
+
+    def _starts_early(self, relation: DerivedStream | View) -> bool:
+        """Return True if a stream below a relation starts early.
+
+        Queries of such a stream start with its first row.
+        """
+        for name in relations_of(relation.query):
+            found = self.catalog.relation(name)
+            if isinstance(found, Stream) and self.catalog.declared_stream(found.name).starts_early:
+                return True
+            if isinstance(found, (DerivedStream, View)) and self._starts_early(found):
+                return True
+        return False
+
+    def _is_whole(self, log: str, owner: str) -> bool:
+        """Return True if a stream's log has all rows and columns."""
+        epoch, newest = self.home.streams[owner].get(WHOLE, (None, None))
+        if epoch is None or log not in self.home.logs or self.home.logs[log].freed >= 0:
+            return False
+        if log.endswith((LATE, ERRORS)) and log != owner:
+            return False
+        return newest is None
+
+    def _is_complete(self, log: str) -> bool:
+        """Return True if a derived stream's log has all its rows."""
+        if log not in self.home.logs or self.home.logs[log].freed >= 0:
+            return False
+        return any(
+            fields["since"].get(log, 0) is None
+            for fields in self.home.units.values()
+            if log in fields["outputs"]
+        )
+
+
+@dataclass(slots=True)
+class _Past:
+    explicit: bool
+    again: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)

@@ -1,0 +1,168 @@
+"""Table sink: write results of queries into tables exactly once (M40).
+
+One journal record has the new version of the table and the query's position (`written` in `lives`). After
+a crash the next process continues from that position:
+
+    results of q      epochs 7 8 9 │ 10 11
+    rows of t         with 7 8 9   │             "tables": {"t": …}, "lives": {"q": {"written": 9}}
+
+Tables change as a whole between two tuples, so results are written in batches of one second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+from slicemill.aggregates.udf.interpreter import assignment
+from slicemill.catalog.catalog import INTO, TABLE_SINK, DerivedStream, QueryDefinition, QueryOptions, Table
+from slicemill.columns.arrow_schema import from_arrow
+from slicemill.columns.changelog import adds, ops_of
+from slicemill.columns.rows import plain_rows
+from slicemill.errors import SlicemillError
+from slicemill.lifecycle.running_catalog import RunningCatalog
+from slicemill.lifecycle.tables import TableVersions
+from slicemill.storage.changes import Change
+from slicemill.storage.log import Epoch, Log
+from slicemill.time import US
+from slicemill.types import OP, Row, Schema
+
+_LOGGER = logging.getLogger("slicemill")
+_EVERY_US = US
+_MOST_ROWS = 20_000  # in one version of a table
+WRITTEN = "written"
+
+
+class TableWriting:
+    """Table sinks of a mill; `changing` is the lock for tables."""
+
+    def __init__(
+        self,
+        running: RunningCatalog,
+        tables: TableVersions,
+        changing: threading.RLock,
+        clock: Callable[[], int],
+    ) -> None:
+        self._running = running
+        self._tables = tables
+        self._changing = changing
+        self._clock = clock
+        self._looked_us = 0
+        self._errors: dict[str, str] = {}
+        running.settle = self.settle
+
+    def look(self) -> None:
+        """Write new results, unless the lock of the tables is held."""
+        now_us = self._clock()
+        if 0 <= now_us - self._looked_us < _EVERY_US or not self._changing.acquire(blocking=False):
+            return
+        try:
+            self._looked_us = now_us
+            writers = list(self._writers())
+            names = {query.name for query, _ in writers}
+            self._errors = {name: error for name, error in self._errors.items() if name in names}
+            for query, table in writers:
+                self._write_next(query, table)
+        finally:
+            self._changing.release()
+
+    def write_all(self) -> None:
+        """Write all pending results."""
+        with self._changing:
+            for query, table in self._writers():
+                while self._write_next(query, table):
+                    pass
+
+    def settle(self, query: QueryDefinition) -> bool:
+        """Write a dropped query's last results. False if the table rejects them."""
+        home = self._running.home
+        table = self._running.catalog.relation(query.options.table or "")
+        if not self._running.opened or query.name not in home.logs or not isinstance(table, Table):
+            return True
+        with self._changing:
+            if "paused" in home.lives.get(query.name, {}):
+                home.commit(Change(lives={query.name: {"paused": None}}))
+            while self._write_next(query, table):
+                pass
+            return self._errors.pop(query.name, None) is None
+
+    def settle_gone(self) -> None:
+        """After a start, finish queries whose drop was interrupted by a crash."""
+        running = self._running
+        for name in [one for one in running.home.logs if INTO in one]:
+            owner, _, into = name.partition(INTO)
+            declared = running.catalog.queries.get(owner.lower()) or running.catalog.relation(owner)
+            # A number follows the table's name if there are several calls.
+            table = running.catalog.relation(into) or running.catalog.relation(into.rpartition(" ")[0])
+            if name.lower() in running.catalog.queries or running.catalog.relation(name) is not None:
+                continue
+            if isinstance(declared, (QueryDefinition, DerivedStream)) and isinstance(table, Table):
+                options = QueryOptions(sink=f"{TABLE_SINK}{table.name}")
+                if self.settle(QueryDefinition(name, declared.query, options, "", writes_for=owner)):
+                    running.forget([name])
+
+    def cursors(self) -> list[dict[str, int]]:
+        """Return the position of each query: retention keeps its later results."""
+        return [{query.name: self._written(query)} for query, _ in self._writers()]
+
+    def errors(self) -> dict[str, str]:
+        """Return by query the error of its table."""
+        return dict(self._errors)
+
+    def problems(self) -> list[str]:
+        return [
+            f"the table that {query} writes takes nothing: {error}; it is tried again"
+            for query, error in self._errors.items()
+        ]
+
+    def _writers(self) -> Iterator[tuple[QueryDefinition, Table]]:
+        catalog = self._running.catalog
+        if not self._running.opened:
+            return
+        for query in list(catalog.queries.values()):
+            table = None if query.options.table is None else catalog.relation(query.options.table)
+            if query.continuous and isinstance(table, Table) and query.name in self._running.home.logs:
+                yield query, table
+
+    def _written(self, query: QueryDefinition) -> int:
+        return int(self._running.home.lives.get(query.name, {}).get(WRITTEN, -1))
+
+    def _write_next(self, query: QueryDefinition, table: Table) -> bool:
+        """Write a query's next batch. False if none, or if rejected."""
+        home = self._running.home
+        log = home.logs[query.name]
+        epochs, _ = log.take(self._written(query), _MOST_ROWS)
+        if not epochs:
+            self._errors.pop(query.name, None)
+            return False
+        try:
+            staged = self._tables.stage_results(
+                table, (change for epoch in epochs for change in _changes(log, epoch, table))
+            )
+        except SlicemillError as problem:
+            if self._errors.get(query.name) != str(problem):
+                _LOGGER.warning("table %s takes no results of %s: %s", table.name, query.name, problem)
+            self._errors[query.name] = str(problem)
+            return False
+        self._errors.pop(query.name, None)
+        written = Change(lives={query.name: {WRITTEN: epochs[-1].number}})
+        if staged.versions:
+            self._running.tables_changed(written, staged)
+        else:
+            home.commit(written)
+        return True
+
+
+def _changes(log: Log, epoch: Epoch, table: Table) -> Iterator[tuple[bool, Row]]:
+    """Yield the rows of an epoch for a table, True for inserts."""
+    rows, known = log.read(epoch), from_arrow(log.columns_at(epoch.number))
+    own = Schema(tuple(column for column in known if column.name != OP))
+    comes = adds(ops_of(rows)).tolist() if log.changes else [True] * rows.num_rows
+    given = [own.find(into.name) for into in table.schema]
+    taken = [
+        None if column is None else (own.index(column.name), assignment(column.type, into.type))
+        for column, into in zip(given, table.schema, strict=True)
+    ]
+    for does, row in zip(comes, plain_rows(rows, own), strict=True):
+        yield does, tuple(None if one is None else one[1](row[one[0]]) for one in taken)

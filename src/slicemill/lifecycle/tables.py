@@ -1,0 +1,723 @@
+"""Table versions: a table changes as a whole, between two tuples.
+
+    tuples of bid     1    2    3  │  4    5
+    rows of item      first        │  second          INSERT INTO item …, mill.refresh("item"), or a start
+
+A version of a table is a file in the home, named by a digest of its content, and the versions that it
+builds on (`storage.table_files`). A unit's plan has the name of the file, so each process reads the rows
+once, where it joins them. The journal says which version is in force: tuples that arrived before a change
+are joined with the old rows, also after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregates.udf.interpreter import (
+    QueryEnvironment,
+    Source,
+    assignment,
+    columns_of,
+    compile_condition_in_query,
+    compile_in_query,
+    compile_query,
+)
+from slicemill.aggregates.udf.lookup import aggregate_lookup, evaluate_relation
+from slicemill.catalog.catalog import Catalog, Table, View
+from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal, conjuncts
+from slicemill.catalog.queries import RelationQuery
+from slicemill.catalog.table_change import EXCLUDED, DeleteRows, InsertRows, TableChange, UpdateRows
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.columns.rows import plain_rows, plain_table, to_table
+from slicemill.connectors.files.reader import read_table
+from slicemill.connectors.spark.open import table_frame
+from slicemill.errors import SlicemillError
+from slicemill.functions.values import ExpressionError
+from slicemill.kernels.arrays import Int64s
+from slicemill.lifecycle.compaction import ChangelogTables
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.statement_equality import tables_of
+from slicemill.storage.filesystem import LOCAL, ensure_folder, folder_name, telling_full, write_whole
+from slicemill.storage.home import Home
+from slicemill.storage.home_state import TABLES
+from slicemill.storage.table_files import MOST_FILES, TableFile, content_digest, is_whole, read_table_file
+from slicemill.types import Kind, Row, Schema, Timed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOGGER = logging.getLogger("slicemill")
+
+
+class RefusedChange(SlicemillError):
+    """Error of one change of a batch; the whole batch is rejected.
+
+    `place` is the position of the failing change in the batch.
+    """
+
+    def __init__(self, place: int, problem: SlicemillError) -> None:
+        super().__init__(str(problem))
+        self.place = place
+        self.message = problem.message if isinstance(problem, TableRefused) else str(problem)
+        self.hint = problem.hint if isinstance(problem, TableRefused) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChanges:
+    """New table versions that are not yet visible.
+
+    `counts` has the number of rows that each change affected.
+    """
+
+    versions: Mapping[str, StoredTable]
+    contents: Mapping[str, TableContent]
+    counts: Sequence[int]
+
+
+NOTHING_STAGED = StagedChanges({}, {}, ())
+
+
+class TableVersions:
+    """Tables of a mill: their current versions and rows."""
+
+    def __init__(
+        self, home: Home, folder: Path, spark: Callable[[], SparkSession], changelogs: ChangelogTables
+    ) -> None:
+        self._changelogs = changelogs
+        self._home = home
+        self._folder = folder
+        self._spark = spark
+        self._given: dict[str, Sequence[Row]] = {}
+        self._current: dict[str, StoredTable] = {}
+        self._dropped: set[str] = set()
+        # log folder and head when a table made of the log was read
+        self._heads: dict[str, tuple[Path, int]] = {}
+        self._contents: dict[str, TableContent] = {}  # rows of recently changed tables
+
+    def give(self, name: str, rows: Sequence[Row]) -> None:
+        """Set the rows of a table; they replace its source."""
+        self._given[name.lower()] = rows
+
+    @contextmanager
+    def kept_on_failure(self) -> Iterator[None]:
+        """Restore the tables if the block raises.
+
+        In that case its record was not written.
+        """
+        before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
+        try:
+            yield
+        except BaseException:
+            self._given, self._current, self._dropped, self._heads = before
+            self._contents.clear()
+            raise
+
+    def take_up(self, catalog: Catalog, dropped: Collection[str] = ()) -> None:
+        """Load a version of every declared table, and drop all other versions.
+
+        Tables in `dropped` start empty.
+        """
+        declared = {r.name: r for r in catalog.relations.values() if isinstance(r, Table)}
+        for name in {*(self._current.keys() - declared.keys()), *(self._current.keys() & set(dropped))}:
+            del self._current[name]
+            self._contents.pop(name, None)
+            self._given.pop(name.lower(), None)
+            self._dropped.add(name)
+        for name, table in declared.items():
+            if name not in self._current:
+                kept = self._kept(table)
+                self._current[name] = self._first(table) if kept is None else kept
+
+    def refresh(self, table: Table) -> bool:
+        """Read a table's source again; return True if its rows differ."""
+        if table.owns_rows and table.name.lower() not in self._given:
+            return False
+        head = self._head(table)
+        if head is not None and self._heads.get(table.name) == head:
+            return False
+        before = self._current.get(table.name)
+        self._current[table.name] = self._taken(table)
+        self._contents.pop(table.name, None)
+        if head is not None:
+            self._heads[table.name] = head
+        return before != self._current[table.name]
+
+    def _head(self, table: Table) -> tuple[Path, int] | None:
+        """Return folder and head of the changelog behind a table.
+
+        Return None for other tables.
+        """
+        log = None if table.materialized is None else self._home.logs.get(table.materialized.name)
+        return None if log is None else (log.folder, log.head)
+
+    def now(self, table: Table) -> Sequence[Row]:
+        """Return the current rows of a table.
+
+        A table that neither owns its rows nor is refreshed is read from its source.
+        """
+        if table.owns_rows or table.refresh_us is not None:
+            return self._current[table.name]
+        return plain_rows(self._now(table), table.schema)
+
+    def columns_now(self, table: Table) -> pa.Table:
+        """Return the current rows of a table as columns."""
+        if table.owns_rows or table.refresh_us is not None:
+            return self._current[table.name].columns
+        return self._now(table)
+
+    def stage(
+        self,
+        changes: Iterable[TableChange],
+        catalog: Catalog,
+        dropped: Collection[str],
+        held: Callable[[View], Sequence[Row]],
+    ) -> StagedChanges:
+        """Apply changes one after another to new versions of tables.
+
+        The catalog may not run yet. Tables in `dropped` start empty. `held` returns the rows of a view over a
+        stream.
+        """
+        known: dict[str, Sequence[Row]] = {}
+        contents: dict[str, TableContent] = {}
+        versions: dict[str, StoredTable] = {}
+        counts: list[int] = []
+
+        def rows_of(name: str) -> Sequence[Row]:
+            relation = catalog.relation(name)
+            if relation is not None and relation.name in contents:
+                return list(contents[relation.name].rows.values())
+            if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
+                return evaluate_relation(relation.query, catalog, rows_of)
+            if name not in known:
+                if isinstance(relation, View):
+                    known[name] = held(relation)
+                else:
+                    assert isinstance(relation, Table), "the binder asks for what is finite"
+                    before = self._before(relation, dropped) if relation.owns_rows else None
+                    known[name] = (
+                        plain_rows(self._now(relation), relation.schema) if before is None else before
+                    )
+            return known[name]
+
+        for change in changes:
+            table = catalog.relation(change.table)
+            if not isinstance(table, Table):
+                counts.append(0)  # a later statement of the script drops the table
+                continue
+            name = table.name
+            before = versions[name] if name in versions else self._before(table, dropped)
+            if name not in contents:
+                contents[name] = self._content(table, before)
+            try:
+                after = contents[name].changed(change, catalog, rows_of)
+            except SlicemillError as problem:
+                raise RefusedChange(len(counts), problem) from None
+            counts.append(after.count)
+            if after.gone or after.added:
+                versions[name], contents[name] = self._next(table, before, after, contents[name])
+        return StagedChanges(versions, contents, counts)
+
+    def stage_results(self, table: Table, changes: Iterable[tuple[bool, Row]]) -> StagedChanges:
+        """Apply a query's inserts (True) and deletes to a new version."""
+        before = self._before(table, ())
+        content = self._content(table, before)
+        after = content.take_results(changes)
+        versions: dict[str, StoredTable] = {}
+        if after.gone or after.added:
+            versions[table.name], content = self._next(table, before, after, content)
+        return StagedChanges(versions, {table.name: content}, [after.count])
+
+    def adopt(self, staged: StagedChanges) -> None:
+        """Make staged changes current; the next journal record must name the versions."""
+        self._current.update(staged.versions)
+        self._contents.update(staged.contents)
+
+    def _before(self, table: Table, dropped: Collection[str]) -> StoredTable | None:
+        """Return the version that a change builds on. None without rows."""
+        if table.name in dropped:
+            return None
+        if table.name.lower() in self._given and table.name not in self._current:
+            return self._stored(table, self._now(table))
+        current = self._current.get(table.name)
+        return self._kept(table) if current is None else current
+
+    def _content(self, table: Table, before: StoredTable | None) -> TableContent:
+        # The caller changes the content in place, so it is removed here and returned by `adopt`.
+        known = self._contents.pop(table.name, None)
+        if known is not None and known.table == table and before is self._current.get(table.name):
+            return known
+        return TableContent(table, NumberedRows({}, 0) if before is None else before.numbered)
+
+    def _next(
+        self, table: Table, before: StoredTable | None, after: RowsAfter, content: TableContent
+    ) -> tuple[StoredTable, TableContent]:
+        """Write a version as a difference to the previous one, or whole.
+
+        Rows of a whole version are numbered anew, so its content is returned too.
+        """
+        new = plain_table(after.added, table.schema)
+        if before is None:
+            return self._kept_as(table, TableFile(new)), content  # keep the row numbers
+        gone = np.array(after.gone, np.int64)
+        first = content.next - len(after.added)
+        file = file_in(before.file).followed_by(before.file.name, gone, new, first)
+        if not file.is_long(len(content.rows)):
+            return self._kept_as(table, file), content
+        numbers, rows = columns_in(before.file)
+        kept = rows.filter(pa.array(np.isin(numbers, gone, invert=True))).cast(new.schema)
+        whole = self._kept_as(table, TableFile(pa.concat_tables([kept, new])))
+        return whole, TableContent(table, whole.numbered)
+
+    def seen_by(self, graph: QueryGraph, catalog: Catalog) -> dict[str, StoredTable]:
+        """Return the versions of the tables that a subgraph reads."""
+        return {name: self._current[name] for name in tables_of(graph, catalog)}
+
+    def seen_so_far(self, tables: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
+        """Replace tables by their committed versions, for pending tuples."""
+        found = dict(tables)
+        for name in tables.keys() & self._home.tables.keys():
+            found[name] = StoredTable(self._file(self._home.tables[name]), self._current[name].schema)
+        return found
+
+    def changes(self) -> dict[str, str | None]:
+        """Return the table versions to commit.
+
+        No unit may need the committed versions any more.
+        """
+        known = self._home.tables
+        changed: dict[str, str | None] = {name: None for name in self._dropped if name in known}
+        for name, table in self._current.items():
+            if known.get(name) != table.file.name:
+                changed[name] = table.file.name
+        self._dropped.clear()
+        return changed
+
+    def _kept(self, table: Table) -> StoredTable | None:
+        """Return the committed version of a table without a source; else None."""
+        kept = self._home.tables.get(table.name)
+        if kept is None or not table.owns_rows or table.name.lower() in self._given:
+            return None
+        if table.name in self._dropped:
+            return None
+        return StoredTable(self._file(kept), table.schema)
+
+    def _first(self, table: Table) -> StoredTable:
+        """Read a table when a mill starts, or use its committed version on errors."""
+        try:
+            return self._taken(table)
+        except SlicemillError as problem:
+            kept = self._home.tables.get(table.name)
+            if kept is None:
+                raise
+            _LOGGER.warning("table %s keeps its rows, as its source cannot be read: %s", table.name, problem)
+            return StoredTable(self._file(kept), table.schema)
+
+    def _taken(self, table: Table) -> StoredTable:
+        """Store the rows of a source or a program.
+
+        Rows that a program gives to a table without a source are used only once, because statements may
+        change them.
+        """
+        try:
+            return self._stored(table, self._now(table))
+        finally:
+            if table.owns_rows:
+                self._given.pop(table.name.lower(), None)
+
+    def _now(self, table: Table) -> pa.Table:
+        given = self._given.get(table.name.lower())
+        if given is not None:
+            return _as_columns(given, table)
+        if table.owns_rows:
+            return to_arrow(table.schema).empty_table()
+        if table.materialized is not None:
+            log = self._home.logs.get(table.materialized.name)
+            if log is None:  # no statement has written the log yet
+                return to_arrow(table.schema).empty_table()
+            if log.freed >= 0 and not log.changes:
+                raise SlicemillError(f"changes of {table.materialized.name} are gone; leave RETAIN out of it")
+            now = self._changelogs.now(log, table.materialized.changes)
+            return now.select(list(table.schema.names)).cast(to_arrow(table.schema))
+        found = read_table(table, self._folder)
+        return table_frame(self._spark(), table, self._folder).toArrow() if found is None else found
+
+    def _stored(self, table: Table, rows: pa.Table) -> StoredTable:
+        if table.key or table.required:  # raises on NULLs or duplicate keys
+            numbered = dict(enumerate(plain_rows(rows, table.schema)))
+            TableContent(table, NumberedRows(numbered, len(numbered)))
+        return self._kept_as(table, TableFile(rows))
+
+    def _kept_as(self, table: Table, file: TableFile) -> StoredTable:
+        content = file.encoded()
+        path = self._file(f"{folder_name(table.name)}-{content_digest(content)}.arrow")
+        if not is_whole(LOCAL, path):
+            with telling_full(self._home.folder):
+                ensure_folder(LOCAL, path.parent, self._home.durable)
+                write_whole(LOCAL, path, content, self._home.durable)
+        return StoredTable(path, table.schema)
+
+    def _file(self, name: str) -> Path:
+        return self._home.folder / TABLES / name
+
+
+def _as_columns(rows: Sequence[Row], table: Table) -> pa.Table:
+    try:
+        made = to_table([Timed(0, row) for row in rows], table.schema, [0] * len(rows))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, IndexError, OverflowError) as problem:
+        raise SlicemillError(
+            f"rows of table {table.name} do not fit its columns {table.schema}: {problem}"
+        ) from None
+    return made.select(list(table.schema.names))
+
+
+# INSERT, UPDATE, DELETE and TRUNCATE: changes of a table's rows.
+#
+# A change is applied wholly or not at all. Subqueries read the rows before the change.
+
+
+_WHOLE_NUMBERS = {Kind.INT, Kind.BIGINT}
+
+Key = tuple[object, ...]
+Assign = Callable[[Row, QueryEnvironment], Row]
+
+
+class TableRefused(SlicemillError):
+    """Error of rows that violate their table's declaration, with a hint."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}; {hint}")
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(slots=True)
+class RowsAfter:
+    """Effect of a change: deleted row numbers, new rows, affected rows."""
+
+    gone: list[int]
+    added: list[Row]
+    count: int
+
+
+class TableContent:
+    """Current rows of a table, with an index of its key."""
+
+    def __init__(self, table: Table, version: NumberedRows) -> None:
+        self.table = table
+        self.rows = dict(version.rows)
+        self.next = version.next
+        self._places = [table.schema.index(name) for name in table.key]
+        self._never_null = [
+            (name, table.schema.index(name)) for name in dict.fromkeys((*table.key, *table.required))
+        ]
+        self._keys: dict[Key, int] = {}
+        for number, row in self.rows.items() if self._never_null else ():
+            self._take(number, row)
+
+    def changed(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
+        """Apply a change; `source` returns the rows of other tables."""
+        try:
+            after = self._worked_out(change, catalog, source)
+        except ExpressionError as problem:
+            raise SlicemillError(str(problem)) from None
+        self._adopt(after)
+        return after
+
+    def take_results(self, changes: Iterable[tuple[bool, Row]]) -> RowsAfter:
+        """Apply results of a query: inserts (True) and deletes.
+
+        An insert replaces the row with the same key. A table without a key keeps all rows.
+        """
+        after = self._with_results(list(changes))
+        self._adopt(after)
+        return after
+
+    def _with_results(self, changes: list[tuple[bool, Row]]) -> RowsAfter:
+        if not self._places:
+            return RowsAfter([], [row for _, row in changes], len(changes))
+        latest = {self._key_of(row): row if comes else None for comes, row in changes}
+        before = {key: self._keys.get(key) for key in latest}
+        differs = {
+            key: row
+            for key, row in latest.items()
+            if row != (None if (number := before[key]) is None else self.rows[number])
+        }
+        gone = [number for key in differs if (number := before[key]) is not None]
+        return RowsAfter(gone, [row for row in differs.values() if row is not None], len(changes))
+
+    def _worked_out(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
+        if isinstance(change, InsertRows):
+            return self._inserted(change, catalog, source)
+        if isinstance(change, UpdateRows):
+            return self._updated(change, catalog, source)
+        where = change.where if isinstance(change, DeleteRows) else None
+        gone = [number for number, _, _ in self._chosen(where, catalog, source)]
+        return RowsAfter(gone, [], len(gone))
+
+    def _adopt(self, after: RowsAfter) -> None:
+        for row in after.added:
+            self._check_nulls(row)
+        gone = after.gone if self._places else ()
+        freed = {self._key_of(self.rows[number]) for number in gone}
+        if self._places:
+            new: set[Key] = set()
+            for row in after.added:
+                key = self._key_of(row)
+                if key in new or (key in self._keys and key not in freed):
+                    raise self._duplicate(key)
+                new.add(key)
+        for number in after.gone:
+            del self.rows[number]
+        for key in freed:
+            del self._keys[key]
+        for number, row in enumerate(after.added, self.next):
+            self.rows[number] = row
+            if self._places:
+                self._keys[self._key_of(row)] = number
+        self.next += len(after.added)
+
+    def _take(self, number: int, row: Row) -> None:
+        self._check_nulls(row)
+        if self._places:
+            key = self._key_of(row)
+            if key in self._keys:
+                raise self._duplicate(key)
+            self._keys[key] = number
+
+    def _check_nulls(self, row: Row) -> None:
+        for name, place in self._never_null:
+            if row[place] is None:
+                raise TableRefused(f"{name} of table {self.table.name} must not be NULL", "give it a value")
+
+    def _key_of(self, row: Row) -> Key:
+        return tuple(row[place] for place in self._places)
+
+    def _duplicate(self, key: Key) -> TableRefused:
+        shown = ", ".join(f"{name} = {value!r}" for name, value in zip(self.table.key, key, strict=True))
+        return TableRefused(
+            f"table {self.table.name} has a row with {shown} already",
+            "write INSERT OR REPLACE, or add ON CONFLICT DO UPDATE SET …, to change that one",
+        )
+
+    def _inserted(self, change: InsertRows, catalog: Catalog, source: Source) -> RowsAfter:
+        rows = list(_given(change, self.table, catalog, source))
+        if change.conflict is None or not self._places:
+            return RowsAfter([], rows, len(rows))
+        conflict = change.conflict
+        env = QueryEnvironment(source)
+        assign = _assigner(conflict.assignments, self.table, catalog)
+        holds = compile_condition_in_query(conflict.where, aggregate_lookup(catalog, source))
+        new: dict[Key, Row] = {}
+        gone: list[int] = []
+        count = 0
+        for row in rows:
+            key = self._key_of(row)
+            number = self._keys.get(key)
+            if key in new and conflict.assignments:
+                raise TableRefused(
+                    f"two of the new rows have the key {', '.join(map(repr, key))}", "give each key once"
+                )
+            if number is None:
+                count += key not in new
+                new.setdefault(key, row)
+            elif conflict.assignments:
+                before = self.rows[number]
+                inside = self._inside(before, env).around(columns_of(EXCLUDED, self.table.schema, row))
+                if holds(inside):
+                    gone.append(number)
+                    new[key] = assign(before, inside)
+                    count += 1
+        return RowsAfter(gone, list(new.values()), count)
+
+    def _updated(self, change: UpdateRows, catalog: Catalog, source: Source) -> RowsAfter:
+        assign = _assigner(change.assignments, self.table, catalog)
+        chosen = list(self._chosen(change.where, catalog, source))
+        rows = [assign(row, inside) for _, row, inside in chosen]
+        return RowsAfter([number for number, _, _ in chosen], rows, len(rows))
+
+    def _chosen(
+        self, where: Expr | None, catalog: Catalog, source: Source
+    ) -> Iterator[tuple[int, Row, QueryEnvironment]]:
+        holds = compile_condition_in_query(where, aggregate_lookup(catalog, source))
+        env = QueryEnvironment(source)
+        for number in self._candidates(where):
+            row = self.rows[number]
+            inside = self._inside(row, env)
+            if holds(inside):
+                yield number, row, inside
+
+    def _candidates(self, where: Expr | None) -> Iterable[int]:
+        """Return the row numbers that may satisfy a condition.
+
+        The key index finds a condition on the whole key.
+        """
+        named = dict(_equalities(where, self.table))
+        if not self._places or not all(name in named for name in self.table.key):
+            return self.rows.keys()
+        number = self._keys.get(tuple(named[name] for name in self.table.key))
+        return () if number is None else (number,)
+
+    def _inside(self, row: Row, env: QueryEnvironment) -> QueryEnvironment:
+        return env.around(columns_of(self.table.name, self.table.schema, row))
+
+
+def _given(change: InsertRows, table: Table, catalog: Catalog, source: Source) -> Iterator[Row]:
+    """Yield the rows of an INSERT in the table's column order.
+
+    Missing columns are NULL.
+    """
+    lookup = aggregate_lookup(catalog, source)
+    env = QueryEnvironment(source)
+    columns = [table.schema.columns[table.schema.index(name)] for name in change.columns]
+    places = {name: place for place, name in enumerate(change.columns)}
+
+    def in_order(values: Sequence[object]) -> Row:
+        return tuple(values[places[name]] if name in places else None for name in table.schema.names)
+
+    if change.query is not None:
+        given = zip(change.query.schema, columns, strict=True)
+        convert = [assignment(column.type, into.type) for column, into in given]
+        for row in compile_query(change.query, lookup)(env):
+            yield in_order([to(value) for to, value in zip(convert, row, strict=True)])
+    for values in change.rows:
+        made = [
+            assignment(value.type, column.type)(compile_in_query(value, lookup)(env))
+            for value, column in zip(values, columns, strict=True)
+        ]
+        yield in_order(made)
+
+
+def _assigner(assignments: Sequence[tuple[str, Expr]], table: Table, catalog: Catalog) -> Assign:
+    lookup = aggregate_lookup(catalog)
+    made = [
+        (
+            table.schema.index(name),
+            compile_in_query(value, lookup),
+            assignment(value.type, table.schema.columns[table.schema.index(name)].type),
+        )
+        for name, value in assignments
+    ]
+
+    def assign(row: Row, inside: QueryEnvironment) -> Row:
+        new = list(row)
+        for place, value, to in made:
+            new[place] = to(value(inside))
+        return tuple(new)
+
+    return assign
+
+
+def _equalities(where: Expr | None, table: Table) -> Iterator[tuple[str, object]]:
+    """Yield `column = constant` conditions whose sides have the same kind."""
+    for part in conjuncts(where) if where is not None else ():
+        if not isinstance(part, Call) or part.function != "=":
+            continue
+        for column, other in (part.arguments, part.arguments[::-1]):
+            if isinstance(column, ColumnRef) and isinstance(other, Literal) and other.value is not None:
+                kinds = {column.type.kind, other.type.kind}
+                if len(kinds) == 1 or kinds == _WHOLE_NUMBERS:
+                    yield column.name.removeprefix(f"{table.name}."), other.value
+
+
+# Table versions as processes read them, by file name.
+
+
+# Cached versions of tables: a few current versions, and the versions that they build on.
+_READ_AT_ONCE = 2 * MOST_FILES
+
+
+@dataclass(frozen=True)
+class NumberedRows:
+    """Rows of a version by number; `next` is the next number."""
+
+    rows: Mapping[int, Row]
+    next: int
+
+    @cached_property
+    def in_order(self) -> list[Row]:
+        return list(self.rows.values())
+
+    def after(self, gone: Sequence[int], added: Sequence[Row]) -> NumberedRows:
+        """Return the rows without those in `gone`, followed by `added`."""
+        rows = dict(self.rows)
+        for number in gone:
+            del rows[number]
+        rows.update(enumerate(added, self.next))
+        return NumberedRows(rows, self.next + len(added))
+
+
+class StoredTable(Sequence[Row]):
+    """One version of a table's rows, loaded on first use."""
+
+    __slots__ = ("file", "schema")
+
+    def __init__(self, file: Path, schema: Schema) -> None:
+        self.file = file
+        self.schema = schema
+
+    @property
+    def numbered(self) -> NumberedRows:
+        return _rows_in(self.file, self.schema)
+
+    @property
+    def columns(self) -> pa.Table:
+        """Return the rows as columns."""
+        return columns_in(self.file)[1]
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+        return self.numbered.in_order[place]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.numbered.in_order)
+
+    def __len__(self) -> int:
+        return len(self.numbered.rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredTable) and (self.file, self.schema) == (other.file, other.schema)
+
+    def __hash__(self) -> int:
+        return hash(self.file)
+
+
+@lru_cache(maxsize=_READ_AT_ONCE)
+def file_in(file: Path) -> TableFile:
+    """Return the decoded file of a table version."""
+    return read_table_file(LOCAL, file)
+
+
+@lru_cache(maxsize=_READ_AT_ONCE)
+def _rows_in(file: Path, schema: Schema) -> NumberedRows:
+    said = file_in(file)
+    added = plain_rows(said.rows, schema)
+    if said.parent is None:
+        return NumberedRows(dict(enumerate(added)), len(added))
+    return _rows_in(file.parent / said.parent, schema).after(said.gone.tolist(), added)
+
+
+@lru_cache(maxsize=16)
+def columns_in(file: Path) -> tuple[Int64s, pa.Table]:
+    """Return the row numbers of a version, and its rows."""
+    said = file_in(file)
+    own = np.arange(said.first, said.next)
+    if said.parent is None:
+        return own, said.rows
+    numbers, rows = columns_in(file.parent / said.parent)
+    if len(said.gone):
+        stays = np.isin(numbers, said.gone, invert=True)
+        numbers, rows = numbers[stays], rows.filter(pa.array(stays))
+    added = said.rows.replace_schema_metadata(None)
+    return np.concatenate([numbers, own]), pa.concat_tables([rows, added])

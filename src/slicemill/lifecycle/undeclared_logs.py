@@ -1,0 +1,57 @@
+"""Removal of logs without a declaration, which interrupted statements leave behind.
+
+Earlier versions wrote up to three records for one statement: its logs, its units, its text. A crash
+between two records left names that could neither be used nor dropped. Such a statement was never
+acknowledged, so its logs are removed when the home is opened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from slicemill.catalog.catalog import AGAIN, ERRORS, HELD, INTO, LATE
+from slicemill.lifecycle.catalog_journal import in_force
+from slicemill.lifecycle.unit_fields import without_logs
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+
+_LOGGER = logging.getLogger("slicemill")
+
+
+def remove_undeclared(home: Home) -> list[str]:
+    """Remove logs and streams without a declaration; return the logs.
+
+    The logs of a stream are kept after DROP STREAM. They are removed only if the stream was never declared.
+    """
+    in_use = {name for kind, name in in_force(home.statements) if kind in ("query", "relation")}
+    declared_once = {entry["name"].lower() for entry in home.statements if entry.get("kind") == "relation"}
+    gone: list[str] = []
+    streams: list[str] = []
+    for name in (log for log in home.logs if AGAIN not in log):  # logs of a second read end with their query
+        stream = _stream_of(name, home.logs)
+        if stream is not None:
+            known = stream.lower() in declared_once
+        else:
+            known = name.partition(INTO)[0].lower() in in_use
+        if not known:
+            gone.append(name)
+            if stream == name and name in home.streams:
+                streams.append(name)
+    if gone:
+        home.commit(without_logs(gone, home, Change(dropped_streams=streams)))
+        _LOGGER.warning(
+            "home %s: %s removed; a CREATE that was interrupted left it, and no statement declares it",
+            home.folder,
+            ", ".join(gone),
+        )
+    return gone
+
+
+def _stream_of(log: str, logs: Collection[str]) -> str | None:
+    """Return the declared stream that a log belongs to, else None."""
+    for suffix in ("", ERRORS, LATE, HELD):
+        stream = log.removesuffix(suffix)
+        if log.endswith(suffix) and stream + ERRORS in logs:
+            return stream
+    return None

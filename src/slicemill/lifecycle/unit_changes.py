@@ -1,0 +1,327 @@
+"""Transition between plans: units continue, start, change or end.
+
+Only tuples that arrive later see a change. So the driver first processes pending input: in the units
+upstream of a changed unit, and in that unit with its old plan.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+from slicemill.catalog.catalog import AGAIN, JOINING, Catalog
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.errors import SlicemillError
+from slicemill.lifecycle.backfill import catch_up_feeding, fields_from_the_past
+from slicemill.lifecycle.tables import TableVersions
+from slicemill.lifecycle.unit_fields import (
+    LEFT_OUT,
+    joined,
+    keep_announced,
+    moved_at_start,
+    moved_cells,
+    new_fields,
+    passed_by_all,
+    reads_changes,
+    without_logs,
+    without_names,
+    without_newcomers,
+    without_state,
+)
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.content import quoted
+from slicemill.plan.late_queries import units_apart
+from slicemill.plan.partitioning import Exchange, needed_by_log
+from slicemill.plan.placement import PlacementKind, chosen, kept_placement, replacement
+from slicemill.plan.planner import Plan
+from slicemill.plan.units import Unit, part_of
+from slicemill.runtime.driver import Dispatcher
+from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.rescale import divides_state, fixed_nodes
+from slicemill.runtime.units import RunningUnit
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+from slicemill.time import BEGINNING, END
+
+_LOGGER = logging.getLogger("slicemill")
+
+
+@dataclass(slots=True)
+class PreparedUnits:
+    """Units to change, with their plans and the record to commit."""
+
+    plan: Plan
+    catalog: Catalog
+    parts: list[tuple[UnitPlan, RunningUnit | None]] = field(default_factory=list)
+    change: Change = field(default_factory=Change)
+    changed: set[str] = field(default_factory=set)
+    gone: list[str] = field(default_factory=list)
+
+    def set_fields(self, unit: str, fields: dict[str, Any]) -> None:
+        self.change.units[unit] = {**self.change.units.get(unit, {}), **fields}
+        self.changed.add(unit)
+
+
+@dataclass(slots=True)
+class UnitChanges:
+    """Creation and change of units for a plan.
+
+    `cells` is the number of partitions of a new unit. `placement` overrides the cheapest kind of
+    partitioning.
+    """
+
+    home: Home
+    dispatcher: Dispatcher
+    tables: TableVersions
+    mill: str
+    cells: int
+    placement: PlacementKind | None = None
+
+    def prepare(
+        self,
+        plan: Plan,
+        catalog: Catalog,
+        anew: Collection[str] = (),
+        replaced: Collection[str] = (),
+        from_the_past: Collection[str] = (),
+    ) -> PreparedUnits:
+        """Process pending input and return the change to commit. Call while paused.
+
+        Queries in `anew` start without state, from the rows that arrive now. Queries in `replaced` have a new
+        definition and keep the state that still fits, or start in the past if they are in `from_the_past`.
+        Nothing has changed before `commit`, so a crash loses nothing.
+        """
+        prepared, past = PreparedUnits(plan, catalog), units_apart(plan.apart, plan.units)
+        current: list[RunningUnit] = []  # units before the change, which feed later units
+        for part in self._plans(plan, catalog):
+            running = self.dispatcher.running.unit(part.unit.id)
+            begins = any(log in anew for _, log in part.unit.outputs)
+            begun = past.get(part.unit.id)
+            if begun is not None and (part.unit.id not in self.home.units or begun in from_the_past):
+                if running is not None:
+                    self._finish(running, current)
+                self._create_logs(part, prepared)
+                replaced_here = begun in from_the_past and not plan.apart[begun].explicit
+                given_us = self._given_us(begun) if replaced_here else None
+                fields = fields_from_the_past(part, self.home, begun, plan.apart[begun], catalog, given_us)
+                prepared.set_fields(part.unit.id, without_state(running) | fields)
+            elif running is None or begins or not running.plan.does_the_same(part):
+                running = self._prepare_one(part, running, current, prepared, anew, replaced)
+            prepared.parts.append((part, running))
+            current += [running] if running is not None else []
+        kept = {part.unit.id for part, _ in prepared.parts}
+        gone = [unit for unit in self.dispatcher.running.units if unit.id not in kept]
+        for unit in gone:
+            if any(log in replaced for _, log in unit.plan.unit.outputs):
+                self._finish(unit, current)
+        prepared.gone = [unit.id for unit in gone]
+        return prepared
+
+    def commit(self, prepared: PreparedUnits, others: Change) -> list[RunningUnit]:
+        """Commit the change as one record, and return the units to run.
+
+        `others` may drop logs; their entries in units are dropped too.
+        """
+        change = replace(
+            others,
+            created={**others.created, **prepared.change.created},
+            units={**others.units, **prepared.change.units},
+            dropped_units=[unit for unit in prepared.gone if unit in self.home.units],
+            dropped_logs=[],
+            # No unit needs the old rows any more.
+            tables={**self.tables.changes(), **others.tables},
+        )
+        self.home.commit(without_logs(others.dropped_logs, self.home, change))
+        units = [
+            running if running is not None and part.unit.id not in prepared.changed else self._begun(part)
+            for part, running in prepared.parts
+        ]
+        read_by = needed_by_log(unit.plan.exchanges for unit in units)
+        for unit in units:
+            unit.read_by = read_by
+        return units
+
+    def note_left_out(self, catalog: Catalog) -> None:
+        """Record stored queries that this start does not declare, and warn."""
+        declared = catalog.queries.keys() | catalog.relations.keys()
+        change = Change()
+        for unit, fields in self.home.units.items():
+            known = fields.get(LEFT_OUT, [])
+            kept = [log for log in (*known, *fields["outputs"]) if log in self.home.logs]
+            missing = sorted({log for log in kept if log.lower() not in declared and AGAIN not in log})
+            if not set(missing) <= set(known):
+                change.units[unit] = {LEFT_OUT: sorted({*known, *missing})}
+            for log in missing:
+                _LOGGER.warning(
+                    "%s is kept in %s and is not declared: it does not run, and will have missed what "
+                    "arrives; declare it, or DROP it",
+                    log,
+                    self.home.folder,
+                )
+        if change:
+            self.home.commit(change)
+
+    def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
+        """Return how a unit partitions its inputs.
+
+        An existing unit keeps its placement, if its queries allow it.
+        """
+        known = self.home.units.get(unit.id)
+        if known is not None:
+            placement = kept_placement(unit, graph, known["placement"])
+            if placement is None:
+                self._refuse_fixed_state(unit, graph)
+                cells = prod(known["placement"]["shape"])
+                placement = replacement(unit, graph, cells, partial(divides_state, unit, graph))
+            return dict(placement.exchanges)
+        return dict(chosen(unit, graph, self.cells, kind=self.placement).exchanges)
+
+    def _refuse_fixed_state(self, unit: Unit, graph: QueryGraph) -> None:
+        """Raise if a unit must change its cells but has state that cannot move."""
+        running = self.dispatcher.running.unit(unit.id)
+        kept = unit.stateful_nodes if running is None else running.plan.unit.stateful_nodes
+        fixed = [node_id for node_id in fixed_nodes(unit, graph) if node_id in kept]
+        if fixed:
+            names = ", ".join(quoted(log) for _, log in unit.outputs)
+            raise SlicemillError(
+                f"{unit.id} keeps its state of {graph[fixed[0]].label or fixed[0]} in cells by other keys; "
+                f"to begin without that state, run DROP QUERY {names} and create it anew"
+            )
+
+    def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
+        # The plan is sent to workers, so it must not grow with queries of other units.
+        catalog = catalog.without_queries()
+        found = []
+        for unit in plan.units:
+            graph = part_of(plan.graph, unit)
+            tables = self.tables.seen_by(graph, catalog)
+            found.append(UnitPlan(unit, graph, catalog, tables, self.exchanges(unit, graph)))
+        return found
+
+    def _prepare_one(
+        self,
+        plan: UnitPlan,
+        running: RunningUnit | None,
+        feeding: Sequence[RunningUnit],
+        prepared: PreparedUnits,
+        anew: Collection[str],
+        replaced: Collection[str],
+    ) -> RunningUnit | None:
+        """Prepare a new or changed unit; return it as it was before."""
+        unit_id = plan.unit.id
+        self._create_logs(plan, prepared)
+        if unit_id not in self.home.units:
+            self._catch_up(feeding, plan.unit.inputs)
+            prepared.set_fields(unit_id, new_fields(plan, self.home))
+            return None
+        self._take_back(unit_id, {log for _, log in plan.unit.outputs}, prepared)
+        return self._change_members(plan, running, feeding, prepared, anew, replaced)
+
+    def _given_us(self, log: str) -> int | None:
+        """Return the time up to which a log's results are complete.
+
+        Return None if unknown. A changelog has no such time.
+        """
+        if self.home.logs[log].changes:
+            return None
+        marks = [
+            int(fields["output_watermarks"][log])
+            for fields in self.home.units.values()
+            if log in fields["output_watermarks"]
+        ]
+        known = max(marks, default=BEGINNING)
+        return known if BEGINNING < known < END else None
+
+    def _create_logs(self, plan: UnitPlan, prepared: PreparedUnits) -> None:
+        """Announce a unit's output logs, which the change's record creates."""
+        created = {
+            log: to_arrow(plan.graph[node].schema)
+            for node, log in plan.unit.outputs
+            if log not in self.home.logs and not log.endswith(JOINING)
+        }
+        self.home.announce(created)
+        prepared.change.created.update(created)
+
+    def _begun(self, plan: UnitPlan) -> RunningUnit:
+        unit = self._running(plan)
+        keep_announced(unit, self.dispatcher.streams)
+        return unit
+
+    def _restarted(self, plan: UnitPlan) -> RunningUnit:
+        """Begin a unit of the home, in other cells if its queries need them.
+
+        Queries that this start does not declare may have allowed the cells that wrote the checkpoint.
+        """
+        plan = replace(plan, exchanges=self.exchanges(plan.unit, plan.graph))
+        moved = moved_at_start(plan, self.home)
+        if moved:
+            self.home.commit(Change(units={plan.unit.id: moved}))
+        return self._begun(plan)
+
+    def _running(self, plan: UnitPlan) -> RunningUnit:
+        by_key_alone = self.placement is PlacementKind.KEY
+        return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
+
+    def _take_back(self, unit: str, logs: Collection[str], prepared: PreparedUnits) -> None:
+        """Warn of queries that are declared again and have missed rows."""
+        left_out = self.home.units[unit].get(LEFT_OUT, [])
+        back = [log for log in left_out if log in logs]
+        if not back:
+            return
+        fields = prepared.change.units.setdefault(unit, {})
+        fields[LEFT_OUT] = without_names(left_out, back)
+        for log in back:
+            _LOGGER.warning(
+                "%s, kept in %s, was not declared for a while: what arrived then is missing from its "
+                "windows; run DROP QUERY %s once to begin anew",
+                log,
+                self.home.folder,
+                quoted(log),
+            )
+
+    def _change_members(
+        self,
+        plan: UnitPlan,
+        running: RunningUnit | None,
+        feeding: Sequence[RunningUnit],
+        prepared: PreparedUnits,
+        anew: Collection[str],
+        replaced: Collection[str],
+    ) -> RunningUnit:
+        """Prepare the change of a unit's queries or tables.
+
+        The unit's state is checkpointed before the change, so a replay never spans two plans.
+        """
+        unit_id = plan.unit.id
+        fields = self.home.units[unit_id]
+        written = sorted(log for _, log in plan.unit.outputs)
+        tables = self.tables.seen_so_far(plan.tables)
+        if running is None and fields["outputs"] == written and tables == plan.tables:
+            return self._restarted(plan)
+        before = running
+        if before is None:
+            known = without_newcomers(plan, fields["outputs"])
+            before = self._restarted(replace(known, tables=tables))
+        self._catch_up(feeding, plan.unit.inputs)
+        if before is running and before.catching_up:
+            # A backfill reads the tables as they are then, so the change need not wait for the backfill.
+            self.dispatcher.checkpoint([before])
+        self.dispatcher.finish(before)
+        passes_by = before.stopped and before.pending() and not reads_changes(plan, self.home)
+        # A new query must not read earlier rows, so failed queries of its unit restart without state.
+        passed = passed_by_all(before, self.home) if passes_by else None
+        changed = joined(plan, before, self.home, anew, replaced, passed)
+        prepared.set_fields(unit_id, changed | moved_cells(plan, before, changed["checkpoint"]))
+        return before
+
+    def _finish(self, unit: RunningUnit, feeding: Sequence[RunningUnit]) -> None:
+        """Process all pending input of a unit before it ends."""
+        self._catch_up(feeding, unit.plan.unit.inputs)
+        self.dispatcher.finish(unit)
+
+    def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
+        catch_up_feeding(self.dispatcher, units, logs)

@@ -1,0 +1,355 @@
+"""Changes of a unit's fields when queries are added or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.catalog.catalog import QueryDefinition, Stream
+from slicemill.columns.arrow_schema import to_arrow, without_defaults
+from slicemill.errors import SlicemillError
+from slicemill.ingest.watermarks import newest_tuple
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.slices.coverage import admitted, members_behind
+from slicemill.operators.specs import Source
+from slicemill.plan.history import history_us
+from slicemill.plan.overlapping_joins import HeldStates, PlacedQueries, joined_on, logs_read
+from slicemill.plan.placement import Placement, PlacementKind, judges_rows, restored
+from slicemill.plan.state_reuse import names_of_state, parts_taken, serves, successors, without_outputs
+from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.streams import RunningStream, logs_of
+from slicemill.runtime.units import RunningUnit
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+from slicemill.storage.home_state import SINCE_CHECKPOINT, merged
+from slicemill.time import BEGINNING, END
+
+# Field of a unit: logs of queries and streams that the current start has not declared.
+LEFT_OUT = "left_out"
+# Fields of a unit that are dropped with its state.
+_OF_STATE = frozenset(("begun", "due", "failed", "resumable", *SINCE_CHECKPOINT, "latest", "heavy"))
+
+
+def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
+    """Return the fields of a new unit, which reads only new epochs.
+
+    A changelog is read from its base: the table that its oldest changes were folded into.
+    """
+    cursors = _beginnings(plan.unit.inputs, home)
+    return {
+        "placement": Placement.of(plan.exchanges).plain(),
+        "joined_on": joined_on(plan.unit, plan.graph),
+        "cursors": cursors,
+        "outputs": _written(plan),
+        "since": {log: newest_ts(logs, home) for log, logs in logs_read(plan.unit, plan.graph).items()},
+        "input_watermarks": {},
+        "output_watermarks": {},
+        "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
+        "checkpoint_before": None,
+    }
+
+
+def without_state(before: RunningUnit | None) -> dict[str, Any]:
+    """Return the fields to remove when a unit restarts without state."""
+    return {} if before is None else dict.fromkeys(before.fields.keys() & _OF_STATE)
+
+
+def keep_announced(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
+    """Keep watermarks at or above those announced before a restart.
+
+    The watermark of a derived stream was at most those of the streams that it reads.
+    """
+    graph, catalog = unit.plan.graph, unit.plan.catalog
+    for log, ts in unit.input_watermarks().items():
+        behind = graph.ancestors(graph.streams.get(log, log))
+        for node in graph:
+            if node.id in behind and isinstance(node.operator, Source):
+                name = node.operator.stream
+                streams[catalog.declared_stream(name).name].announce_at_least(name, ts)
+
+
+def without_newcomers(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
+    """Return the plan without new queries, which must not read older rows."""
+    new = [log for log in _written(plan) if log not in known]
+    unit, graph = without_outputs(plan.unit, plan.graph, new)
+    return replace(plan, unit=unit, graph=graph)
+
+
+def joined(
+    plan: UnitPlan,
+    before: RunningUnit,
+    home: Home,
+    anew: Collection[str] = (),
+    replaced: Collection[str] = (),
+    passed: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the changed fields of a unit with the queries of a plan.
+
+    The unit has read all epochs, or `passed` has the fields that skip them (`passed_by_all`). New queries and
+    queries of `anew` read only rows that arrive from now on. New joins also get stored rows of other joins in
+    the unit, where these rows suffice (S23). A query of `replaced` keeps state under names that are still in
+    use, and takes over state that has all it needs. If no state is missing, its results stay as complete as
+    before.
+    """
+    graph, written, read = plan.graph, _written(plan), logs_read(plan.unit, plan.graph)
+    fields = {**before.fields, **(passed or {})}
+    held = {
+        name
+        for name in _names_held(before.plan, [log for log in replaced if log not in anew])
+        if serves(before.plan.graph, graph, name)
+    }
+    roots = {log: root for root, log in plan.unit.outputs}
+    taken: dict[str, str] = {}
+    parts: dict[str, list[int]] = {}
+    for log in roots.keys() & {log for _, log in before.plan.unit.outputs} & set(replaced) - set(anew):
+        was, now = _names_held(before.plan, [log]), names_of_state(graph, plan.unit, roots[log])
+        heirs = successors(before.plan.graph, graph, was, now)
+        taken |= heirs
+        parts |= parts_taken(before.plan.graph, graph, heirs)
+    held |= taken.keys()
+
+    def fresh(log: str) -> list[str]:
+        return [name for name in names_of_state(graph, plan.unit, roots[log]) if name not in held]
+
+    known = {
+        log: ts
+        for log, ts in before.since.items()
+        if log not in anew and not (log in replaced and log in roots and fresh(log))
+    }
+    failed = {log: why for log, why in before.failed.items() if log in written and log not in anew}
+    new = frozenset(written).difference(known)
+    if new and reads_changes(plan, home):
+        # The unit has no other query, and its old state is of no use.
+        return {
+            **without_state(before),
+            **new_fields(plan, home),
+            "output_watermarks": before.fields["output_watermarks"],
+        }
+    since = {log: known[log] if log in known else newest_ts(read[log], home) for log in written}
+    for log in new:
+        let_go = _passed(before, read[log])
+        if BEGINNING < let_go < END:
+            since[log] = max(since[log] or let_go, let_go)
+    members = {log: [one for one in members_behind(graph, roots[log]) if one.name not in held] for log in new}
+    if any(members.values()):
+        members |= {log: list(members_behind(graph, roots[log])) for log in written if log not in new}
+    served, since = admitted(members, new, {}, since)
+    alone = {name: (None, None) for log in new for name in fresh(log)}
+    # Queries of joins may add an input to the unit, or remove one.
+    inputs, checkpoint = plan.unit.inputs, fields["checkpoint"]
+    cursors = {log: fields["cursors"].get(log, home.logs[log].head) for log in inputs}
+    kept = {log: checkpoint["cursors"].get(log, cursors[log]) for log in inputs}
+    marks = {log: ts for log, ts in before.input_watermarks().items() if log in inputs}
+    return {
+        "placement": Placement.of(plan.exchanges).plain(),
+        "joined_on": joined_on(plan.unit, graph, before.fields.get("joined_on")),
+        "cursors": cursors,
+        "checkpoint": {**checkpoint, "cursors": kept},
+        # A replay from an older checkpoint would need the plan of that time.
+        "checkpoint_before": None,
+        "input_watermarks": marks,
+        # Results that waited for a log which the unit no longer reads belong to a removed query.
+        "due": [due for due in fields.get("due") or () if due.keys() <= set(inputs)] or None,
+        # New queries emit their initial results before the first tuple.
+        "begun": None,
+        "outputs": written,
+        "since": since,
+        "newcomers": {**alone, **served} or None,
+        "successors": taken or None,
+        "parts_taken": parts or None,
+        "failed": failed or None,
+        "resumable": [log for log in fields.get("resumable") or () if log in failed] or None,
+        "output_watermarks": {
+            log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
+        },
+    }
+
+
+def _names_held(plan: UnitPlan, logs: Collection[str]) -> set[str]:
+    """Return the names of the state that a unit keeps for queries."""
+    return {
+        name
+        for root, log in plan.unit.outputs
+        if log in logs
+        for name in names_of_state(plan.graph, plan.unit, root)
+    }
+
+
+def reads_changes(plan: UnitPlan, home: Home) -> bool:
+    """Return True for a unit over a changelog. No query is ever added to it (`plan.units`)."""
+    return any(home.logs[log].changes for log in plan.unit.inputs)
+
+
+def _beginnings(logs: Iterable[str], home: Home) -> dict[str, int]:
+    """Return by input the last epoch that a new reader skips.
+
+    It is -1 for a changelog, which is read from its base.
+    """
+    return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
+
+
+def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
+    """Return the changed fields of a unit that skips its pending input.
+
+    All of its queries have failed.
+    """
+    heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
+    marks = unit.input_watermarks()
+    checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}
+    gone = dict.fromkeys(("begun", "checkpoint_before", "due", "resumable", *SINCE_CHECKPOINT))
+    return {"cursors": heads, "checkpoint": checkpoint, **gone}
+
+
+def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that redistribute a unit's checkpoint, if necessary.
+
+    That is the case if its partitions or heavy keys no longer fit. `adapting.replacing` moves the state to
+    its new cells.
+    """
+    was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
+    heavy = before.fields.get("heavy") or []
+    if was.spreads_like(now) and not (heavy and judges_rows(plan.unit, plan.graph)):
+        return {}
+    return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
+
+
+def moved_at_start(plan: UnitPlan, home: Home) -> dict[str, Any]:
+    """Return the fields that move a stored unit to the cells of its plan.
+
+    There are none if the unit already has these cells. Rows after the checkpoint are replayed in the new
+    cells.
+    """
+    fields = home.units[plan.unit.id]
+    was = restored(plan.unit, plan.graph, fields["placement"])
+    if was is not None and was.exchanges == plan.exchanges:
+        return {}
+    heavy = fields.get("heavy") or []
+    return {
+        "placement": Placement.of(plan.exchanges).plain(),
+        "heavy": None,
+        "checkpoint": {"placement": fields["placement"], "heavy": heavy, **fields["checkpoint"]},
+        "checkpoint_before": None,  # it has the old cells
+    }
+
+
+def missing_logs(
+    streams: Iterable[Stream],
+    queries: Iterable[QueryDefinition],
+    home: Home,
+    replaced: Collection[str] = (),
+) -> dict[str, pa.Schema]:
+    """Return the logs to create for streams and queries.
+
+    Raises if an existing log has other columns. Logs in `replaced` may change their columns.
+    """
+    logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
+    logs |= {query.name: to_arrow(query.schema) for query in queries}
+    for name, columns in logs.items():
+        known = home.logs.get(name)
+        if (
+            known is not None
+            and name not in replaced
+            and not without_defaults(known.columns).equals(columns, check_metadata=True)
+        ):
+            raise SlicemillError(
+                f"{name} is kept in {home.folder} with other columns; give the new one another name"
+            )
+    return {name: columns for name, columns in logs.items() if name not in home.logs}
+
+
+def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
+    """Return a change that also drops logs and their entries in units."""
+    gone = [name for name in names if name in home.logs]
+    dropped_units, units = list(change.dropped_units), dict(change.units)
+    for unit, known in home.units.items() if gone else ():
+        fields = merged(known, units.get(unit, {}))
+        if unit in dropped_units:
+            continue
+        if fields.get("outputs") and set(fields["outputs"]) <= set(gone):
+            dropped_units.append(unit)
+            units.pop(unit, None)
+            continue
+        changed: dict[str, Any] = {
+            by_log: {log: at for log, at in fields[by_log].items() if log not in gone}
+            for by_log in ("since", "failed", "output_watermarks")
+            if not fields.get(by_log, {}).keys().isdisjoint(gone)
+        }
+        for field_name in ("outputs", LEFT_OUT):
+            if not set(fields.get(field_name, ())).isdisjoint(gone):
+                changed[field_name] = without_names(fields[field_name], gone)
+        if changed:
+            units[unit] = {**units.get(unit, {}), **changed}
+    return replace(
+        change, dropped_logs=[*change.dropped_logs, *gone], dropped_units=dropped_units, units=units
+    )
+
+
+def without_names(names: Collection[str], gone: Collection[str]) -> list[str] | None:
+    """Return a list field without some names; None if nothing is left."""
+    return [name for name in names if name not in gone] or None
+
+
+def _written(plan: UnitPlan) -> list[str]:
+    return sorted(log for _, log in plan.unit.outputs)
+
+
+def _passed(before: RunningUnit, logs: Collection[str]) -> int:
+    """Return the time up to which a unit has evicted input rows.
+
+    The last run evicted them, and may be later than the last row. A row is kept until every query that reads
+    its input has passed it.
+    """
+    marks, passed = before.input_watermarks(), BEGINNING
+    together = {before.reads(log) for _, log in before.plan.unit.outputs}
+    read = [own for own in together if all(log in marks for log in own)]
+    for log in logs:
+        reached = [min(marks[one] for one in own) for own in read if log in own]
+        passed = max([passed, *([min(reached)] if reached else [])])
+    return passed
+
+
+def newest_ts(logs: Collection[str], home: Home) -> int | None:
+    """Return the greatest timestamp of some inputs.
+
+    A query that is added now reads all later rows. Tuples of a stream that no query needed count too: they
+    arrived, but are not in the log. A changelog does not count, because it is read from its beginning.
+    """
+    newest = [home.logs[log].max_ts for log in logs if not home.logs[log].changes]
+    newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]
+    return max((ts for ts in newest if ts is not None), default=None)
+
+
+def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
+    """Return the unit of each log, and the states to share."""
+    unit_of = {
+        log: unit for unit, fields in units.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
+    }
+    open_kinds = (PlacementKind.ONE.value, PlacementKind.KEY.value)
+    states = {
+        unit: HeldStates(fields["joined_on"], fields["placement"]["kind"] in open_kinds)
+        for unit, fields in units.items()
+        if fields.get("joined_on")
+    }
+    return PlacedQueries(unit_of, states)
+
+
+def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:
+    """Return the time from which results are complete. None if never."""
+    units = list(units)
+    unit = next((one for one in units if query in one.since), None)
+    if unit is None:
+        return None
+    since = unit.since[query]
+    latest = BEGINNING if since is None else since  # None: no row had arrived before it
+    for log in unit.reads(query):
+        if graph[graph.streams.get(log, log)].schema.changelog:
+            # The query is as complete as the table that it reads.
+            table = complete_from_of(log, graph, units)
+            if table is None:
+                return None
+            latest = max(latest, table)
+    history = 0 if latest == BEGINNING else history_us(graph, graph.streams.get(query, query))
+    return None if history is None else latest + history

@@ -1,0 +1,86 @@
+"""Ad hoc queries over views, whose windows are kept in logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from slicemill.aggregates.udf.lookup import evaluate_relation
+from slicemill.catalog.catalog import Catalog, Table, View
+from slicemill.catalog.queries import FrameUnit, RelationQuery, SelectQuery, Window
+from slicemill.columns.rows import timed_rows
+from slicemill.errors import SlicemillError
+from slicemill.operators.step import held_at, relation_rows
+from slicemill.plan.statement_equality import relations_read
+from slicemill.storage.home import Home
+from slicemill.storage.log import Log
+from slicemill.time import BEGINNING, END
+from slicemill.types import Row
+
+
+def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) -> list[Row]:
+    """Return the rows of an ad hoc query.
+
+    `held` returns the rows of a table or view.
+    """
+    known = catalog.queries.get(name.lower())
+    if known is None:
+        raise SlicemillError(f"there is no query {name}; create it first: CREATE QUERY {name} AS SELECT …")
+    query = known.query
+    if not isinstance(query, RelationQuery):
+        raise SlicemillError(f"{name} is a continuous query; its results are in mill.queries[{name!r}]")
+    read = [catalog.relation(one) for one in relations_read(catalog, query)]
+    rows = {
+        relation.name: held(relation.name)
+        for relation in read
+        if isinstance(relation, Table)
+        or (isinstance(relation, View) and not isinstance(relation.query, RelationQuery))
+    }
+    return evaluate_relation(query, catalog, lambda t: relation_rows(t, catalog, rows))
+
+
+def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
+    """Return the rows in a view's window at the latest known time."""
+    log = home.logs.get(view.name)
+    if log is None:
+        return []  # it was declared a moment ago
+    found = [row for epoch in log.epochs() for row in timed_rows(log.read(epoch), view.schema)]
+    return held_at(view, found, _now(log, watermark))
+
+
+def passed_by(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
+    """Return by view log the first epoch needed, for `Change.freed`."""
+    freed = {}
+    for view in views:
+        log = home.logs.get(view.name)
+        if log is not None:
+            first = _first_held(_window(view), log, _now(log, watermark))
+            if first > log.first:
+                freed[view.name] = first
+    return freed
+
+
+def _first_held(window: Window, log: Log, now: int) -> int:
+    assert window.extent is not None, "the binder asks for a window with a beginning"
+    rows, first = 0, log.head + 1
+    for epoch in reversed(log.epochs()):
+        if window.frame is FrameUnit.ROWS:
+            passed = rows >= window.extent
+        else:
+            passed = epoch.max_ts is not None and epoch.max_ts <= now - window.extent
+        if passed:
+            break
+        rows, first = rows + epoch.rows, epoch.number
+    return first
+
+
+def _now(log: Log, watermark: Callable[[str], int]) -> int:
+    reached = watermark(log.name)
+    newest = BEGINNING if log.max_ts is None else log.max_ts
+    return max(newest, reached) if reached < END else newest
+
+
+def _window(view: View) -> Window:
+    assert isinstance(view.query, SelectQuery), "the binder asks for one window"
+    window = view.query.inputs[0].window
+    assert window is not None, "the binder asks for one"
+    return window

@@ -1,0 +1,173 @@
+"""Due times of results, from which response times are measured.
+
+A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the
+end of a window or slot, a tuple that expires) is due when the watermark reaches its trigger time, and not
+when its newest tuple arrives. The watermark advances when a tuple with that time or a later one arrives
+on one of its streams, or by the clock. A row that time triggers has no arrival time. Its `_arr` has the
+trigger time instead, in the time of the stream:
+
+    _arr > 0     the tuple that caused the row arrived then
+    _arr = 0     triggered by time, at its own `_ts`
+    _arr < 0     triggered by time, at `-_arr`, after its `_ts`
+
+    window ends at 60       tuples   57      59      64
+    result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
+
+A SLACK is a delay that the user requests: a tuple that it holds back arrives when the slack is over, and
+the watermark of a stream is its greatest timestamp minus the slack (`Intake`). Rows that a union or a
+join holds back count from their own arrival, because this delay is part of the response time. Before
+results are stored, their due times replace `_arr` (`dated`), so that results derived from them count from
+there.
+
+A declared stream stores when its watermark reached each time (`TimeLine`). The history covers all tuples,
+including tuples that no query reads and no log contains. So due times depend neither on how tuples were
+split into runs nor on the number of units that they passed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.arrow_schema import ARRIVAL, TS
+from slicemill.kernels.arrays import Int64s
+from slicemill.time import EARLIEST
+
+# Due times of an output's rows, with the number of rows for each.
+Arrivals: TypeAlias = tuple[tuple[int, int], ...]
+
+# Above this number of moments, older ones are thinned out.
+_MOST_MOMENTS = 4_096
+
+
+class TimeMoments(NamedTuple):
+    """Times at which a stream's watermark reached ascending timestamps.
+
+    `by_clock` marks timestamps up to which the watermark advanced continuously with the clock. Otherwise
+    it jumped.
+    """
+
+    ts: Int64s
+    at_us: Int64s
+    by_clock: NDArray[np.bool_]
+
+    def reached(self, ts: Int64s) -> Int64s:
+        """Return when the watermark reached each timestamp, the largest integer for never."""
+        never = np.iinfo(np.int64).max
+        # A later entry may have an earlier arrival time.
+        earliest = np.append(np.minimum.accumulate(self.at_us[::-1])[::-1], never)
+        place = np.searchsorted(self.ts, ts, side="left")
+        found = earliest[place]
+        last = np.minimum(place, max(len(self.ts) - 1, 0))
+        clocked = np.flatnonzero((place < len(self.ts)) & self.by_clock[last]) if len(self.ts) else place[:0]
+        if len(clocked):
+            here = place[clocked]
+            moment = self.at_us[here] - (self.ts[here] - ts[clocked])
+            found[clocked] = np.minimum(moment, earliest[here + 1])
+        return found
+
+
+class TimeLine:
+    """History of a declared stream's watermark, as far back as needed.
+
+    With `allowed_us` the watermark also advances without tuples (SKEW): to the last timestamp plus the
+    time since its arrival, minus `allowed_us`.
+    """
+
+    __slots__ = ("_allowed_us", "_at_us", "_by_clock", "_last", "_ts")
+
+    def __init__(self, allowed_us: int | None = None) -> None:
+        self._allowed_us = allowed_us
+        self._last: tuple[int, int] | None = None  # the last timestamp and its arrival time
+        self._ts: list[int] = []
+        self._at_us: list[int] = []
+        self._by_clock: list[bool] = []
+
+    def arrived(self, ts: int, at_us: int) -> None:
+        """Record the arrival of a tuple, or the end of the stream (END)."""
+        if self._allowed_us is not None and self._last is not None:
+            last_ts, last_us = self._last
+            self.passed(last_ts + at_us - last_us - self._allowed_us, at_us)
+        self._last = ts, at_us
+        if not self._ts or ts > self._ts[-1]:
+            self._add(ts, at_us, by_clock=False)
+
+    def passed(self, ts: int, at_us: int) -> None:
+        """Record that the clock has advanced the watermark to this time."""
+        if self._ts and ts <= self._ts[-1]:
+            return
+        if self._by_clock and self._by_clock[-1] and at_us - ts == self._at_us[-1] - self._ts[-1]:
+            self._ts[-1], self._at_us[-1] = ts, at_us
+        else:
+            self._add(ts, at_us, by_clock=True)
+
+    def _add(self, ts: int, at_us: int, *, by_clock: bool) -> None:
+        self._ts.append(ts)
+        self._at_us.append(at_us)
+        self._by_clock.append(by_clock)
+        if len(self._ts) > _MOST_MOMENTS:
+            for column in (self._ts, self._at_us, self._by_clock):
+                del column[: _MOST_MOMENTS // 2 : 2]
+
+    def after(self, ts: int) -> TimeMoments:
+        """Return the moments after this timestamp."""
+        first = bisect_right(self._ts, ts)
+        return TimeMoments(
+            np.array(self._ts[first:], np.int64),
+            np.array(self._at_us[first:], np.int64),
+            np.array(self._by_clock[first:], np.bool_),
+        )
+
+
+def released_by_time(at: Int64s) -> Int64s:
+    """Return `_arr` of rows that time triggers at these times of the stream."""
+    # Before 1970 a trigger time would look like an arrival, so the row's own timestamp is used.
+    return np.where(at > 0, -at, 0)
+
+
+def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: int) -> Int64s:
+    """Return when results were due, by the clock of arrival times.
+
+    `ts` and `arr` are those of the results, and `lines` the histories of their streams. If none of these
+    knows, for example after a restart, a result is due now. Results that hold before the first tuple are
+    also due now.
+    """
+    released = arr <= 0
+    at = np.where(arr < 0, -arr, ts)
+    due = np.full(len(ts), now_us, np.int64)
+    for moments in lines:
+        np.minimum(due, moments.reached(at), out=due)
+    due[at == EARLIEST] = now_us
+    return np.where(released, due, arr)
+
+
+def dated(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
+    """Return the results of a run with due times as arrival times."""
+    ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
+    if not (arr <= 0).any():
+        return table
+    index = table.schema.get_field_index(ARRIVAL)
+    moments = pa.array(due_moments(ts, arr, lines, now_us))
+    return table.set_column(index, table.schema.field(index), moments)
+
+
+def moments_of(ts: Int64s, arrivals: Int64s) -> list[tuple[int, int]]:
+    """Return (watermark, time) pairs for tuples in order of arrival.
+
+    The watermark is the greatest timestamp so far.
+
+    >>> moments_of(np.array([5, 3, 9, 9, 12]), np.array([70, 70, 70, 80, 90]))
+    [(9, 70), (12, 90)]
+    """
+    if not len(ts):
+        return []
+    greatest = np.maximum.accumulate(ts)
+    last = np.append(arrivals[1:] != arrivals[:-1], [True])
+    greatest, arrivals = greatest[last], arrivals[last]
+    rises = np.append([True], greatest[1:] > greatest[:-1])
+    return list(zip(greatest[rises].tolist(), arrivals[rises].tolist(), strict=True))

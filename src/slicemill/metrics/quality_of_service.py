@@ -1,0 +1,412 @@
+"""Quality of service: response time, slowdown, tardiness, staleness, queues (P6-P9, P22, P24, P29-P31).
+
+Accumulators are mergeable, so they can be kept per query, class and time bucket, in several places, and
+combined in any order. A figure without data is NaN, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from slicemill.kernels.arrays import Floats, Int64s
+
+# Stored spans. A result that was due before the oldest span counts from the end of that span.
+_STRETCHES_KEPT = 1_000
+
+
+class IdealTime(NamedTuple):
+    """Ideal time T, and its part for the last row, in seconds.
+
+    `last_s` is the time of the last row on its longest path, if the rows that it joins are already there.
+    """
+
+    whole_s: float
+    last_s: float
+
+
+@dataclass(slots=True)
+class Summary:
+    """Count, sum, sum of squares and maximum of values."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    largest: float = math.nan
+
+    def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
+        """Add values, each `times` times."""
+        given, often = np.asarray(values, np.float64).ravel(), np.asarray(times, np.float64)
+        if len(given):
+            all_of_them = given * often
+            count = int(often.sum() if often.ndim else often * len(given))
+            total, squares = float(all_of_them.sum()), float(all_of_them @ given)
+            self.merge(Summary(count, total, squares, float(given.max())))
+
+    def merge(self, other: Summary) -> None:
+        self.count += other.count
+        self.total += other.total
+        self.squares += other.squares
+        if math.isnan(self.largest) or other.largest > self.largest:
+            self.largest = other.largest
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count if self.count else math.nan
+
+    @property
+    def l2(self) -> float:
+        """Return the ℓ2 norm.
+
+        As a sum it increases with the number of values (P9).
+        """
+        return math.sqrt(self.squares) if self.count else math.nan
+
+    @property
+    def root_mean_square(self) -> float:
+        """Return the root mean square, which is comparable between different numbers of results."""
+        return math.sqrt(self.squares / self.count) if self.count else math.nan
+
+
+@dataclass(slots=True)
+class StaleTime:
+    """Time during which an output stream lacked a due result (P30).
+
+    A result is due when its cause has arrived. Results may be emitted in another order than that of their
+    arrival, for example by a union whose inputs lag behind each other. So the spans without a missing
+    result are stored.
+    """
+
+    stale: float = 0.0
+    covered_until: float = -math.inf
+    _fresh: list[tuple[float, float]] = field(default_factory=list)  # earlier spans with nothing missing
+
+    def add(self, arrival: float, departure: float) -> list[tuple[float, float]]:
+        """Add a result.
+
+        Return the spans in which only this result was missing so far.
+        """
+        found: list[tuple[float, float]] = []
+        behind: list[tuple[float, float]] = []
+        while self._fresh and self._fresh[-1][1] > arrival:
+            begin, end = self._fresh.pop()
+            if end > departure:
+                behind.append((max(begin, departure), end))
+            if begin < arrival:
+                self._fresh.append((begin, arrival))
+            if max(begin, arrival) < min(end, departure):
+                found.append((max(begin, arrival), min(end, departure)))
+        self._fresh += reversed(behind)
+        if departure > self.covered_until:
+            if self.covered_until < arrival:
+                self._fresh.append((self.covered_until, arrival))
+                del self._fresh[:-_STRETCHES_KEPT]
+            found.append((max(arrival, self.covered_until), departure))
+            self.covered_until = departure
+        self.stale += sum(end - begin for begin, end in found)
+        return found
+
+    def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> list[tuple[float, float]]:
+        """Add results emitted together, missing since the oldest arrival."""
+        return self.add(float(np.min(arrivals)), departure)
+
+    def staleness(self, duration: float) -> float:
+        return self.stale / duration if duration > 0 else math.nan
+
+
+def staleness(intervals: Iterable[tuple[float, float]], begin: float, end: float) -> float:
+    """Return the share of [begin, end) covered by [arrival, departure) of results (P30)."""
+    covered = StaleTime(covered_until=begin)
+    for arrival, departure in sorted(intervals):
+        covered.add(min(arrival, end), min(departure, end))
+    return covered.staleness(end - begin)
+
+
+def freshness(stalenesses: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """Return the mean freshness of several output streams (P31).
+
+    The mean is weighted if there are weights.
+    """
+    if not stalenesses:
+        return math.nan
+    return 1.0 - float(np.average(stalenesses, weights=weights))
+
+
+def tardiness(completion: npt.ArrayLike, deadline: npt.ArrayLike) -> Floats:
+    """Return the delay of each result beyond its deadline (P24)."""
+    return np.maximum(0.0, np.asarray(completion, np.float64) - np.asarray(deadline, np.float64))
+
+
+def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, float]]:
+    """Yield the time buckets between two times, with the length of the overlap."""
+    number = math.floor(begin / width)
+    while begin < end:
+        border = min(end, (number + 1) * width)
+        if border > begin:
+            yield number, border - begin
+            begin = border
+        number += 1
+
+
+def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
+    """Return by time bucket the total time between begins and ends."""
+    if not len(begins):
+        return {}
+    if math.isinf(width):  # one bucket for all time
+        return {0: float((ends - begins).sum())}
+    first, last = math.floor(begins.min() / width), math.ceil(ends.max() / width)
+    edges = np.arange(first, last + 1) * width
+    passed = _passed(begins, edges) - _passed(ends, edges)
+    return {first + index: float(length) for index, length in enumerate(np.diff(passed)) if length > 0}
+
+
+def _passed(moments: Floats, edges: Floats) -> Floats:
+    """Return at each edge the total time since all earlier moments."""
+    moments = np.sort(moments)
+    sums = np.concatenate(([0.0], np.cumsum(moments)))
+    before = np.searchsorted(moments, edges)
+    since: Floats = before * edges - sums[before]
+    return since
+
+
+@dataclass(slots=True)
+class QueryFigures:
+    """Accumulators of a query or class of queries, for a time span.
+
+    Staleness and average memory are `stale` and `waited` divided by the time that the queries existed. The
+    caller has to know this time.
+    """
+
+    response: Summary = field(default_factory=Summary)
+    slowdown: Summary = field(default_factory=Summary)
+    tardiness: Summary = field(default_factory=Summary)
+    stale: float = 0.0
+    """Time during which a result was missing; for several queries, the sum."""
+    waited: float = 0.0
+    """Total waiting time of tuples in queues."""
+    most_waiting: float = 0.0
+    """Maximum number of tuples in the queues of one query."""
+
+    def emitted(
+        self,
+        arrivals: npt.ArrayLike,
+        departures: npt.ArrayLike,
+        ideal_time: float,
+        times: npt.ArrayLike = 1,
+        last_part: float | None = None,
+    ) -> None:
+        """Add results that were emitted, each `times` times.
+
+        Discarded tuples contribute nothing. For a composite result, `last_part` is the ideal time of the
+        tuple that arrives last. The slowdown is then the delay divided by the work on all parts (P22).
+        """
+        responses = np.asarray(departures, np.float64) - np.asarray(arrivals, np.float64)
+        self.response.add(responses, times)
+        if ideal_time > 0:
+            alone = ideal_time if last_part is None else last_part
+            self.slowdown.add(1.0 + (responses - alone) / ideal_time, times)
+
+    def merge(self, other: QueryFigures) -> None:
+        self.response.merge(other.response)
+        self.slowdown.merge(other.slowdown)
+        self.tardiness.merge(other.tardiness)
+        self.stale += other.stale
+        self.waited += other.waited
+        self.most_waiting = max(self.most_waiting, other.most_waiting)
+
+
+@dataclass(slots=True)
+class Record:
+    """Figures by query and time bucket.
+
+    `classes` has the class of each query.
+    """
+
+    bucket: float
+    classes: dict[str, str] = field(default_factory=dict)
+    figures: dict[tuple[str, int], QueryFigures] = field(default_factory=dict)
+    kept_from: float = -math.inf
+    """Number of the first bucket that is kept."""
+
+    def at(self, query: str, time: float) -> QueryFigures:
+        return self.numbered(query, int(time // self.bucket))
+
+    def numbered(self, query: str, number: int) -> QueryFigures:
+        found = self.figures.get((query, number))
+        if found is None:
+            found = self.figures[query, number] = QueryFigures()
+        return found
+
+    def forget(self, number: int) -> None:
+        """Drop the buckets before this one."""
+        if number <= self.kept_from:
+            return
+        self.kept_from = number
+        for key in [key for key in self.figures if key[1] < number]:
+            del self.figures[key]
+
+    def missing(self, query: str, begin: float, end: float) -> None:
+        """Record that a query lacked a result during a time span."""
+        for number, length in stretches(begin, end, self.bucket):
+            self.numbered(query, number).stale += length
+
+    def merge(self, other: Record) -> None:
+        """Merge the figures of other queries or other time spans."""
+        self.classes.update(other.classes)
+        for key, figures in other.figures.items():
+            self.figures.setdefault(key, QueryFigures()).merge(figures)
+
+    def of_query(self, query: str) -> QueryFigures:
+        return self._merged(figures for (name, _), figures in self.figures.items() if name == query)
+
+    def of_class(self, name: str) -> QueryFigures:
+        return self._merged(
+            figures for (query, _), figures in self.figures.items() if self.classes.get(query) == name
+        )
+
+    def of_bucket(self, number: int) -> QueryFigures:
+        return self._merged(figures for (_, bucket), figures in self.figures.items() if bucket == number)
+
+    def overall(self) -> QueryFigures:
+        return self._merged(self.figures.values())
+
+    @staticmethod
+    def _merged(parts: Iterable[QueryFigures]) -> QueryFigures:
+        whole = QueryFigures()
+        for part in parts:
+            whole.merge(part)
+        return whole
+
+
+# Mergeable quantile sketch: counts of values in buckets of increasing width.
+
+
+_RATIO = 1.02
+_LOG_RATIO = math.log(_RATIO)
+_LEAST = 1e-6
+
+
+@dataclass(slots=True)
+class Quantiles:
+    """Counts by bucket.
+
+    Each bucket is 2 % wider than the previous one, so quantiles are at most 1 % off. Values below 1e-6 (a
+    microsecond, for seconds) count as 1e-6.
+    """
+
+    counts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts.values())
+
+    def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
+        """Count values, each `times` times."""
+        given = np.maximum(np.atleast_1d(np.asarray(values, np.float64)), _LEAST)
+        ranges = np.floor(np.log(given) / _LOG_RATIO).astype(int)
+        for index, often in zip(ranges.tolist(), np.broadcast_to(times, ranges.shape).tolist(), strict=True):
+            self.counts[index] = self.counts.get(index, 0) + often
+
+    def merge(self, other: Quantiles) -> None:
+        for index, often in other.counts.items():
+            self.counts[index] = self.counts.get(index, 0) + often
+
+    def at(self, share: float) -> float:
+        """Return the quantile for this share, NaN without values."""
+        left = share * self.count
+        for index in sorted(self.counts):
+            left -= self.counts[index]
+            if left <= 0:
+                return math.exp((index + 0.5) * _LOG_RATIO)
+        return math.nan
+
+
+# Rows waiting at units: time averages, in total and by recent bucket (P29).
+
+
+BUCKET_S = 10.0
+BUCKETS_KEPT = 360
+
+_US = 1_000_000
+_BUCKET_US = BUCKET_S * _US
+
+Positions = npt.NDArray[np.intp]
+
+
+class WaitingRows:
+    """Waiting rows of units, by position.
+
+    Rows are counted repeatedly. Between two counts, the number of the earlier one is assumed.
+    """
+
+    def __init__(self, count: int, now_us: int) -> None:
+        self._since_us = np.full(count, now_us)
+        self._counted_us = now_us
+        self._row_us = np.zeros(count)
+        self._most = np.zeros(count, np.int64)
+        # By bucket: row-microseconds of waiting, and the maximum number of rows.
+        self._buckets: dict[int, tuple[npt.NDArray[np.float64], Int64s]] = {}
+
+    def take_over(self, before: WaitingRows, positions: Mapping[int, int]) -> None:
+        """Copy the history of units, which had other positions."""
+        here, there = np.array(list(positions.items()), np.intp).reshape(-1, 2).T
+        for name in ("_since_us", "_row_us", "_most"):
+            getattr(self, name)[here] = getattr(before, name)[there]
+        for number, (row_us, most) in before._buckets.items():
+            for own, known in zip(self._bucket(number), (row_us, most), strict=True):
+                own[here] = known[there]
+
+    def passed(self, rows: Int64s, now_us: int) -> None:
+        """Record that these rows have waited since the last call."""
+        self._add(slice(None), rows, self._counted_us, now_us)
+        self._counted_us = now_us
+
+    def came(self, positions: Positions, rows: int, at_us: int) -> None:
+        """Record rows that have waited since `at_us`, before their first count."""
+        self._add(positions, rows, at_us, self._counted_us)
+
+    def now(self, rows: Int64s) -> None:
+        """Record the current number of waiting rows, for maxima."""
+        np.maximum(self._most, rows, out=self._most)
+        most = self._bucket(int(self._counted_us // _BUCKET_US))[1]
+        np.maximum(most, rows, out=most)
+
+    def _add(self, where: slice | Positions, rows: Int64s | int, begin_us: int, end_us: int) -> None:
+        if end_us <= begin_us:
+            return
+        self._row_us[where] += rows * (end_us - begin_us)
+        # The clock may jump by years, but few buckets are kept.
+        kept_us = max(begin_us, end_us - BUCKETS_KEPT * int(_BUCKET_US))
+        for number, length_us in stretches(kept_us, end_us, _BUCKET_US):
+            row_us, most = self._bucket(number)
+            row_us[where] += rows * length_us
+            most[where] = np.maximum(most[where], rows)
+
+    def _bucket(self, number: int) -> tuple[npt.NDArray[np.float64], Int64s]:
+        if number not in self._buckets:
+            count = len(self._most)
+            # Replace the dictionary, because other threads may be reading it.
+            kept = {known: self._buckets[known] for known in self._buckets if known > number - BUCKETS_KEPT}
+            self._buckets = {**kept, number: (np.zeros(count), np.zeros(count, np.int64))}
+        return self._buckets[number]
+
+    def of(self, position: int) -> tuple[float, int]:
+        """Return the average and maximum number of waiting rows of a unit."""
+        over_us = self._counted_us - int(self._since_us[position])
+        mean = float(self._row_us[position]) / over_us if over_us > 0 else 0.0
+        return mean, int(self._most[position])
+
+    def by_bucket(self, position: int) -> list[tuple[int, float, int]]:
+        """Return (bucket number, average, maximum) of waiting rows of a unit."""
+        found = []
+        for number, (row_us, most) in self._buckets.items():
+            begin_us = max(number * _BUCKET_US, float(self._since_us[position]))
+            over_us = min((number + 1) * _BUCKET_US, self._counted_us) - begin_us
+            if most[position] and over_us > 0:
+                found.append((number, float(row_us[position]) / over_us, int(most[position])))
+        return found

@@ -1,1 +1,0 @@
-"""ASOF joins: each row with the latest row of another stream."""

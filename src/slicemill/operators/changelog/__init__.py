@@ -1,0 +1,1 @@
+"""Operators whose results change: groups, early windows and sessions, joins, top-n, EMIT."""

@@ -1,0 +1,189 @@
+"""Execution step of EMIT: net changes of each interval.
+
+The net change of a row compares the row before the first and after the last change of the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.columns.changelog import DELETE, INSERT, adds, changes, ops_of, with_ops, without_unchanged
+from slicemill.columns.keys import distinct_keys
+from slicemill.columns.order import renumbered
+from slicemill.columns.pieces import together
+from slicemill.columns.ranges import by_partition, last_of_each, running
+from slicemill.functions.vectors import numbers
+from slicemill.kernels.arrays import Int64s
+from slicemill.metrics.due_times import released_by_time
+from slicemill.operators.changelog.spec import Emit
+from slicemill.operators.step import StepContext
+from slicemill.time import BEGINNING, EARLIEST, END
+from slicemill.types import OP, Schema
+
+_SYSTEM = (TS, SEQ, ARRIVAL)
+
+
+@stored_as("emit", version=1)
+@dataclass(slots=True)
+class EmitState:
+    """Changes not emitted yet, first and last of each row; next row number."""
+
+    waiting: pa.Table | None = None
+    latest_ts: int = BEGINNING
+    finished: bool = False
+    next_seq: int = 0
+
+
+class EmitStep:
+    def __init__(self, operator: Emit, context: StepContext) -> None:
+        (schema,) = context.schemas
+        self.state = context.state if isinstance(context.state, EmitState) else EmitState()
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any cell, set before each run
+        self._every = operator.every
+        self._counts = not operator.key  # without a key there is a single cell
+        self._input = schema
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+
+    @property
+    def latest_ts(self) -> int:
+        return self.state.latest_ts
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state, until = self.state, complete[0]
+        # Drop field metadata such as nullability, which may differ in later tables.
+        names = [*_SYSTEM, *self._input.names]
+        table = pa.table([tables[0].column(name) for name in names], names=names)
+        rows = table if state.waiting is None else together([state.waiting, table])
+        rows = rows.combine_chunks()
+        ends = self._ends(rows)
+        if len(ends):
+            state.latest_ts = max(state.latest_ts, int(_column(rows, TS)[-1]))
+        due = np.full(len(ends), not state.finished) if until == END else ends <= until
+        out = self._told(rows.filter(pa.array(due)), ends[due]) if due.any() else self._schema.empty_table()
+        state.finished |= until == END
+        rows, ends = rows.filter(pa.array(~due)), ends[~due]
+        state.waiting = rows.take(pa.array(_needed(rows, ends, self._input))).combine_chunks()
+        held = int(ends.min()) if len(ends) and self._every is not None else END
+        return out, min(until, held)
+
+    def due(self) -> int | None:
+        waiting = self.state.waiting
+        if self._every is None or waiting is None or not waiting.num_rows:
+            return None
+        return int(self._ends(waiting).min())
+
+    def _ends(self, rows: pa.Table) -> Int64s:
+        """Return when the interval of each change ends.
+
+        Changes before the first row have an interval of their own.
+        """
+        ts = _column(rows, TS)
+        if self._every is None:
+            return np.full(len(ts), END)
+        return np.where(ts == EARLIEST, EARLIEST + 1, (ts // self._every + 1) * self._every)
+
+    def _told(self, rows: pa.Table, ends: Int64s) -> pa.Table:
+        made = self._by_values(rows, ends) if self._input.key is None else self._by_key(rows, ends)
+        if self._counts:
+            made = renumbered(made, self.state.next_seq)
+            self.state.next_seq += made.num_rows
+        if self._every is None:
+            made = made.drop_columns([OP])
+        return made.cast(self._schema)
+
+    def _by_key(self, rows: pa.Table, ends: Int64s) -> pa.Table:
+        first, last = _first_and_last(rows, ends, self._input)
+        ops = ops_of(rows)
+        order = np.lexsort((first, _column(rows, SEQ)[first], ends[first]))
+        first, last = first[order], last[order]
+        stamped = self._stamped(rows.drop_columns([OP]), ends)
+        made = changes(
+            stamped.take(pa.array(first)),
+            _at(stamped.take(pa.array(first)), stamped.take(pa.array(last))),
+            ~adds(ops[first]),
+            adds(ops[last]),
+        )
+        return without_unchanged(made, self._input.own.names)
+
+    def _by_values(self, rows: pa.Table, ends: Int64s) -> pa.Table:
+        """Return net inserts and deletes of equal rows, for changelogs without key."""
+        left = _uncancelled(rows, ends, self._input)
+        rows, ends = rows.take(pa.array(left)), ends[left]
+        codes, first = _coded(rows, ends, self._input.own)
+        comes = adds(ops_of(rows))[first]
+        order = np.lexsort((first, comes, ends[first]))
+        counts = np.bincount(codes, minlength=len(first))[order]
+        ops = np.repeat(np.where(comes[order], INSERT, DELETE), counts)
+        stamped = self._stamped(rows.drop_columns([OP]), ends)
+        return with_ops(stamped.take(pa.array(np.repeat(first[order], counts))), ops)
+
+    def _stamped(self, rows: pa.Table, ends: Int64s) -> pa.Table:
+        """Set the time of changes to the end of their interval."""
+        told_at = np.where(ends == EARLIEST + 1, EARLIEST, ends)
+        if self._every is None:
+            told_at = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
+        rows = rows.set_column(0, TS, pa.array(told_at))
+        return rows.set_column(2, ARRIVAL, pa.array(released_by_time(told_at)))
+
+
+def _needed(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
+    """Return the changes that suffice to compute the net changes."""
+    if schema.key is None:
+        return _uncancelled(rows, ends, schema)
+    first, last = _first_and_last(rows, ends, schema)
+    return np.unique(np.concatenate([first, last]))
+
+
+def _uncancelled(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
+    """Return for each row and interval as many changes as its net count.
+
+    These are the first changes since the count was last 0, so that the choice does not depend on run
+    boundaries.
+    """
+    codes, first = _coded(rows, ends, schema.own)
+    order, grouped, _ = by_partition(codes.astype(np.int32), len(first))
+    signs = np.where(adds(ops_of(rows)), np.int64(1), np.int64(-1))[order]
+    nothing = np.zeros(len(first), np.int64)
+    sums = running(grouped, signs, nothing)
+    places, last = np.arange(len(order)), np.flatnonzero(last_of_each(grouped))
+    net, cancelled = sums[last], np.maximum.accumulate(np.where(sums == 0, places, -1))[last]
+    alike = (places > cancelled[grouped]) & (signs == np.sign(net)[grouped])
+    stays = alike & (running(grouped, alike, nothing) <= np.abs(net)[grouped])
+    return np.sort(order[stays])
+
+
+def _first_and_last(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, Int64s]:
+    assert schema.key is not None
+    codes, first = _coded(rows, ends, Schema(tuple(c for c in schema if c.name in schema.key)))
+    last = np.zeros(len(first), np.int64)
+    last[codes] = np.arange(len(codes))
+    return first, last
+
+
+def _coded(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, Int64s]:
+    """Number equal rows of an interval.
+
+    Also return the first row of each number.
+    """
+    found = distinct_keys([pa.array(ends), *(rows.column(name) for name in schema.names)], rows.num_rows)
+    return found.codes, found.rows
+
+
+def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
+    """Return `rows` with the times and numbers of `table`."""
+    columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
+    return pa.table(columns, names=table.column_names)
+
+
+def _column(table: pa.Table, name: str) -> Int64s:
+    return np.asarray(numbers(table.column(name).combine_chunks()))
+
+
+def emit(operator: Emit, context: StepContext) -> EmitStep:
+    return EmitStep(operator, context)

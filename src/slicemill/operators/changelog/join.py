@@ -1,0 +1,167 @@
+"""Join of changelogs, row by row.
+
+The rows of both inputs are kept by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from slicemill.aggregates.definition import comparable
+from slicemill.columns.objects_by_key import ObjectsByKey
+from slicemill.operators.changelog.group_rows import told
+from slicemill.operators.changelog.spec import JoinChanges
+from slicemill.operators.row_step import RowStep, predicate, row_of_expressions, row_step
+from slicemill.operators.step import StepContext
+from slicemill.types import Row, Schema, Timed
+
+# Rows by the number of their arrival; an update keeps the number of the old row.
+Rows: TypeAlias = dict[int, Row]
+# Result rows by the numbers of their input rows; 0 for a missing row.
+Results: TypeAlias = dict[tuple[int, int], Row]
+
+
+@dataclass(slots=True)
+class JoinedRows:
+    """Row operator of a join of changelogs.
+
+    `keys` are functions of an input's row as it arrives, `matches` is a function of a joined row. `widths`
+    are the numbers of columns of the inputs.
+    """
+
+    operator: JoinChanges
+    keys: Sequence[Callable[[Row], Row]]
+    matches: Callable[[Row], bool]
+    widths: tuple[int, int]
+    inputs: int = 2
+    waits_for_time: bool = True
+    # Rows of both inputs by key, in parts by input.
+    _sides: ObjectsByKey[Row, Rows] = field(default_factory=lambda: ObjectsByKey(_same, _same))
+    _before: list[Row | None] = field(default_factory=lambda: [None, None])
+    _arrived: int = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        retracts = self.operator.retracts[port]
+        op = tuple_.row[0] if retracts else "insert"
+        if op == "update_before":
+            self._before[port] = tuple_.row
+            return ()
+        leaves = tuple_.row if op == "delete" else self._before[port]
+        comes = None if op == "delete" else tuple_.row
+        self._before[port] = None
+        gone: Results = {}
+        new: Results = {}
+        number = None
+        if leaves is not None:
+            number = self._leaves(port, leaves, gone, new)
+        if comes is not None:
+            if number is None:
+                self._arrived += 1
+                number = self._arrived
+            self._comes(port, comes, number, gone, new)
+        return [Timed(tuple_.ts, row) for row in changes_between(gone, new)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+    def _leaves(self, port: int, row: Row, gone: Results, new: Results) -> int:
+        key = comparable(self.keys[port](row))
+        own, kept = self._own(port, row), self._sides.change(key, port)
+        assert kept is not None, "a row that leaves has arrived"
+        wanted = comparable(own)
+        # Of equal rows, delete the one that arrived first.
+        number = min(number for number, other in kept.items() if comparable(other) == wanted)
+        del kept[number]
+        if not kept:
+            self._sides.remove(key, port)
+        partners = list(self._partners(port, key, own))
+        for other, row_there in partners:
+            gone[_pair(port, number, other)] = self._joined(port, own, row_there)
+            if self._keeps(1 - port) and not any(self._partners(1 - port, key, row_there)):
+                new[_pair(port, 0, other)] = self._joined(port, None, row_there)
+        if not partners and self._keeps(port):
+            gone[_pair(port, number, 0)] = self._joined(port, own, None)
+        return number
+
+    def _comes(self, port: int, row: Row, number: int, gone: Results, new: Results) -> None:
+        key, own = comparable(self.keys[port](row)), self._own(port, row)
+        partners = list(self._partners(port, key, own))
+        for other, row_there in partners:
+            if self._keeps(1 - port) and not any(self._partners(1 - port, key, row_there)):
+                alone = _pair(port, 0, other)
+                if new.pop(alone, None) is None:
+                    gone[alone] = self._joined(port, None, row_there)
+            new[_pair(port, number, other)] = self._joined(port, own, row_there)
+        if not partners and self._keeps(port):
+            new[_pair(port, number, 0)] = self._joined(port, own, None)
+        kept = self._sides.change(key, port)
+        if kept is None:
+            self._sides.put(key, {number: own}, port)
+        else:
+            kept[number] = own
+
+    def _partners(self, port: int, key: Row, own: Row) -> Iterator[tuple[int, Row]]:
+        """Yield the rows of the other side that a row matches."""
+        for number, other in (self._sides.get(key, 1 - port) or {}).items():
+            if self.matches(self._joined(port, own, other)):
+                yield number, other
+
+    def _keeps(self, port: int) -> bool:
+        """Return True if unmatched rows of a side are emitted."""
+        return port in self.operator.kind.unmatched
+
+    def _own(self, port: int, row: Row) -> Row:
+        return row[1:] if self.operator.retracts[port] else row
+
+    def _joined(self, port: int, own: Row | None, other: Row | None) -> Row:
+        own = (None,) * self.widths[port] if own is None else own
+        other = (None,) * self.widths[1 - port] if other is None else other
+        return own + other if port == 0 else other + own
+
+    def state(self) -> Any:
+        return {"rows": self._sides, "before": self._before, "arrived": self._arrived}
+
+    def restore(self, state: Any) -> None:
+        self._before, self._arrived = list(state["before"]), state["arrived"]
+        if "rows" in state:
+            self._sides = state["rows"].opened(_same, _same)
+        else:  # stored by versions without snapshots by key
+            for port, side in enumerate(state["sides"]):
+                for key, rows in side:
+                    self._sides.put(key, rows, port)
+
+
+def changes_between(gone: Results, new: Results) -> Iterator[Row]:
+    """Yield the changes between two versions of the result.
+
+    Deletes precede updates, and updates precede inserts.
+    """
+    for pair in sorted(gone.keys() - new.keys()):
+        yield from told(gone[pair], None)
+    for pair in sorted(gone.keys() & new.keys()):
+        yield from told(gone[pair], new[pair])
+    for pair in sorted(new.keys() - gone.keys()):
+        yield from told(None, new[pair])
+
+
+def _same(rows: Rows) -> Rows:
+    return rows
+
+
+def _pair(port: int, own: int, other: int) -> tuple[int, int]:
+    return (own, other) if port == 0 else (other, own)
+
+
+def joined_rows(operator: JoinChanges, schemas: Sequence[Schema], output: Schema) -> JoinedRows:
+    keys = [row_of_expressions(exprs, schema) for exprs, schema in zip(operator.keys, schemas, strict=True)]
+    left, right = (len(schema.own) for schema in schemas)
+    return JoinedRows(operator, keys, predicate(operator.condition, output.own), (left, right))
+
+
+def join_changes(operator: JoinChanges, context: StepContext) -> RowStep:
+    return row_step(joined_rows(operator, context.schemas, context.node.schema), context)

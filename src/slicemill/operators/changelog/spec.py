@@ -1,0 +1,449 @@
+"""Specification of GROUP BY over all history, as a changelog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
+from slicemill.catalog.queries import AggregateCall, JoinKind, LateTuples, RankedBy, SelectItem, SessionWindow
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.functions.render import render
+from slicemill.operators.protocol import (
+    ColumnsRead,
+    Description,
+    Fact,
+    Keys,
+    KeysBelow,
+    Operator,
+    OperatorKind,
+    Role,
+    UnitOf,
+    grouped,
+    partition,
+    same_keys,
+)
+from slicemill.operators.session.spec import session_words
+from slicemill.operators.window.accumulators import accumulator_of, sources_of_calls
+from slicemill.time import format_us
+from slicemill.types import OP, Column, Kind, Schema
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChanges(Operator):
+    """Aggregates of groups, emitted after each change of a group.
+
+    With `retracts` the input is a changelog.
+    """
+
+    group_by: tuple[SelectItem, ...]
+    calls: tuple[AggregateCall, ...]
+    retracts: bool = False
+
+    @property
+    def by_rows(self) -> bool:
+        """True if no kernels exist for the argument types."""
+        kinds = {argument.type.kind for call in self.calls for argument in call.arguments}
+        return not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
+
+    @property
+    def one_cell(self) -> bool:
+        """True if one cell has all groups, and rows are numbered anew."""
+        return self.retracts or self.by_rows
+
+
+def _describe_group_changes(group: GroupChanges) -> Description:
+    facts = (*grouped(group.calls, group.group_by), ("over", "all history"), ("gives", "changes"))
+    return Description("γ", "Aggregate", facts)
+
+
+def _group_changes_columns_read(group: GroupChanges) -> ColumnsRead:
+    arguments = [argument for call in group.calls for argument in call.arguments]
+    return ColumnsRead([*(item.expr for item in group.group_by), *arguments], (OP,) * group.retracts)
+
+
+def _group_changes_keys(group: GroupChanges) -> tuple[Keys, ...] | None:
+    """Return the partition keys; None if there is a single cell.
+
+    An update may concern two groups, whose halves must be read together.
+    """
+    return None if group.one_cell else (tuple(item.expr for item in group.group_by),)
+
+
+def _group_changes_keys_below(group: GroupChanges, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Map keys over the groups to keys over the input."""
+    groups = {item.name: item.expr for item in group.group_by}
+    read = {name for key in keys for name in columns_of(key)}
+    if group.one_cell or not read <= groups.keys():
+        return None
+    below = tuple(transform(k, lambda e: groups[e.name] if isinstance(e, ColumnRef) else None) for k in keys)
+    return ((node.inputs[0], below),)
+
+
+def _takes(kept: GroupChanges, group: GroupChanges) -> list[int] | None:
+    """Return by call the former call with the same accumulator.
+
+    Only accumulators can emit the whole table again.
+    """
+    if kept.one_cell or group.one_cell or kept.group_by != group.group_by:
+        return None
+    if not all(map(accumulator_of, group.calls)):
+        return None
+    return sources_of_calls(kept.calls, group.calls)
+
+
+_GROUP_CHANGES_KINDS = (
+    OperatorKind(
+        spec=GroupChanges,
+        role=Role.STATEFUL,
+        words=lambda group, *_: _describe_group_changes(group),
+        label=lambda _: "aggregate",
+        columns_read=lambda group, *_: _group_changes_columns_read(group),
+        unit=UnitOf.KEYS,
+        keys=_group_changes_keys,
+        keys_below=_group_changes_keys_below,
+        history_us=lambda *_: None,
+        # Both halves of an update have the number of the row that causes it.
+        seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_cell else bits,
+        takes=_takes,
+        taken_over="slicemill.operators.changelog.group:taken_over",
+        step="slicemill.operators.changelog.group:group_changes",
+    ),
+)
+
+
+# Windows with early and late emissions: EMIT EARLY … LATE ….
+#
+#     rows of a group          x     x  x        x                       x, late
+#     window                [─────────────────────────)
+#     EARLY EVERY d            ·     ↑insert     ↑update   ↑update at the end
+#     LATE d                                                              ↑update, up to d after the end
+#
+# The result is the changelog of a table with a row per group and window. The watermark triggers emissions,
+# not a clock: at multiples of d, and at the end of the window.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowChanges(Operator):
+    """Aggregates of groups over windows [e - extent, e).
+
+    The ends e are multiples of the slide. `every_us` is the interval of early emissions. With `late`, the
+    input also has late rows, at the time of their arrival. They update windows that ended at most
+    `late.within_us` ago. Windows that `grow` begin at the last multiple of the extent before their end
+    (CUMULATE).
+    """
+
+    group_by: tuple[SelectItem, ...]
+    calls: tuple[AggregateCall, ...]
+    extent_us: int
+    slide_us: int
+    every_us: int | None
+    late: LateTuples | None
+    grow: bool = False
+
+    def ends(self, ts: int) -> range:
+        """Return the ends of the windows that contain a row."""
+        extent, slide = self.extent_us, self.slide_us
+        last = (ts // extent + 1) * extent if self.grow else ts + extent
+        return range((ts // slide + 1) * slide, last + 1, slide)
+
+    def start(self, end: int) -> int:
+        return (end - 1) // self.extent_us * self.extent_us if self.grow else end - self.extent_us
+
+
+def _describe_window_changes(windows: WindowChanges) -> Description:
+    facts: list[Fact] = [
+        *grouped(windows.calls, windows.group_by),
+        ("window", f"{format_us(windows.extent_us)}, every {format_us(windows.slide_us)}"),
+    ]
+    if windows.every_us is not None:
+        facts.append(("early", f"every {format_us(windows.every_us)}"))
+    if windows.late is not None:
+        facts.append(("late", f"up to {format_us(windows.late.within_us)} after the end"))
+    return Description("γ", "Aggregate of windows", (*facts, ("gives", "changes")))
+
+
+_WINDOW_CHANGES_KINDS = (
+    OperatorKind(
+        spec=WindowChanges,
+        role=Role.STATEFUL,
+        words=lambda windows, *_: _describe_window_changes(windows),
+        label=lambda _: "windows",
+        waits_for_time=lambda *_: True,
+        history_us=lambda windows, *_: windows.extent_us + (windows.late.within_us if windows.late else 0),
+        seq_bits=lambda *_: SEQ_BITS,
+        step="slicemill.operators.changelog.window:window_changes",
+    ),
+)
+
+
+# Sessions with early emissions: FROM S [SESSION gap] … EMIT EARLY EVERY d.
+#
+#     rows of a group       x   x     x                         x
+#     session               [──────────────────)                [─────
+#     EARLY EVERY d             ↑insert  ↑update                      ↑insert
+#
+# The result is the changelog of a table with a row per group and session. Its key is the group and the
+# start of the session. The end of a session is the current one.
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChanges(Operator):
+    """Aggregates over the sessions of each group, with early emissions.
+
+    A changed session is emitted when the watermark passes a multiple of `every_us`, and when the session has
+    ended.
+    """
+
+    group_by: tuple[SelectItem, ...]
+    calls: tuple[AggregateCall, ...]
+    session: SessionWindow
+    every_us: int
+
+
+def _describe_session_changes(sessions: SessionChanges) -> Description:
+    facts: list[Fact] = [
+        *grouped(sessions.calls, sessions.group_by),
+        ("session", session_words(sessions.session)),
+        ("early", f"every {format_us(sessions.every_us)}"),
+    ]
+    return Description("γ", "Sessions", (*facts, ("gives", "changes")))
+
+
+_SESSION_CHANGES_KINDS = (
+    OperatorKind(
+        spec=SessionChanges,
+        role=Role.STATEFUL,
+        words=lambda sessions, *_: _describe_session_changes(sessions),
+        label=lambda _: "sessions",
+        waits_for_time=lambda *_: True,
+        history_us=lambda *_: None,
+        seq_bits=lambda *_: SEQ_BITS,
+        step="slicemill.operators.changelog.session:session_changes",
+    ),
+)
+
+
+# Joins of a changelog with another changelog, or with a stream's history.
+#
+#     sold            (clock, 10) ─────────────► (clock, 15)            a changelog
+#     shop            (clock, 'Oslo')       (clock, 'Rome')             another one, or a stream
+#     result  insert  (clock, 10, 'Oslo')
+#             insert             (clock, 10, 'Rome')
+#             update                  (clock, 10 → 15, 'Oslo'), (clock, 10 → 15, 'Rome')
+#
+# The result is a changelog. At every time it adds up to the join of both tables.
+
+
+@dataclass(frozen=True, slots=True)
+class JoinChanges(Operator):
+    """Join of changelogs; output columns are the operation and `alias.column`.
+
+    `condition` is over output columns. `keys` are its equal expressions, over the inputs' own columns.
+    `retracts` tells which inputs are changelogs. Rows of both inputs are kept until their retraction.
+    """
+
+    aliases: tuple[str, str]
+    keys: tuple[Keys, Keys]
+    condition: Expr | None
+    kind: JoinKind
+    retracts: tuple[bool, bool]
+
+
+def _describe_join_changes(join: JoinChanges) -> Description:
+    title = "Join" if join.kind is JoinKind.INNER else f"{join.kind.value.capitalize()} join"
+    on = "every row" if join.condition is None else render(join.condition)
+    facts: list[Fact] = [("on", on), ("over", "all history"), ("gives", "changes")]
+    return Description("⋈", f"{title} of tables that change", tuple(facts))
+
+
+_JOIN_CHANGES_KINDS = (
+    OperatorKind(
+        spec=JoinChanges,
+        role=Role.STATEFUL,
+        words=lambda join, *_: _describe_join_changes(join),
+        label=lambda _: "join",
+        by_position=lambda _: True,
+        waits_for_time=lambda *_: True,
+        alias=lambda join, port: join.aliases[port],
+        history_us=lambda *_: None,
+        seq_bits=lambda *_: SEQ_BITS,
+        step="slicemill.operators.changelog.join:join_changes",
+    ),
+)
+
+
+# Specification of top-n: `ROW_NUMBER() OVER (…) <= n`, ORDER BY … LIMIT n.
+
+
+@dataclass(frozen=True, slots=True)
+class TopN(Operator):
+    """Rows whose rank is at most `limit`.
+
+    `shown` is the rank column, if any. With `retracts` the input is a changelog. The output is a changelog
+    too, unless the operator `appends`: ordered by time, the first rows never change.
+    """
+
+    by: RankedBy
+    limit: int
+    shown: str | None = None
+    retracts: bool = False
+
+    @property
+    def by_place(self) -> bool:
+        """True if a row that takes another row's place updates it."""
+        return self.by.keyed_by_place(self.limit, self.shown, Schema((), self.retracts))
+
+    @property
+    def appends(self) -> bool:
+        return self.by.oldest_first and not self.retracts
+
+    @property
+    def one_each(self) -> bool:
+        """True for one row per partition, which only a better row replaces."""
+        return self.limit == 1 and self.by.function == "row_number" and not self.retracts
+
+    @property
+    def several(self) -> bool:
+        """True for several rows per partition with distinct ranks."""
+        return self.by.function == "row_number" and not (self.appends or self.one_each or self.retracts)
+
+
+def order_of(by: RankedBy) -> Fact:
+    words = [f"{render(expr)}{' DESC' if falls else ''}" for expr, falls in by.order_by]
+    return "order by", ", ".join(words)
+
+
+def _describe_topn(top: TopN) -> Description:
+    facts = [
+        *partition(top.by.partition_by),
+        order_of(top.by),
+        ("first", f"{top.by.function} <= {top.limit}"),
+    ]
+    return Description("τ", "Top", (*facts, ("gives", "rows" if top.appends else "changes")))
+
+
+def _topn_columns_read(top: TopN, wanted: object) -> ColumnsRead:
+    exprs = [*top.by.partition_by, *(expr for expr, _ in top.by.order_by)]
+    assert isinstance(wanted, (set, frozenset, list, tuple, dict))
+    return ColumnsRead(exprs, {*wanted, OP} if top.retracts else set(wanted) - {OP, top.shown})
+
+
+def _topn_keys_below(top: TopN, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Pass keys to the input, unless they use the rank."""
+    below = set(graph[node.inputs[0]].schema.own.names)
+    read = {name for key in keys for name in columns_of(key)}
+    return ((node.inputs[0], keys),) if read <= below and not top.retracts else None
+
+
+def _seq_bits(top: TopN, bits: int) -> int:
+    if top.appends or top.one_each:
+        return bits
+    if top.several:
+        return fanned_bits(bits)
+    return SEQ_BITS if top.retracts or not top.by.partition_by else fanned_bits(ranked_bits(bits))
+
+
+_TOPN_KINDS = (
+    OperatorKind(
+        spec=TopN,
+        role=Role.STATEFUL,
+        words=lambda top, *_: _describe_topn(top),
+        label=lambda _: "top",
+        by_position=lambda top: not (top.appends or top.one_each or top.several),
+        columns_read=lambda top, _, wanted: _topn_columns_read(top, wanted),
+        unit=UnitOf.KEYS,
+        keys=lambda top: None if top.retracts else (top.by.partition_by,),
+        keys_below=_topn_keys_below,
+        history_us=lambda *_: None,
+        seq_bits=lambda top, bits, *_: _seq_bits(top, bits),
+        step="slicemill.operators.changelog.topn:top",
+    ),
+)
+
+
+# Specification of EMIT EVERY and EMIT FINAL: net changes of a changelog.
+
+
+@dataclass(frozen=True, slots=True)
+class Emit(Operator):
+    """Emit the net changes of each interval at the end of the interval.
+
+    Without `every` (microseconds), emit the table at the end of input. `key` are the key columns of the
+    changelog, if any.
+    """
+
+    every: int | None
+    key: tuple[Column, ...] = ()
+
+
+def _describe_emit(emit: Emit) -> Description:
+    when = "at the end of input" if emit.every is None else f"every {format_us(emit.every)}"
+    return Description("", "Emit", (("net changes", when),))
+
+
+def _emit_keys(emit: Emit) -> tuple[Keys, ...] | None:
+    return (tuple(ColumnRef.to(column) for column in emit.key),) if emit.key else None
+
+
+_EMIT_KINDS = (
+    OperatorKind(
+        spec=Emit,
+        role=Role.STATEFUL,
+        words=lambda emit, *_: _describe_emit(emit),
+        label=lambda _: "emit",
+        waits_for_time=lambda emit, _: emit.every is not None,
+        unit=UnitOf.KEYS,
+        keys=_emit_keys,
+        keys_below=same_keys,
+        history_us=lambda *_: None,
+        seq_bits=lambda emit, bits, *_: bits if emit.key else SEQ_BITS,
+        last_words=True,
+        step="slicemill.operators.changelog.emit:emit",
+    ),
+)
+
+
+# Specification of SELECT DISTINCT over insert-only input.
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(Operator):
+    """Emit a row if it is the first with its values.
+
+    `columns` are all columns of the row.
+    """
+
+    columns: tuple[Column, ...]
+
+
+_DISTINCT_KINDS = (
+    OperatorKind(
+        spec=Distinct,
+        role=Role.STATEFUL,
+        words=lambda distinct, *_: Description(
+            "δ", "Distinct", (("of", ", ".join(column.name for column in distinct.columns)),)
+        ),
+        label=lambda _: "distinct",
+        columns_read=lambda distinct, *_: ColumnsRead([ColumnRef.to(c) for c in distinct.columns], ()),
+        unit=UnitOf.KEYS,
+        keys=lambda distinct: (tuple(ColumnRef.to(column) for column in distinct.columns),),
+        keys_below=same_keys,
+        history_us=lambda *_: None,
+        step="slicemill.operators.changelog.distinct:distinct",
+    ),
+)
+
+
+KINDS = (
+    *_GROUP_CHANGES_KINDS,
+    *_WINDOW_CHANGES_KINDS,
+    *_SESSION_CHANGES_KINDS,
+    *_JOIN_CHANGES_KINDS,
+    *_TOPN_KINDS,
+    *_EMIT_KINDS,
+    *_DISTINCT_KINDS,
+)

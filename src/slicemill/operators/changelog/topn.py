@@ -1,0 +1,697 @@
+"""Execution steps of top-n; kernels for insert-only input and distinct ranks."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregates.definition import comparable
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.columns.changelog import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    changes,
+    with_ops,
+    without_unchanged,
+)
+from slicemill.columns.keys import GrowingRows, Keys, RowsByNumber, distinct_keys, grown, mostly_gone, touched
+from slicemill.columns.objects_by_key import ObjectsByKey
+from slicemill.columns.order import Numbering, order_codes, ordered_by, sort_key
+from slicemill.columns.ranges import by_partition, last_of_each, running
+from slicemill.columns.rows import timed_rows, to_table
+from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.alignment import Due
+from slicemill.operators.changelog.group_rows import told
+from slicemill.operators.changelog.spec import TopN
+from slicemill.operators.row_step import RowState, RowStep, row_of_expressions, row_step
+from slicemill.operators.step import Columns, Partitioned, StepContext
+from slicemill.types import Row, Schema, Timed
+
+_SYSTEM = (TS, SEQ, ARRIVAL)
+
+
+@stored_as("top.first", version=1)
+@dataclass(slots=True)
+class FirstRowsState:
+    """Partitions, and the number of rows that each has had."""
+
+    keys: Keys = field(default_factory=Keys)
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+class FirstRowsStep:
+    """Top-n by time: the first rows of a partition never change."""
+
+    def __init__(self, operator: TopN, context: StepContext) -> None:
+        (schema,) = context.schemas
+        self.state = context.state if isinstance(context.state, FirstRowsState) else FirstRowsState()
+        self._limit = operator.limit
+        self._groups = Partitioned(operator.by.partition_by, schema)
+        self._columns = [*_SYSTEM, *schema.names]
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+        self._shown = operator.shown
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        table, state = tables[0].select(self._columns), self.state
+        numbered = self._groups.numbers(table, state.keys)
+        distinct, local = touched(numbered)
+        state.rows = grown(state.rows, len(state.keys) or 1)
+        order, partitions, _ = by_partition(local, len(distinct))
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = running(partitions, np.ones(len(order), np.bool_), state.rows[distinct])
+        state.rows[distinct] += np.bincount(local, minlength=len(distinct))
+        if self._shown is not None:
+            table = table.append_column(self._shown, pa.array(ranks))
+        return table.filter(pa.array(ranks <= self._limit)).cast(self._schema), complete[0]
+
+    def due(self) -> int | None:
+        return None
+
+
+@stored_as(
+    "top.best", version=2, upgrade={1: lambda plain: {**plain, "best": RowsByNumber.of_all(plain["best"])}}
+)
+@dataclass(slots=True)
+class BestRowsState:
+    """Partitions, and the first row of each by partition number."""
+
+    keys: Keys = field(default_factory=Keys)
+    best: RowsByNumber = field(default_factory=RowsByNumber)
+
+
+class BestRowsStep:
+    """Top-1 per partition: emits an update whenever the first row changes.
+
+    Stored and new rows are numbered in sort order. The best row so far is a running minimum by partition.
+    Subtracting a constant per partition makes the minimum start again at each partition:
+
+        partition   0   0   0   1   1          number     3   5   1   2   0
+        minus       0   0   0   5   5          minimum    3   3   1  -3  -5     best: 1st, 3rd, 4th, 5th
+    """
+
+    def __init__(self, operator: TopN, context: StepContext) -> None:
+        (schema,) = context.schemas
+        self.state = context.state if isinstance(context.state, BestRowsState) else BestRowsState()
+        self._groups = Partitioned(operator.by.partition_by, schema)
+        self._order = Columns([[expr for expr, _ in operator.by.order_by]], schema)
+        self._falls = [falls for _, falls in operator.by.order_by]
+        self._latest_first = operator.by.latest_first
+        self._columns = [*_SYSTEM, *schema.names]
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+        self._shown = operator.shown
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        new, state = _plain(tables[0], self._columns), self.state
+        if not new.num_rows:
+            return self._schema.empty_table(), complete[0]
+        numbered = self._groups.numbers(new, state.keys)
+        distinct, local = touched(numbered)
+        state.best.reach(len(state.keys) or 1)
+        places = state.best.places[distinct]
+        known = np.flatnonzero(places >= 0)
+        rows = state.best.added.behind(places[known], new).combine_chunks()
+        old = len(known)
+        all_numbers = np.concatenate([known.astype(np.int32), local])
+        codes = [
+            order_codes(column, falls)
+            for column, falls in zip(self._order.of(rows)[0], self._falls, strict=True)
+        ]
+        arrival = np.arange(rows.num_rows)
+        rank = np.empty(rows.num_rows, np.int64)
+        rank[ordered_by(codes, -arrival if self._latest_first else arrival)] = arrival
+        order, partitions, head = by_partition(all_numbers, len(distinct))
+        lowered = rank[order] - partitions.astype(np.int64) * rows.num_rows
+        best = np.ones(len(order), np.bool_)
+        best[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
+        sorted_places = np.arange(len(order))
+        # The best row before each row: the last position before the row that was a new minimum.
+        latest = np.maximum.accumulate(np.where(best, sorted_places, 0))
+        before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
+        was = sorted_places > head
+        comes = best & (order >= old)
+        source = order[comes]
+        arranged = np.argsort(source)
+        chosen, preceding = source[arranged], order[before[comes]][arranged]
+        after = rows.take(pa.array(chosen))
+        made = changes(_at(after, rows.take(pa.array(preceding))), after, was[comes][arranged], _all(chosen))
+        best_rows = order[latest[last_of_each(partitions)]]
+        is_new = best_rows >= old
+        state.best.replace(distinct[is_new], rows.take(pa.array(best_rows[is_new])))
+        if self._shown is not None:
+            made = made.append_column(self._shown, pa.array(np.ones(made.num_rows, np.int64)))
+        return made.cast(self._schema), complete[0]
+
+    def due(self) -> int | None:
+        return None
+
+
+def _plain(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Drop field metadata such as nullability, which may differ in later tables."""
+    return pa.table([table.column(name) for name in names], names=list(names))
+
+
+def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
+    """Return `rows` with the times and numbers of `table`."""
+    columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
+    return pa.table(columns, names=table.column_names)
+
+
+def _all(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.ones(len(rows), np.bool_)
+
+
+def top(
+    operator: TopN, context: StepContext
+) -> FirstRowsStep | BestRowsStep | SeveralRowsStep | CandidatesStep | RowStep:
+    if operator.appends:
+        return FirstRowsStep(operator, context)
+    if operator.one_each:
+        return BestRowsStep(operator, context)
+    if operator.several:
+        return SeveralRowsStep(operator, context)
+    rows = top_rows(operator, context)
+    step = row_step(rows, context)
+    return step if operator.retracts else CandidatesStep(operator, rows, step, context.schemas[0])
+
+
+# Top-n with several rows per partition and distinct ranks: `ROW_NUMBER() <= n`.
+#
+# A new row within the limit takes its place, and the rows after it move by one. The row beyond the limit is
+# dropped:
+#
+#     places      1    2    3                   changes for the row 7, if places are shown
+#     before      9    5    3                   update of place 2: 5 becomes 7
+#     7 arrives   9    7    5                   update of place 3: 3 becomes 5
+#                                               if not: 3 is deleted, 7 is inserted
+
+
+_SYSTEM_COLUMNS = (TS, SEQ, ARRIVAL)
+
+
+def _no_places() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+@kernel
+def places_taken(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int64s, Int64s]:
+    """Return the place of each row on arrival, and the rows placed before.
+
+    Places start at 0; -1 for rows beyond the limit. Rows are ordered by partition, then by arrival.
+    """
+    lowest = np.empty(limit, np.int64)
+    taken, counts = np.full(len(ranks), -1, np.int64), np.zeros(len(ranks), np.int64)
+    count = 0
+    for row in range(len(ranks)):
+        if row == 0 or partitions[row] != partitions[row - 1]:
+            count = 0
+        rank = ranks[row]
+        counts[row] = count
+        if count < limit:
+            count += 1
+        elif rank > lowest[limit - 1]:
+            continue
+        at = count - 1
+        while at > 0 and lowest[at - 1] > rank:
+            lowest[at] = lowest[at - 1]
+            at -= 1
+        lowest[at] = rank
+        taken[row] = at
+    return taken, counts
+
+
+@kernel
+def tell_changes(
+    partitions: Int32s, taken: Int64s, told: Int64s, limit: int, shown: bool
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """Return the changes: causing row, row before, row after, and place.
+
+    Rows before and after are -1 if there is none. `told` is the number of changes of each row. The last
+    result are the rows that stay within the limit.
+    """
+    total = told.sum()
+    cause, place = np.empty(total, np.int64), np.zeros(total, np.int64)
+    before, after = np.full(total, -1, np.int64), np.full(total, -1, np.int64)
+    stay = np.empty(len(taken), np.int64)
+    first = np.empty(limit, np.int64)
+    count, made, stays = 0, 0, 0
+    for row in range(len(taken)):
+        if row == 0 or partitions[row] != partitions[row - 1]:
+            stay[stays : stays + count] = first[:count]
+            stays += count
+            count = 0
+        at = taken[row]
+        if at < 0:
+            continue
+        full = count == limit
+        if not full:
+            first[count] = -1
+            count += 1
+        if told[row]:
+            cause[made : made + told[row]] = row
+            if shown:
+                for moved in range(at, count):
+                    before[made] = first[moved]
+                    after[made] = row if moved == at else first[moved - 1]
+                    place[made] = moved
+                    made += 1
+            else:
+                if full:
+                    before[made] = first[limit - 1]
+                    made += 1
+                after[made] = row
+                made += 1
+        for moved in range(count - 1, at, -1):
+            first[moved] = first[moved - 1]
+        first[at] = row
+    stay[stays : stays + count] = first[:count]
+    return cause, before, after, place, stay[: stays + count]
+
+
+@kernel
+def chained(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
+    """Return the positions of linked chains, and the chain of each position.
+
+    Each chain starts at its head; -1 ends a chain.
+    """
+    count = 0
+    for head in heads:
+        at = head
+        while at >= 0:
+            count += 1
+            at = following[at]
+    places, chains = np.empty(count, np.int64), np.empty(count, np.int32)
+    count = 0
+    for chain in range(len(heads)):
+        at = heads[chain]
+        while at >= 0:
+            places[count], chains[count] = at, chain
+            count += 1
+            at = following[at]
+    return places, chains
+
+
+@stored_as("top.several", version=2, upgrade={1: lambda plain: _chained_by_partition(**plain)})
+@dataclass(slots=True)
+class SeveralRowsState:
+    """Top rows by partition, as linked lists in rank order.
+
+    `heads` has the first row of each partition, `following` the next row of each row; -1 for none.
+
+    added   a1 b1 a2 a3       heads   a  b       following   a1 b1 a2 a3       a: a3, a1
+                                      3  1                   -1 -1 -1  0       b: b1
+    """
+
+    keys: Keys = field(default_factory=Keys)
+    added: GrowingRows = field(default_factory=GrowingRows)
+    heads: Int64s = field(default_factory=_no_places)
+    following: Int64s = field(default_factory=_no_places)
+    used: int = 0
+
+    def chains(self, numbers: Int64s) -> tuple[Int64s, Int32s]:
+        """Return the top rows of some partitions, and the index of their partition."""
+        self.heads = grown(self.heads, len(self.keys) or 1, -1)
+        return chained(self.heads[numbers], self.following)
+
+    def keep(self, numbers: Int64s, places: Int64s, chains: Int32s) -> None:
+        """Replace the top rows of some partitions; each partition has some."""
+        self.following = grown(self.following, self.added.rows, -1)
+        last = last_of_each(chains)
+        self.following[places] = np.where(last, -1, np.roll(places, -1))
+        self.heads[numbers] = places[np.roll(last, 1)]
+
+    def tidy(self) -> None:
+        """Delete rows that are no longer within the limit."""
+        if not mostly_gone(self.added.rows, self.used):
+            return
+        stay = np.sort(chained(self.heads, self.following)[0])
+        self.added = self.added.only(stay)
+        self.following = _moved(self.following[stay], stay)
+        self.heads = _moved(self.heads, stay)
+
+
+def _moved(places: Int64s, stay: Int64s) -> Int64s:
+    """Return the new positions of rows after only `stay` is kept."""
+    return np.where(places < 0, -1, np.searchsorted(stay, places))
+
+
+def _chained_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[str, object]:
+    """Upgrade version 1, which had all rows in one table, sorted by partition."""
+    found = SeveralRowsState(keys)
+    if rows is not None and rows.num_rows:
+        order = np.argsort(of, kind="stable")
+        found.added.add(rows)
+        found.heads = grown(found.heads, len(keys) or 1, -1)
+        found.keep(np.unique(of).astype(np.int64), order, of[order])
+        found.used = len(order)
+    return {name: getattr(found, name) for name in SeveralRowsState.__slots__}
+
+
+class SeveralRowsStep:
+    """Execution step for insert-only input."""
+
+    def __init__(self, operator: TopN, context: StepContext) -> None:
+        (schema,) = context.schemas
+        self.state = context.state if isinstance(context.state, SeveralRowsState) else SeveralRowsState()
+        self._groups = Partitioned(operator.by.partition_by, schema)
+        self._order = Columns([[expr for expr, _ in operator.by.order_by]], schema)
+        self._falls = [falls for _, falls in operator.by.order_by]
+        self._latest_first = operator.by.latest_first
+        self._limit, self._shown = operator.limit, operator.shown
+        self._names = list(schema.names)
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+        self._numbering = Numbering(context.seq_bits, fans=True)
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        new, state = tables[0], self.state
+        if not new.num_rows:
+            return self._schema.empty_table(), complete[0]
+        numbered = self._groups.numbers(new, state.keys)
+        # Drop field metadata such as nullability, which may differ in later tables.
+        fresh = pa.table([new.column(name) for name in self._names], names=self._names)
+        distinct, local = touched(numbered)
+        places, chains = state.chains(distinct)
+        rows, old = state.added.behind(places, fresh).combine_chunks(), len(places)
+        of = np.concatenate([chains, local])
+        order, partitions, _ = by_partition(of, len(distinct))
+        ranks = self._ranks(rows, old)[order]
+        taken, counts = places_taken(partitions, ranks, self._limit)
+        full = counts == self._limit
+        told = np.where(full, counts - taken, counts + 1 - taken) if self._shown is not None else 1 + full
+        told = np.where((taken >= 0) & (order >= old), told, 0).astype(np.int64)
+        cause, before, after, place, stay = tell_changes(
+            partitions, taken, told, self._limit, self._shown is not None
+        )
+        stays = order[stay]
+        comes = stays[stays >= old]
+        lies = np.empty(rows.num_rows, np.int64)
+        lies[:old], lies[comes] = places, state.added.rows + np.arange(len(comes))
+        state.added.add(rows.take(pa.array(comes)))
+        state.keep(distinct, lies[stays], of[stays])
+        state.used += len(stays) - old
+        state.tidy()
+        arranged = np.argsort(order[cause], kind="stable")
+        cause, place = order[cause][arranged] - old, place[arranged]
+        return self._told(new, rows, order, cause, before[arranged], after[arranged], place), complete[0]
+
+    def _ranks(self, rows: pa.Table, old: int) -> Int64s:
+        """Return the rank of each row; stored rows precede equal new rows."""
+        columns = self._order.of(rows)[0]
+        codes = [order_codes(column, falls) for column, falls in zip(columns, self._falls, strict=True)]
+        arrival = np.arange(rows.num_rows)
+        if self._latest_first:
+            arrival = np.concatenate([arrival[:old], old - arrival[old:] - 1])
+        ranks = np.empty(rows.num_rows, np.int64)
+        ranks[ordered_by(codes, arrival)] = np.arange(rows.num_rows)
+        return ranks
+
+    def _told(
+        self,
+        new: pa.Table,
+        rows: pa.Table,
+        order: Int64s,
+        cause: Int64s,
+        before: Int64s,
+        after: Int64s,
+        place: Int64s,
+    ) -> pa.Table:
+        """Return the changes as rows, with both halves of updates."""
+        was, is_ = before >= 0, after >= 0
+        chosen = np.stack([was, is_], axis=1).reshape(-1)
+        ops = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
+        told = order[np.stack([before, after], axis=1).reshape(-1)[chosen]]
+        causes = np.repeat(cause, 2)[chosen]
+        system = new.select(list(_SYSTEM_COLUMNS)).take(pa.array(causes))
+        columns = [*system.columns, *rows.take(pa.array(told)).columns]
+        made = pa.table(columns, names=[*_SYSTEM_COLUMNS, *self._names])
+        made = with_ops(made, ops.reshape(-1)[chosen].astype(np.int8))
+        if self._shown is not None:
+            made = made.append_column(self._shown, pa.array(np.repeat(place, 2)[chosen] + 1))
+            made = without_unchanged(made, self._names)
+        return self._numbering.applied(made.cast(self._schema))
+
+    def due(self) -> int | None:
+        return None
+
+
+# Pre-filter of top-n: new rows that can be within the limit on arrival.
+
+
+@kernel
+def among_first(partitions: NDArray[np.int32], places: Int64s, limit: int, differ: bool) -> NDArray[np.bool_]:
+    """Mark rows whose position is among the `limit` lowest so far.
+
+    Rows are ordered by partition and arrival. With `differ`, equal positions count once.
+    """
+    lowest = np.empty(limit, np.int64)
+    out = np.zeros(len(places), np.bool_)
+    count = 0
+    for row in range(len(places)):
+        if row == 0 or partitions[row] != partitions[row - 1]:
+            count = 0
+        place = places[row]
+        if count == limit and place > lowest[limit - 1]:
+            continue
+        out[row] = True
+        at = count
+        while at > 0 and lowest[at - 1] > place:
+            at -= 1
+        if differ and at > 0 and lowest[at - 1] == place:
+            continue
+        if count < limit:
+            count += 1
+        for moved in range(count - 1, at, -1):
+            lowest[moved] = lowest[moved - 1]
+        if at < limit:
+            lowest[at] = place
+    return out
+
+
+class CandidatesStep:
+    """Runs the row operator of top-n on candidate rows only."""
+
+    def __init__(self, operator: TopN, rows: TopRows, step: RowStep, schema: Schema) -> None:
+        self._operator = operator
+        self._rows = rows
+        self._step = step
+        self._schema = schema
+        self._columns = Columns(
+            [operator.by.partition_by, [expr for expr, _ in operator.by.order_by]], schema
+        )
+
+    @property
+    def state(self) -> RowState:
+        return self._step.state
+
+    def bytes_kept(self) -> int:
+        return self._step.bytes_kept()
+
+    def due(self) -> Due | None:
+        return self._step.due()
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        return self._step.run([self._candidates(tables[0])], complete)
+
+    def _candidates(self, table: pa.Table) -> pa.Table:
+        if not table.num_rows:
+            return table
+        by = self._operator.by
+        new = table.select(self._schema.names)
+        firsts = distinct_keys(self._columns.of(new)[0], new.num_rows).rows
+        kept = [
+            Timed(0, row) for row in self._rows.kept(timed_rows(table.take(pa.array(firsts)), self._schema))
+        ]
+        known = to_table(kept, self._schema, [0] * len(kept)).select(self._schema.names)
+        rows = pa.concat_tables([known, new.cast(known.schema)]).combine_chunks()
+        keys, columns = self._columns.of(rows)
+        codes = [order_codes(column, falls) for column, (_, falls) in zip(columns, by.order_by, strict=True)]
+        arrival = np.arange(len(rows))
+        order = ordered_by(codes, -arrival if by.latest_first else arrival)
+        places = np.empty(len(rows), np.int64)
+        places[order] = arrival
+        if by.function != "row_number":
+            # Rows that are equal in the order have the position of the first one.
+            other = np.zeros(len(rows), np.bool_)
+            for code in codes:
+                other[1:] |= code[order][1:] != code[order][:-1]
+            places[order] = np.cumsum(other)
+        found = distinct_keys(keys, len(rows))
+        sorted_rows, partitions, _ = by_partition(found.codes.astype(np.int32), max(len(found.values), 1))
+        chosen = np.zeros(len(rows), np.bool_)
+        chosen[sorted_rows] = among_first(
+            partitions, places[sorted_rows], self._operator.limit, by.function == "dense_rank"
+        )
+        return table.filter(pa.array(chosen[len(kept) :]))
+
+
+# Top-n, row by row.
+#
+# Each input row emits the changes of the visible rows.
+
+
+class RankedRow(NamedTuple):
+    """Row with its sort key and arrival number."""
+
+    key: tuple[Any, ...]
+    arrival: int
+    row: Row
+
+
+@dataclass(slots=True)
+class TopRows:
+    """Row operator of top-n.
+
+    `partition` and `order` are functions of a row. With `retracts` the first column of a row is its
+    operation. Without retractions, rows beyond the limit can never return and are dropped.
+    """
+
+    operator: TopN
+    partition: Callable[[Row], Row]
+    order: Callable[[Row], Row]
+    inputs: int = 1
+    waits_for_time: bool = False
+    _partitions: ObjectsByKey[Row, list[RankedRow]] = field(init=False)
+    _arrived: int = 0
+    _before: Row | None = None  # update_before row that waits for its update_after
+
+    def __post_init__(self) -> None:
+        self._partitions = ObjectsByKey(_plain_partition, self._made)
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        op = tuple_.row[0] if self.operator.retracts else "insert"
+        if op == "update_before":
+            self._before = tuple_.row
+            return ()
+        leaves = tuple_.row if op == "delete" else self._before
+        comes = None if op == "delete" else tuple_.row
+        self._before = None
+        shown: dict[Row, list[tuple[RankedRow, Row]]] = {}
+        for row in (leaves, comes):
+            if row is not None:
+                key = comparable(self.partition(row))
+                shown.setdefault(key, self._visible(key))
+        follows: dict[int, int] = {}  # by arrival number: the row that replaces another one in an update
+        if leaves is not None:
+            left = self._remove(leaves)
+            if comes is not None:
+                follows[left.arrival] = self._placed(self._arrived + 1)
+        if comes is not None:
+            self._insert(comes)
+        changes = [change for key, before in shown.items() for change in self._changes(key, before, follows)]
+        return [Timed(tuple_.ts, change) for change in changes]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+    def kept(self, rows: Sequence[Timed]) -> list[Row]:
+        """Return the stored rows of some rows' partitions, in arrival order."""
+        keys = dict.fromkeys(comparable(self.partition(timed.row)) for timed in rows)
+        entries = [entry for key in keys for entry in self._partitions.get(key) or ()]
+        return [entry.row for entry in sorted(entries, key=lambda entry: abs(entry.arrival))]
+
+    def _ranked(self, row: Row, arrival: int) -> RankedRow:
+        falls = [falls for _, falls in self.operator.by.order_by]
+        return RankedRow(sort_key(self.order(row), falls), self._placed(arrival), row)
+
+    def _placed(self, arrival: int) -> int:
+        return -arrival if self.operator.by.latest_first else arrival
+
+    def _insert(self, row: Row) -> None:
+        key = comparable(self.partition(row))
+        self._arrived += 1
+        kept = self._partitions.change(key)
+        if kept is None:
+            kept = []
+            self._partitions.put(key, kept)
+        insort(kept, self._ranked(row, self._arrived), key=lambda entry: entry[:2])
+        if not self.operator.retracts:
+            del kept[len(self._ranks(kept)) :]
+
+    def _remove(self, row: Row) -> RankedRow:
+        key, wanted = comparable(self.partition(row)), comparable(row[1:])
+        kept = self._partitions.change(key)
+        assert kept is not None, "a row that leaves has arrived"
+        found = [place for place, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
+        # Of equal rows, delete the one that arrived first.
+        left = kept.pop(min(found, key=lambda place: abs(kept[place].arrival)))
+        if not kept:
+            self._partitions.remove(key)
+        return left
+
+    def _ranks(self, kept: Sequence[RankedRow]) -> list[int]:
+        """Return the ranks of sorted rows, up to the limit."""
+        ranks: list[int] = []
+        function, limit = self.operator.by.function, self.operator.limit
+        for place, entry in enumerate(kept):
+            rank = place + 1
+            if function != "row_number" and place:
+                same = entry.key == kept[place - 1].key
+                following = ranks[-1] + 1 if function == "dense_rank" else rank
+                rank = ranks[-1] if same else following
+            if rank > limit:
+                break
+            ranks.append(rank)
+        return ranks
+
+    def _visible(self, key: Row) -> list[tuple[RankedRow, Row]]:
+        """Return the rows of a partition within the limit, as emitted."""
+        kept = self._partitions.get(key) or []
+        first = 1 if self.operator.retracts else 0
+        return [
+            (entry, (*entry.row[first:], rank) if self.operator.shown is not None else entry.row[first:])
+            for entry, rank in zip(kept, self._ranks(kept), strict=False)
+        ]
+
+    def _changes(
+        self, key: Row, before: list[tuple[RankedRow, Row]], follows: Mapping[int, int]
+    ) -> list[Row]:
+        now = self._visible(key)
+        if self.operator.by_place:
+            # The position is the key: a row at the position of another one is an update.
+            pairs = zip_longest((row for _, row in before), (row for _, row in now))
+            return [change for pair in pairs for change in told(*pair)]
+        were = {follows.get(entry.arrival, entry.arrival): row for entry, row in before}
+        are = {entry.arrival: row for entry, row in now}
+        gone = [change for arrival, row in were.items() if arrival not in are for change in told(row, None)]
+        moved = [
+            change for arrival, row in were.items() if arrival in are for change in told(row, are[arrival])
+        ]
+        new = [change for arrival, row in are.items() if arrival not in were for change in told(None, row)]
+        return [*gone, *moved, *new]
+
+    def state(self) -> Any:
+        return {"ranked": self._partitions, "arrived": self._arrived, "before": self._before}
+
+    def restore(self, state: Any) -> None:
+        self._arrived, self._before = state["arrived"], state["before"]
+        if "ranked" in state:
+            self._partitions = state["ranked"].opened(_plain_partition, self._made)
+        else:  # stored by versions without snapshots by key
+            for key, kept in state["partitions"].items():
+                self._partitions.put(key, self._made(kept))
+
+    def _made(self, plain: Any) -> list[RankedRow]:
+        return [self._ranked(row, arrival) for arrival, row in plain]
+
+
+def _plain_partition(kept: list[RankedRow]) -> Any:
+    return [(abs(entry.arrival), entry.row) for entry in kept]
+
+
+def top_rows(operator: TopN, context: StepContext) -> TopRows:
+    (schema,) = context.schemas
+    order = row_of_expressions([expr for expr, _ in operator.by.order_by], schema)
+    return TopRows(operator, row_of_expressions(operator.by.partition_by, schema), order)

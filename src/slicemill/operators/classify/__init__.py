@@ -1,1 +1,0 @@
-"""Classifiers with a budget of observed features (M49-M57)."""

@@ -1,1 +1,0 @@
-"""Temporal coalescing: maximal runs of equal values, with the period of each."""

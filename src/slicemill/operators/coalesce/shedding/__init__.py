@@ -1,1 +1,0 @@
-"""Compiled memories with load shedding, equivalent to `slicemill.shedding`."""

@@ -1,1 +1,0 @@
-"""SELECT DISTINCT: the first of equal rows."""

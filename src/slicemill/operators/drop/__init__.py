@@ -1,1 +1,0 @@
-"""Load shedding: drop boxes pass only a share of rows (S54)."""

@@ -1,1 +1,0 @@
-"""EMIT EVERY and EMIT FINAL: net changes of a changelog."""

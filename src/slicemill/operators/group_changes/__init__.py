@@ -1,1 +1,0 @@
-"""GROUP BY over all history, as a changelog."""

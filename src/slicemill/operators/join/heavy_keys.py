@@ -1,0 +1,119 @@
+"""Heavy keys: spread the rows of a skewed key over all cells (S37-S38).
+
+A heavy key has more work than one cell can do. Its rows are spread like the rows of a unit split by time:
+
+    rows of the key, by time      since              fades               over
+    are read by            home     │  all cells        │  all cells        │  home
+    are stored at          home     │  one cell each,   │  home             │  home
+                                    │  by their stripe  │                   │
+
+Every pair is found once, in the cell that stores its older row. From `since` on, a row probes in all
+cells, until all rows that are stored outside the home cell have left the longest window. The placement of
+a row depends only on its timestamp. It is therefore the same in a replay, and for rows that waited for a
+later run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicemill.columns.keys import stripes_of
+from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.operators.cell import Cell, HeavyKey
+from slicemill.operators.join.probe import Hashes
+
+# Keys with a smaller share of the work are not reported, nor are more keys than this.
+_TOLD_SHARE, _TOLD_KEYS = 1 / 64, 16
+# Minimum rows of a key in a sample; smaller groups occur by chance.
+_TOLD_ROWS = 4
+# Cost of reading, hashing, sorting and storing a row, in comparisons.
+ROW_WORK = 32
+
+
+def everywhere(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> Bools:
+    """Return the mask of rows that all cells read."""
+    found = np.zeros(len(hashes), np.bool_)
+    for key in heavy:
+        found |= (hashes == np.uint64(key.hash)) & (times >= key.since) & (times < key.over)
+    return found
+
+
+def stored_here(cell: Cell, heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s, seqs: Int64s) -> Bools:
+    """Return the mask of rows that this cell stores."""
+    if cell.by_time:
+        return np.asarray(stripes_of(seqs, cell.count) == cell.number)
+    mine = np.ones(len(hashes), np.bool_)
+    for key in heavy:
+        rows = np.flatnonzero((hashes == np.uint64(key.hash)) & (times >= key.since) & (times < key.over))
+        spread = stripes_of(seqs[rows], cell.count) == cell.number
+        mine[rows] = np.where(times[rows] < key.fades, spread, cell.number == key.home)
+    return mine
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWork:
+    """Work of a join in a run: rows read and pairs compared.
+
+    `keys` has the rows and pairs of the keys with the most work, by the hash of the key.
+    """
+
+    rows: int = 0
+    pairs: int = 0
+    keys: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+NO_WORK = KeyWork()
+
+
+@dataclass(frozen=True, slots=True)
+class KeySample:
+    """Key frequencies in rows that were written to a log.
+
+    `span_us` is the time that the rows span. `keys` has the frequent keys of a sample, by hash: the cell of
+    the key, and its estimated number of rows.
+    """
+
+    rows: int
+    span_us: int
+    keys: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+
+
+def key_sample(
+    rows: int, span_us: int, hashes: Hashes, valid: Bools | None, cells: NDArray[np.integer]
+) -> KeySample:
+    """Estimate key frequencies from a sample. NULL keys are ignored."""
+    taken = len(hashes)
+    if valid is not None:
+        hashes, cells = hashes[valid], cells[valid]
+    distinct, first, counts = np.unique(hashes, return_index=True, return_counts=True)
+    most = np.argsort(counts)[-_TOLD_KEYS:]
+    told = most[counts[most] >= max(taken * _TOLD_SHARE, _TOLD_ROWS)]
+    keys = {int(distinct[k]): (int(cells[first[k]]), float(counts[k]) * rows / taken) for k in told}
+    return KeySample(rows, span_us, keys)
+
+
+def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
+    """Measure work by key, given each side's sorted hashes and pair counts."""
+    found = [_by_key(hashes, pairs) for hashes, pairs in sides if len(hashes)]
+    rows, pairs = (sum(int(one[column].sum()) for one in found) for column in (1, 2))
+    least = (rows * ROW_WORK + pairs) * _TOLD_SHARE
+    # A heavy key has at least its share of the limit on one side, so that few candidates remain.
+    some = [own[counts * ROW_WORK + pairs >= least / len(sides)] for own, counts, pairs in found]
+    keys: dict[int, tuple[int, int]] = {}
+    for key in {int(key) for own in some for key in own}:
+        places = [(one, int(np.searchsorted(one[0], np.uint64(key)))) for one in found]
+        mine = [(one, place) for one, place in places if place < len(one[0]) and one[0][place] == key]
+        keys[key] = (sum(int(one[1][at]) for one, at in mine), sum(int(one[2][at]) for one, at in mine))
+    work = {key: own[0] * ROW_WORK + own[1] for key, own in keys.items()}
+    told = sorted((key for key in work if work[key] >= least), key=work.__getitem__)[-_TOLD_KEYS:]
+    return KeyWork(rows, pairs, {key: keys[key] for key in told}) if rows else NO_WORK
+
+
+def _by_key(hashes: Hashes, pairs: NDArray[np.int64]) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64]]:
+    """Group sorted hashes; return distinct hashes, their rows and their pairs."""
+    first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
+    return hashes[first], np.diff(first, append=len(hashes)), np.add.reduceat(pairs, first)

@@ -1,0 +1,651 @@
+"""Vectorized window join of several streams, shared by all queries of a plan.
+
+A run takes the rows that may probe for some query (`lines`), and builds a block of each stream's rows.
+The new rows of each stream probe the slices and blocks of the other streams, in an order of their own.
+Each result is found once: by its latest row, and at equal timestamps by the row of the last stream in
+FROM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.columns.arrow_schema import TS
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.errors import SlicemillError
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import arrow_type
+from slicemill.kernels.arrays import Int32s
+from slicemill.operators.alignment import Due
+from slicemill.operators.join import answers, probe
+from slicemill.operators.join.answers import Answer
+from slicemill.operators.join.block import (
+    BLOCK_ARRIVAL,
+    BLOCK_SEQ,
+    BLOCK_TS,
+    DATA,
+    FOREVER,
+    TIME,
+    Block,
+    QueryBits,
+    Reach,
+    column_numbers,
+    ends_of,
+    grouped,
+    reach_of,
+)
+from slicemill.operators.join.conditions import Selections
+from slicemill.operators.join.multiway_orders import (
+    ProbingNode,
+    StateProbe,
+    divided,
+    known_by,
+    lines_of,
+    probing_tree,
+)
+from slicemill.operators.join.multiway_probe import (
+    BY_TIME,
+    Indexes,
+    JoinedResults,
+    KeyIndex,
+    NewRows,
+    Partials,
+    PartialTests,
+    ResidualCondition,
+    Target,
+    gathered_times,
+    new_rows,
+)
+from slicemill.operators.join.multiway_spec import KeyTable, Link, MultiJoinMember, SharedMultiJoin
+from slicemill.operators.join.multiway_state import (
+    MultiJoinState,
+    StreamEntry,
+    hash_column,
+    key_columns,
+    views,
+)
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.join.state import ServedQuery, Side, SideState
+from slicemill.operators.step import SharedStep, StatefulStep, StepContext, StepResult, bits_of
+from slicemill.shedding.accuracy import AccuracySums, Report
+from slicemill.shedding.load import AgeCounter, Compared, Dropping
+from slicemill.storage.state_size import state_bytes
+from slicemill.time import BEGINNING
+from slicemill.types import TIMESTAMP, Schema
+
+PARTIALS_PER_BLOCK = 1 << 19
+# A partial result has the position and the time of a row of each input.
+_BYTES_PER_PARTIAL = 16
+_NO_NUMBERS = np.zeros(0, np.int64)
+_TIMESTAMP = arrow_type(TIMESTAMP)
+
+
+class MultiJoinKernel:
+    """Multi-way joins of a plan, with their state."""
+
+    def __init__(
+        self,
+        operator: SharedMultiJoin,
+        schemas: Sequence[Schema],
+        state: MultiJoinState,
+        newcomers: Covers | None = None,
+        seq_bits: Mapping[str, int] | None = None,
+        *,
+        tied: bool = False,
+    ) -> None:
+        """Build the joins; `newcomers` are queries that start empty.
+
+        This holds even if a query of the same name and form ran before. `seq_bits` are the sequence bits of
+        each query's streams. With `tied`, other cells find a part of the results.
+        """
+        self.state = state
+        self._rows_found: dict[str, int] = {}  # result rows by query in this run
+        self.members = operator.members
+        self._names = operator.inputs
+        self._schemas = schemas
+        new = {name: by for name, by in (newcomers or {}).items() if name in {m.name for m in self.members}}
+        known, before = state.seats, state.seats.without(new)
+        state.seats = before.taken_by(operator.members)
+        members = {member.name: member for member in operator.members}
+        numbers = {name: number for number, name in enumerate(operator.inputs)}
+        # Inputs of each query, in the order of FROM.
+        self.joined = {member.name: [numbers[name] for name in member.inputs] for member in operator.members}
+        self._keys = KeyTable(operator.inputs, operator.members)
+        seats = [QueryBits(state.seats.bits, views(members, name)) for name in operator.inputs]
+        self._entries = [
+            StreamEntry(
+                name,
+                schemas[number],
+                self._keys.keys[number],
+                [self._keys.demanded(number, key) for key in range(len(self._keys.keys[number]))],
+                members,
+                seats[number],
+            )
+            for number, name in enumerate(operator.inputs)
+        ]
+        state.sides = {name: state.sides.get(name, SideState()) for name in operator.inputs}
+        writing = state.measures.writing
+        self._sides = [
+            Side(state.sides[name], seats[number], 0, self._entries[number].schema, writing, asked=True)
+            for number, name in enumerate(operator.inputs)
+        ]
+        self._lines = lines_of(
+            operator.members,
+            self.joined,
+            state.seats,
+            state.late,
+            lambda number, late: Side(late, seats[number], 0, self._entries[number].schema, asked=True),
+        )
+        self._seats = seats
+        self._problems: dict[str, ExpressionError] = {}  # errors of selections on stored rows
+        if known.members and before != state.seats:
+            stayed = set(state.seats.stayed(before))
+            for number, side in enumerate(self._sides):
+                there = [name for name in seats[number].members if name in stayed]
+                side.change(there, self._served(new, number, known))
+                for line in self._lines:
+                    if number in line.late:
+                        line.late[number].change(there)
+            state.measures.begin_anew()
+        self._residuals = PartialTests(operator.members, numbers, schemas, state.seats)
+        self._results = {
+            member.name: JoinedResults(
+                member,
+                self.joined[member.name],
+                schemas,
+                (seq_bits or {}).get(member.name, SEQ_BITS),
+                tied=tied,
+            )
+            for member in operator.members
+        }
+        self._indexes = Indexes()
+        self.compared = AgeCounter(len(self._names))  # of the last run
+        self.shorten({})
+        self.plan_orders()
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory of the indexes, in addition to the state."""
+        return self._indexes.bytes
+
+    def shorten(self, shares: Mapping[str, float]) -> None:
+        """Probe only the newest part of these queries' windows (S55).
+
+        The shares are valid from the next run on. Stored rows are kept: other queries use them, and these
+        queries need them again after the overload.
+        """
+        self._reaches = [
+            reach_of(seats, 0, shares) if shares else side.reach
+            for seats, side in zip(self._seats, self._sides, strict=True)
+        ]
+
+    def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[ServedQuery]:
+        """Return the new queries that take over rows of another query."""
+        served = []
+        members = cast(Mapping[str, MultiJoinMember], self.state.seats.members)
+        for name, by in newcomers.items():
+            inputs = members[name].inputs
+            if self._names[number] not in inputs:
+                continue
+            side = inputs.index(self._names[number])
+            other = known.members.get((by[side] if side < len(by) else None) or "")
+            if other is None:
+                continue
+            there = other.side_of(members[name], side)
+            assert there is not None, "it serves this side"
+            own = self._seats[number].members[name]
+            if own.selections[0] == other.selections[there]:
+                own = JoinMember(name, own.windows, (None,), None, ())
+            chosen = Selections([own], 0, self._schemas[number], self._seats[number])
+            holds = partial(_holds, chosen, self._problems)
+            served.append(ServedQuery(name, known.mask([other.name]), holds))
+        return served
+
+    # -- orders ----------------------------------------------------------------------------------------
+
+    def plan_orders(self) -> None:
+        """Choose the probing orders from the current statistics."""
+        self.orders: list[ProbingNode] = [
+            probing_tree(source, self.joined, self._keys, self._expected)
+            for source in range(len(self._names))
+        ]
+        self._masks: dict[int, NDArray[np.uint64]] = {}
+        self._tests: dict[int, list[ResidualCondition]] = {}
+        self._at_once: dict[int, NDArray[np.uint64]] = {}
+        for root in self.orders:
+            self._prepare(root)
+
+    def _prepare(self, node: ProbingNode) -> None:
+        """Set the query mask and the conditions of each branch."""
+        for look, further in node.next.items():
+            names = further.members()
+            self._masks[id(further)] = self.state.seats.mask(names)
+            self._tests[id(further)] = self._residuals.at(node.bound, look.target, names)
+            at_once = [name for name in names if self._is_before(name, look.target, node.bound[0])]
+            self._at_once[id(further)] = self.state.seats.mask(at_once)
+            self._prepare(further)
+
+    def _is_before(self, name: str, target: int, source: int) -> bool:
+        """Return True if an input precedes another one in FROM.
+
+        Of rows with the same time, the row of the last stream in FROM finds the others.
+        """
+        own = self.joined[name]
+        return own.index(target) < own.index(source)
+
+    def _expected(self, look: StateProbe) -> float:
+        """Return the expected number of rows that a probe finds.
+
+        The number is measured, or derived from the probe in the opposite direction, or guessed.
+        """
+        found = self.state.measures.probes.get(look.name)
+        if found is not None and found.expected is not None:
+            return found.expected
+        if look.by is None:
+            return float(max(1, self._held(look.target)))
+        turned = StateProbe(look.by.of, Link(look.target, look.by.to_key, look.by.of, look.by.of_key))
+        other = self.state.measures.probes.get(turned.name)
+        if other is not None and other.expected is not None:
+            share = other.expected / max(1, self._held(look.by.of))
+            return share * max(1, self._held(look.target))
+        return 0.1 ** len(look.checks) * (1 + self._held(look.target) / 1_000_000)
+
+    def _held(self, input_: int) -> int:
+        return sum(stored.rows for stored in self._sides[input_].state.slices)
+
+    # -- runs ------------------------------------------------------------------------------------------
+
+    def dues(self) -> list[tuple[int, ...]]:
+        """Return the watermarks needed before waiting rows may probe, by line."""
+        firsts = [side.next_ts() for side in self._sides]
+        return [due for line in self._lines if (due := line.due(firsts)) is not None]
+
+    def complete(self, name: str, complete: Sequence[int]) -> int:
+        """Return the watermark of a query's results, given the inputs' watermarks."""
+        return min(complete[input_] for input_ in self.joined[name])
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
+        """Join new rows of all inputs; return one answer for each query.
+
+        The rows of each input are in time order.
+        """
+        errors, self._problems = self._problems, {}
+        self.compared.begin_anew()
+        for entry, side, table in zip(self._entries, self._sides, tables, strict=True):
+            if table.num_rows:
+                side.arrive(entry.prepared(table, errors))
+        known = known_by(self._sides, self._lines, complete)
+        below = [line.below(known) for line in self._lines]
+        blocks: list[Block] = []  # to be stored
+        probing: list[Block] = []
+        new: dict[int, NewRows] = {}
+        for number, side in enumerate(self._sides):
+            mine = [(line, at[number]) for line, at in zip(self._lines, below, strict=True) if number in at]
+            ready = side.ready(max((at for _, at in mine), default=BEGINNING))
+            now, whole = divided(ready, number, mine)
+            block, new[number] = self._grouped(now)
+            probing.append(block)
+            blocks.append(block if whole else self._grouped(ready)[0])
+        found: dict[str, list[Partials]] = {}
+        self._rows_found.clear()
+        targets = [list(self._targets(number, blocks, probing)) for number in range(len(blocks))]
+        for source, block in enumerate(probing):
+            if block.rows:
+                self._go(new_rows(source, block), self.orders[source], targets, [], found, errors)
+        results: list[Answer] = []
+        for member in self.members:
+            if member.name in errors:
+                results.append(errors[member.name])
+            else:
+                results.append(self._results[member.name].made(found.get(member.name, ()), new))
+        self._keep(blocks, complete)
+        return results
+
+    def _keep(self, blocks: Sequence[Block], complete: Sequence[int]) -> None:
+        """Store new rows, and evict the rows that no later row can match."""
+        measures = self.state.measures
+        for number, (name, side, block) in enumerate(zip(self._names, self._sides, blocks, strict=True)):
+            joining = (line.complete(complete) for line in self._lines if number in line.inputs)
+            until = min(joining, default=FOREVER)
+            if until == FOREVER:
+                continue
+            measures.reached_us = max(measures.reached_us, until)
+            if block.rows:
+                measures.arrived(name, block.rows, int(block.times.min()))
+            side.add(block, until)
+        self._indexes.forget()
+        if measures.is_due():
+            self.plan_orders()
+
+    def _grouped(self, table: pa.Table) -> tuple[Block, NewRows]:
+        names = [TIME if name == BLOCK_TS else name for name in table.column_names]
+        kept = [name for name in names if name != BLOCK_ARRIVAL]
+        block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
+        seqs, arrivals = (column_numbers(table, name)[order] for name in (BLOCK_SEQ, BLOCK_ARRIVAL))
+        return block, NewRows(column_numbers(table, BLOCK_TS), order, seqs, arrivals)
+
+    def _targets(self, number: int, blocks: Sequence[Block], probing: Sequence[Block]) -> Iterator[Target]:
+        """Yield the blocks of an input that other inputs may probe, oldest first."""
+        side, others = self._sides[number], [b for n, b in enumerate(probing) if n != number and b.rows]
+        if not others:
+            return
+        earliest = min(int(block.times.min()) for block in others)
+        for stored, block in side.blocks(earliest):
+            yield Target(block, stored.live, stored.earliest, stored.latest)
+        own = blocks[number]
+        if own.rows:
+            yield Target(own, side.everybody, int(own.times.min()), int(own.times.max()))
+
+    def _go(
+        self,
+        partials: Partials,
+        node: ProbingNode,
+        targets: Sequence[Sequence[Target]],
+        postponed: Sequence[ResidualCondition],
+        found: dict[str, list[Partials]],
+        errors: dict[str, ExpressionError],
+    ) -> None:
+        """Collect the results of queries that end at a node, and probe further."""
+        for name in node.ends:
+            own = partials.of(self.state.seats.mask([name]))
+            if postponed:
+                self._residuals.finish(own, name, postponed, errors)
+                own = own.of(self.state.seats.mask([name]))
+            if len(own) and name not in errors:
+                found.setdefault(name, []).append(own)
+                self._rows_found[name] = self._rows_found.get(name, 0) + len(own)
+                if self._rows_found[name] * _BYTES_PER_PARTIAL * len(self._sides) > answers.MOST_BYTES:
+                    errors[name] = answers.too_many_rows(self._rows_found[name])
+                    del found[name]
+        for look, further in node.next.items():
+            mask = self._masks[id(further)]
+            mine = partials.of(mask)
+            at_once = self._at_once[id(further)]
+            for grown in self._probed(mine, look, mask, at_once, targets[look.target]):
+                met = len(grown)
+                self._keep_unexpired(grown, node.bound[0], look.target)
+                unknown = self._residuals.test(grown, self._tests[id(further)])
+                kept = grown.dropped()
+                self.state.measures.probed(look.name, 0, met, len(kept))
+                if len(kept):
+                    self._go(kept, further, targets, [*postponed, *unknown], found, errors)
+
+    def _keep_unexpired(self, grown: Partials, source: int, target: int) -> None:
+        """Clear queries in partial results with rows that do not meet before expiry.
+
+        The source's row is the latest. The stored row must not have expired at the time of the source's row,
+        nor the source's row at the time of the stored row.
+        """
+        for input_, others in ((target, grown.times), (source, None)):
+            for expiry, mask in self._sides[input_].expiry.masks.items():
+                ends = ends_of(grown.column(input_, DATA + expiry.column, _TIMESTAMP), expiry)
+                met = grown.numbers(target, TIME) if others is None else others
+                grown.words[met >= ends] &= ~mask
+
+    # -- probing ---------------------------------------------------------------------------------------
+
+    def _probed(
+        self,
+        partials: Partials,
+        look: StateProbe,
+        mask: NDArray[np.uint64],
+        at_once: NDArray[np.uint64],
+        targets: Sequence[Target],
+    ) -> Iterator[Partials]:
+        """Yield partial results extended by one row, in batches of bounded size.
+
+        `mask` are the queries that probe. `at_once` are the queries of `mask` that also match rows of the
+        same time.
+        """
+        self.state.measures.probed(look.name, len(partials), 0, 0)
+        if not len(partials):
+            return
+        key = self._key_at(look)
+        if look.by is None:
+            hashes = np.zeros(len(partials), np.uint64)
+        else:
+            of = hash_column(look.by.of_key)
+            hashes = partials.numbers(look.by.of, of).view(np.uint64)
+        at_same_time = int(at_once.any())
+        later = mask & ~at_once if at_same_time else np.zeros_like(mask)
+        reach = self._reaches[look.target]
+        spans: list[tuple[Target, KeyIndex, Int32s, Int32s]] = []
+        for target in targets:
+            index = self._indexes.of(target.block, key)
+            starts, ends = (np.empty(len(partials), np.int32) for _ in range(2))
+            met = probe.find_spans(
+                hashes, partials.times, _NO_NUMBERS, reach.longest_us, -1,
+                index.hashes, index.first, index.times, _NO_NUMBERS,
+                target.latest, target.earliest, at_same_time, starts, ends,
+            )  # fmt: skip
+            self._count_compared(look.target, partials, target, met)
+            if met:
+                spans.append((target, index, starts, ends))
+        for first, end in _borders([ends - starts for _, _, starts, ends in spans], len(partials)):
+            grown = self._grown(partials, look, mask, later, reach, spans, first, end)
+            if len(grown):
+                yield grown
+
+    def _count_compared(self, input_: int, partials: Partials, target: Target, count: int) -> None:
+        """Count comparisons by age relative to the longest window."""
+        longest = self._sides[input_].reach.longest_us
+        # Partial results are in the order of hashes, so this is a random time.
+        now = int(partials.times[len(partials) // 2])
+        ages = (0, 0) if longest in (-1, FOREVER) else (now - target.latest, now - target.earliest)
+        self.compared.add(input_, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
+
+    def _key_at(self, look: StateProbe) -> int:
+        """Return the index of the target to probe.
+
+        Without a key, all rows of the target have the same hash.
+        """
+        if look.by is not None:
+            return look.by.to_key
+        return BY_TIME if self._keys.keys[look.target] else 0
+
+    def _grown(
+        self,
+        partials: Partials,
+        look: StateProbe,
+        mask: NDArray[np.uint64],
+        later: NDArray[np.uint64],
+        reach: Reach,
+        spans: Sequence[tuple[Target, KeyIndex, Int32s, Int32s]],
+        first: int,
+        end: int,
+    ) -> Partials:
+        """Extend some partial results by all rows that they match.
+
+        Queries in `later` do not match rows of the same time.
+        """
+        width = self.state.seats.words
+        parents, rows, words, begins, blocks = [], [], [], [0], []
+        ranks = np.zeros(end - first, np.int32)
+        times = np.ascontiguousarray(partials.times[first:end])
+        probing = np.ascontiguousarray(partials.words[first:end])
+        for target, index, starts, ends in spans:
+            starts, ends = starts[first:end], ends[first:end]
+            most = int((ends - starts).sum())
+            probes, met = np.empty(most, np.int32), np.empty(most, np.int32)
+            wanted = np.empty((most, width), np.uint64)
+            count = probe.find_pairs(
+                starts, ends, ranks, 0, 1, times, _NO_NUMBERS, probing,
+                index.times, _NO_NUMBERS, index.words, target.live & mask,
+                reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, met, wanted,
+            )  # fmt: skip
+            if later.any():
+                wanted[:count][index.times[met[:count]] == times[probes[:count]]] &= ~later
+            parents.append(probes[:count] + np.int32(first))
+            rows.append(met[:count] if index.order is None else index.order[met[:count]])
+            words.append(wanted[:count])
+            begins.append(begins[-1] + count)
+            blocks.append(target.block)
+        of = np.concatenate(parents) if parents else np.zeros(0, np.int32)
+        grown = Partials(
+            look.target,
+            partials,
+            of,
+            blocks,
+            np.array(begins[:-1], np.int64),
+            np.concatenate(rows) if rows else of,
+            gathered_times(partials.times, of),
+            np.concatenate(words) if words else np.zeros((0, width), np.uint64),
+        )
+        return self._agreeing(grown, look)
+
+    def _agreeing(self, grown: Partials, look: StateProbe) -> Partials:
+        """Drop partial results whose keys differ.
+
+        Only the hashes of the key that was looked up are equal so far.
+        """
+        agree: NDArray[np.bool_] | None = None
+        for link in look.checks:
+            mine = grown.numbers(link.to, hash_column(link.to_key))
+            same = mine == grown.numbers(link.of, hash_column(link.of_key))
+            agree = same if agree is None else agree & same
+        if agree is not None and not agree.all():
+            grown, agree = grown.kept(agree), None
+        for link in (look.by, *look.checks) if look.by is not None else ():
+            for (there, kind), (mine_, _) in zip(
+                key_columns(link.of_key, self._keys.keys[link.of][link.of_key]),
+                key_columns(link.to_key, self._keys.keys[link.to][link.to_key]),
+                strict=True,
+            ):
+                equal = pc.equal(grown.column(link.of, there, kind), grown.column(link.to, mine_, kind))
+                same = pc.fill_null(equal, False).to_numpy(zero_copy_only=False).astype(np.bool_)
+                if not same.all():
+                    grown.words[~same] = 0
+        return grown
+
+
+def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(selections.masks(table, errors).any(axis=1))
+
+
+def _borders(counts: Sequence[NDArray[np.int32]], total: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of partial results with a bounded number of candidates.
+
+    Each range has at least one partial result.
+    """
+    if not counts:
+        return
+    reached = np.cumsum(np.sum(counts, axis=0, dtype=np.int64))
+    first = 0
+    while first < total:
+        before = int(reached[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(reached, before + PARTIALS_PER_BLOCK, side="right")))
+        yield first, end
+        first = end
+
+
+# Execution steps of multi-way window joins (operators.join).
+
+
+def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> StatefulStep | SharedStep:
+    state = context.state if isinstance(context.state, MultiJoinState) else MultiJoinState()
+    sources = dict(zip(operator.inputs, context.node.inputs, strict=True))
+    bits = {
+        member.name: bits_of([sources[name] for name in member.inputs], context.graph, context.catalog)
+        for member in operator.members
+    }
+    kernel = MultiJoinKernel(
+        operator, context.schemas, state, context.newcomers, bits, tied=context.cell.tied
+    )
+    step = SharedMultiJoinStep(kernel)
+    return step if context.graph.has_parts(context.node.id) else MultiJoinStep(step)
+
+
+class SharedMultiJoinStep:
+    """Shared multi-way join with one result per query."""
+
+    def __init__(self, join: MultiJoinKernel) -> None:
+        self._join = join
+        self._limited = [member for member in join.members if member.limit is not None]
+        self._shares: Mapping[str, float] = {}
+
+    @property
+    def state(self) -> MultiJoinState:
+        return self._join.state
+
+    @property
+    def compared(self) -> Compared:
+        return self._join.compared.found()
+
+    def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
+        """Return the shedding reports of its queries, by node name."""
+        known = self.state.sheds
+        return {member.name: known[member.name] for member in self._limited if member.name in known}
+
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
+        """Limit how far these queries reach into their windows in the next run."""
+        self._shares = {name: found.share for name, found in dropping.items()}
+        self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
+
+    def _count(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> None:
+        """Estimate shed results: assume that skipped probes match as often as executed probes."""
+        for member in self._limited:
+            own = [table for input_ in self._join.joined[member.name] if (table := tables[input_]).num_rows]
+            rows = sum(table.num_rows for table in own)
+            if rows:
+                report = self.state.sheds.setdefault(member.name, Report())
+                report.arrived += rows
+                latest = max(int(pc.max(table.column(TS)).as_py()) for table in own)
+                sums = AccuracySums(self._shares.get(member.name, 1.0) * rows, rows)
+                report.add(min(latest, self._join.complete(member.name, complete)), sums)
+
+    def bytes_kept(self) -> int:
+        return state_bytes({"": self.state}) + self._join.index_bytes
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
+        answers = self._join.run(tables, complete)
+        self._count(tables, complete)
+        return [
+            answer
+            if isinstance(answer, SlicemillError)
+            else (answer, self._join.complete(member.name, complete))
+            for member, answer in zip(self._join.members, answers, strict=True)
+        ]
+
+    def due(self) -> Due | None:
+        return self._join.dues() or None
+
+
+class MultiJoinStep:
+    """Multi-way join of a single query, as one operator of its unit."""
+
+    def __init__(self, shared: SharedMultiJoinStep) -> None:
+        self._shared = shared
+
+    @property
+    def state(self) -> MultiJoinState:
+        return self._shared.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        (part,) = self._shared.run(tables, complete)
+        if isinstance(part, SlicemillError):
+            raise part
+        return part
+
+    @property
+    def compared(self) -> Compared:
+        return self._shared.compared
+
+    def sheds(self, node_id: str) -> Mapping[str, Report]:
+        return self._shared.sheds(node_id)
+
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+        self._shared.set_load(node_id, dropping)
+
+    def bytes_kept(self) -> int:
+        return self._shared.bytes_kept()
+
+    def due(self) -> Due | None:
+        return self._shared.due()

@@ -1,0 +1,197 @@
+"""Choice by cost: state per stream, or tree of joins (S16, S35).
+
+A tree stores the joined rows of two streams and joins them with the third. With one state per stream,
+joined rows are not stored, and are found again for each row of a third stream. A tree is therefore
+cheaper if few rows of two streams match and many rows of a third stream probe for them. It needs more
+memory if many rows match. As for chains of slices, the unit of cost is a comparison. The tree is chosen
+if its saving in comparisons exceeds its additional memory, both as ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from slicemill.catalog.expressions import columns_of, conjuncts
+from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, joined_by
+from slicemill.operators.join.slices.workload import ASSUMED, ChainCost
+
+_LOOK = 8.0  # cost of a key lookup in comparisons, assuming about eight slices
+_STORE = 8.0  # cost of storing a row, including rewrites when slices grow
+_WORTH = 1.1  # minimum gain, since estimates are imprecise
+_SECOND_US = 1_000_000
+_ENDLESS = 1e9  # seconds
+_THETA = 1 / 3  # selectivity of a condition that is not an equality
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedStreams:
+    """Streams to be joined: rows per second, windows in seconds, and conditions.
+
+    A condition has the streams it refers to, and its selectivity. `keys` are conditions by which rows are
+    looked up; equal expressions of several streams are one key.
+    """
+
+    rates: tuple[float, ...]
+    windows: tuple[float, ...]
+    keys: tuple[tuple[frozenset[int], float], ...] = ()
+    others: tuple[tuple[frozenset[int], float], ...] = ()
+
+    def met(self, bound: Collection[int], target: int) -> float:
+        """Return the share of rows with the key of a partial result."""
+        share = 1.0
+        for over, passing in self.keys:
+            if target in over and any(one in over for one in bound):
+                share *= passing
+        return share
+
+    def passing(self, bound: Collection[int], target: int) -> float:
+        """Return the selectivity of conditions that can be tested on `target`."""
+        share = 1.0
+        for over, passing in self.others:
+            if target in over and over <= {*bound, target}:
+                share *= passing
+        return share
+
+    def looks(self, bound: Collection[int], target: int) -> float:
+        """Return the cost of looking up the rows of `target`."""
+        keyed = any(target in over and any(one in over for one in bound) for over, _ in self.keys)
+        return _LOOK if keyed else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Costs of both forms."""
+
+    multi: ChainCost
+    tree: ChainCost
+
+    @property
+    def use_tree(self) -> bool:
+        """True if the tree is cheaper by more than the estimation error."""
+        return self.tree.cpu * self.tree.memory * _WORTH < self.multi.cpu * self.multi.memory
+
+    @property
+    def why(self) -> str:
+        """The costs, as shown by EXPLAIN."""
+        return (
+            f"one state per stream keeps {self.multi.memory:,.0f} tuples and makes {self.multi.cpu:,.0f} "
+            f"comparisons/s, a tree of joins {self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
+        )
+
+
+def forms_of(streams: JoinedStreams, order: Sequence[int]) -> Forms:
+    """Return the costs of both forms, the tree in the given order."""
+    return Forms(one_state_each(streams), tree_of_joins(streams, order))
+
+
+def one_state_each(streams: JoinedStreams) -> ChainCost:
+    """Return the cost of one state per stream.
+
+    Every new row probes the states of all other streams, starting with the fewest matches.
+    """
+    probe = sum(_probing(streams, source) for source in range(len(streams.rates)))
+    kept = sum(rate * window for rate, window in zip(streams.rates, streams.windows, strict=True))
+    return ChainCost(memory=kept, probe=probe, overhead=_STORE * sum(streams.rates))
+
+
+def _probing(streams: JoinedStreams, source: int) -> float:
+    bound, partials, spent = [source], streams.rates[source], 0.0
+    left = [one for one in range(len(streams.rates)) if one != source]
+
+    def met(target: int) -> float:
+        return streams.rates[target] * streams.windows[target] * streams.met(bound, target)
+
+    while left:
+        target = min(left, key=lambda one: (not streams.looks(bound, one), met(one)))
+        spent += partials * (streams.looks(bound, target) + met(target))
+        partials *= met(target) * streams.passing(bound, target)
+        bound.append(target)
+        left.remove(target)
+    return spent
+
+
+def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
+    """Return the cost of a chain of two-way joins.
+
+    A joined row is as big as its rows together, and is stored.
+    """
+    first, *others = order
+    rate, window, size = streams.rates[first], streams.windows[first], 1
+    cost = ChainCost(memory=rate * window, overhead=_STORE * rate)
+    bound = [first]
+    for target in others:
+        own, met, looks = streams.rates[target], streams.met(bound, target), streams.looks(bound, target)
+        pairs = (rate * own * streams.windows[target] + own * rate * window) * met
+        cost += ChainCost(
+            memory=own * streams.windows[target], probe=pairs + looks * (rate + own), overhead=_STORE * own
+        )
+        rate, window = pairs * streams.passing(bound, target), min(window, streams.windows[target])
+        size += 1
+        bound.append(target)
+        if target != others[-1]:
+            cost += ChainCost(memory=size * rate * window, overhead=_STORE * rate)
+    return cost
+
+
+def measured_forms(join: SharedMultiJoin) -> Forms | None:
+    """Return both costs from measurements, with the longest window on each stream."""
+    known, inner = join.measured, joined_by(join)
+    if known is None or inner is None:
+        return None
+    extents = [window.extent for window in inner.windows]
+    if None in extents:
+        return None
+    keys = tuple((frozenset(port for port, _ in equal), known.matching) for equal in inner.equal)
+    windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)
+    return forms_of(JoinedStreams(known.rates, windows, keys), tree_order(len(windows), [k for k, _ in keys]))
+
+
+def saved_by_sharing(members: Sequence[MultiJoinMember], there: Sequence[MultiJoinMember]) -> float:
+    """Return the share of a join's state that other joins store anyway.
+
+    Streams are assumed to be equally fast, so that the share depends only on windows. Shared rows are also
+    sorted and written once. Probes cost the same, and are shared as long as their orders agree.
+    """
+    own, known = _longest(members), _longest(there)
+    whole = sum(own.values())
+    return sum(min(length, known.get(name, 0)) for name, length in own.items()) / whole if whole else 0.0
+
+
+def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
+    """Return the longest window on each input in seconds, times selectivities."""
+    found: dict[str, float] = {}
+    for member in members:
+        for name, window, selection in zip(member.inputs, member.windows, member.selections, strict=True):
+            extent = _ENDLESS if window.extent is None else window.extent / _SECOND_US
+            length = extent * (1.0 if selection is None else ASSUMED.selected)
+            found[name] = max(found.get(name, 0.0), length)
+    return found
+
+
+def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
+    """Return the order of a tree: keyed joins first where possible."""
+    order, left = [0], list(range(1, streams))
+    while left:
+        keyed = [one for one in left if any(one in over and over & set(order) for over in keys)]
+        order.append(keyed[0] if keyed else left[0])
+        left.remove(order[-1])
+    return order
+
+
+def forms_of_member(member: MultiJoinMember) -> Forms | None:
+    """Return both costs from assumptions; None if a window is unbounded."""
+    extents = [window.extent for window in member.windows]
+    if None in extents:
+        return None
+    rates = tuple(
+        ASSUMED.rates[0] * (1.0 if selection is None else ASSUMED.selected) for selection in member.selections
+    )
+    keys = tuple((frozenset(side for side, _ in equal), ASSUMED.matching) for equal in member.equal)
+    others = tuple(
+        (frozenset(int(name.split(".", 1)[0]) for name in columns_of(part)), _THETA)
+        for part in conjuncts(member.residual)
+    )
+    windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)
+    order = tree_order(len(windows), [over for over, _ in keys])
+    return forms_of(JoinedStreams(rates, windows, keys, others), order)

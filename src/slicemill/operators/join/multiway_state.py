@@ -1,0 +1,212 @@
+"""State of multi-way joins: query bits, one state per stream, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.catalog.expressions import Expr
+from slicemill.codec.registry import stored_as
+from slicemill.functions.evaluate import compile_vector
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import arrow_type
+from slicemill.operators.join.block import (
+    BLOCK_ARRIVAL,
+    BLOCK_SEQ,
+    BLOCK_TS,
+    DATA,
+    HASH,
+    KEY,
+    MASK,
+    QueryBits,
+)
+from slicemill.operators.join.conditions import Selections
+from slicemill.operators.join.hashing import hash_keys
+from slicemill.operators.join.multiway_orders import MultiJoinMeasures
+from slicemill.operators.join.multiway_spec import KeyTable, MultiJoinMember, SharedMultiJoin
+from slicemill.operators.join.rescale import plain_key, redistributed_side
+from slicemill.operators.join.slices.coverage import columns_kept
+from slicemill.operators.join.slices.workload import Statistics
+from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.join.state import SideState
+from slicemill.operators.join.statistics import Cuts, SliceContent
+from slicemill.operators.protocol import Keys
+from slicemill.operators.rescale import Redistribution
+from slicemill.shedding.accuracy import Report, merged
+from slicemill.types import Schema
+
+
+@stored_as("multijoin", version=2, upgrade={1: lambda plain: {"late": {}, "sheds": {}, **plain}})
+@dataclass(slots=True)
+class MultiJoinState:
+    seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
+    sides: dict[str, SideState] = field(default_factory=dict)  # by input
+    # Stored rows that have yet to probe for some queries, by line (`lines`) and input.
+    late: dict[str, dict[str, SideState]] = field(default_factory=dict)
+    measures: MultiJoinMeasures = field(default_factory=MultiJoinMeasures)
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query with load shedding
+
+    def held(self) -> list[SliceContent]:
+        """List the slices of each stream, oldest first, and the waiting rows."""
+        held = sorted(self.sides.items())
+        held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
+        return [
+            SliceContent(
+                f"{name.removeprefix('log ')}{part.part}",
+                part.slice, part.rows, part.earliest, part.latest, part.wanted,
+            )
+            for name, side in held
+            for part in side.held()
+        ]  # fmt: skip
+
+    def statistics(self) -> Statistics | None:
+        """Return the measurements by input; None without measurements."""
+        measures = self.measures
+        shares = [
+            found.met / (found.probes * held)
+            for name, found in measures.probes.items()
+            if "=" in name and found.probes and (held := self._held(name)) > 0
+        ]
+        if not shares or measures.elapsed_s <= 0:
+            return None
+        rates = tuple(measures.rows.get(name, 0) / measures.elapsed_s for name in self.sides)
+        return Statistics(rates, sum(shares) / len(shares), measured=True)
+
+    def _held(self, probe: str) -> int:
+        """Return the number of stored rows of the input that a probe reads."""
+        side = list(self.sides.values())[int(probe.split(":")[0])]
+        return sum(stored.rows for stored in side.slices)
+
+    def cuts(self) -> list[Cuts]:
+        """Return no cuts: slices are rewritten by their share of unreachable rows."""
+        return []
+
+
+# Preparation of arriving rows: key hashes and query masks.
+#
+# System columns are those of `operators.join.block`, and
+#
+#     #hash #hash1 …      hash of each key of the input
+#     #key0.0 #key0.1 …   columns of a key, unless equal hashes mean equal keys
+
+
+def hash_column(key: int) -> str:
+    """Return the hash column of a key.
+
+    Blocks are sorted by the hash of the first key.
+    """
+    return f"{HASH}{key}" if key else HASH
+
+
+def key_columns(key: int, keys: Keys) -> list[tuple[str, pa.DataType]]:
+    """Return the stored columns of a key, and their types."""
+    none = [pa.chunked_array([], arrow_type(part.type)) for part in keys]
+    return [(f"{KEY}{key}.{n}", column.type) for n, column in enumerate(hash_keys(none, 0).columns)]
+
+
+def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, JoinMember]:
+    """Return the queries' demands on one input, as joins with a single side."""
+    found = {}
+    for name, member in members.items():
+        if input_ in member.inputs:
+            side = member.inputs.index(input_)
+            own = tuple((given, 0, column) for given, of, column in member.columns if of == side)
+            found[name] = JoinMember(name, (member.windows[side],), (member.selections[side],), None, own)
+    return found
+
+
+class StreamEntry:
+    """Prepares arriving rows of one input; `schema` is that of prepared rows."""
+
+    def __init__(
+        self,
+        input_: str,
+        schema: Schema,
+        keys: Sequence[Keys],
+        demanded: Sequence[Sequence[str]],
+        members: Mapping[str, MultiJoinMember],
+        seats: QueryBits,
+    ) -> None:
+        """Compile the keys and selections of an input.
+
+        `seats` are the query bits on this input; `demanded` has the queries that need each key.
+        """
+        self._keys = [[compile_vector(part, schema) for part in key] for key in keys]
+        self._needed = [seats.mask(names) for names in demanded]
+        self._selections = Selections(list(seats.members.values()), 0, schema, seats)
+        fields = [pa.field(name, pa.int64()) for name in (BLOCK_TS, BLOCK_SEQ, BLOCK_ARRIVAL)]
+        fields += [pa.field(hash_column(key), pa.uint64()) for key in range(max(1, len(keys)))]
+        fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(seats.words)]
+        fields += [
+            pa.field(*column) for number, key in enumerate(keys) for column in key_columns(number, key)
+        ]
+        read = frozenset[str]().union(
+            *(columns_kept(members[name], members[name].inputs.index(input_)) for name in seats.members)
+        )
+        data = [pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read]
+        self.schema = pa.schema([*fields, *data])
+
+    def prepared(self, table: pa.Table, errors: dict[str, ExpressionError]) -> pa.Table:
+        """Return the prepared rows; record queries whose selection fails in `errors`."""
+        words = self._selections.masks(table, errors)
+        hashed = [hash_keys([part(table) for part in key], table.num_rows) for key in self._keys]
+        for found, needed in zip(hashed, self._needed, strict=True):
+            if found.valid is not None:
+                words[~found.valid] &= ~needed
+        hashes = [found.hashes for found in hashed] or [np.zeros(table.num_rows, np.uint64)]
+        columns = [table.column(name) for name in ("_ts", "_seq", "_arr")]
+        columns += [pa.array(found) for found in hashes]
+        columns += [pa.array(np.ascontiguousarray(words[:, word])) for word in range(words.shape[1])]
+        columns += [column for found in hashed for column in found.columns]
+        names = [name for name in self.schema.names if name.startswith(DATA)]
+        columns += [table.column(name.removeprefix(DATA)) for name in names]
+        whole = pa.table(columns, schema=self.schema)
+        wanted = words.any(axis=1)
+        return whole if wanted.all() else whole.filter(pa.array(wanted))
+
+
+# Rescale a multi-way join: build a new cell's state (S41).
+
+
+def redistributed(
+    operator: SharedMultiJoin, states: Sequence[MultiJoinState | None], change: Redistribution
+) -> MultiJoinState:
+    """Return the state of a new cell; at least one old state exists."""
+    found = next(state for state in states if state is not None)
+    whole = MultiJoinState(found.seats, measures=found.measures)
+    whole.measures.begin_anew()
+    members = cast(Mapping[str, MultiJoinMember], found.seats.members)
+    table_of_keys = KeyTable(operator.inputs, operator.members)
+    for number, name in enumerate(operator.inputs):
+        before = [None if state is None else state.sides.get(name, SideState()) for state in states]
+        seats = QueryBits(found.seats.bits, views(members, name))
+        keys = table_of_keys.keys[number]
+
+        def value(table: pa.Table, key: Expr, keys: Sequence[Keys] = keys) -> pa.Array:
+            return _value(table, key, keys)
+
+        whole.sides[name] = redistributed_side(before, number, seats, change, value, 0)
+        for line in {line for state in states if state is not None for line in state.late}:
+            late = [
+                None if state is None else state.late.get(line, {}).get(name, SideState()) for state in states
+            ]
+            kept = redistributed_side(late, number, seats, change, value, 0)
+            whole.late.setdefault(line, {})[name] = kept
+    if change.after.number == 0:  # shed rows so far are reported by one cell only
+        told = [state for state in states if state is not None]
+        names = {query for state in told for query in state.sheds}
+        whole.sheds = {name: merged([s.sheds[name] for s in told if name in s.sheds]) for name in names}
+    return whole
+
+
+def _value(table: pa.Table, key: Expr, keys: Sequence[Keys]) -> pa.Array:
+    """Return the values of one part of a key."""
+    for number, parts in enumerate(keys):
+        if key in parts:
+            name = f"{KEY}{number}.{parts.index(key)}"
+            return table.column(name) if name in table.column_names else plain_key(table, hash_column(number))
+    raise KeyError(key)

@@ -1,0 +1,169 @@
+"""Rescale a join: build a new cell's state (S41).
+
+The state is built from the states of all cells of the old placement. Each stored row is read once, in
+arrival order, and kept if the new cell stores it. Each waiting row is kept if the new cell reads it.
+Slices are cut again, so that they have the same number of rows (S39).
+
+If several cells find pairs of one row, the pairs are ordered by the numbers of the older rows. A join in
+a single cell does not store these numbers. Its rows are then numbered here with negative numbers: in the
+same order, and before all later rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.catalog.expressions import Expr
+from slicemill.operators.join.block import (
+    BLOCK_SEQ,
+    BLOCK_TS,
+    FIRST,
+    HASH,
+    KEY,
+    MASK,
+    TIME,
+    QueryBits,
+    column_numbers,
+    conformed,
+    grouped,
+)
+from slicemill.operators.join.hashing import unmixed
+from slicemill.operators.join.heavy_keys import everywhere
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.state import JoinState, Side, SideState, Stored, masked, table_of, wide
+from slicemill.operators.rescale import KeptRows, Redistribution
+from slicemill.shedding.accuracy import merged
+
+_SLICES = 8
+_SMALL_ROWS = 4096  # fewer rows are not worth a slice of their own
+
+# Returns the values of a key in a table of stored rows.
+ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
+
+
+def redistributed(
+    operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
+) -> JoinState:
+    """Return the state of a new cell; at least one old state exists."""
+    found = [state for state in states if state is not None]
+    whole = JoinState(found[0].seats, measures=found[0].measures)
+    whole.measures.begin_anew()
+    sides = []
+    for number in (0, 1):
+        keys = operator.keys[number]
+
+        def value(table: pa.Table, key: Expr, keys: Sequence[Expr] = keys) -> pa.Array:
+            name = f"{KEY}{keys.index(key)}"
+            return table.column(name) if name in table.column_names else plain_key(table, HASH)
+
+        before = [None if state is None else state.sides[number] for state in states]
+        sides.append(redistributed_side(before, number, found[0].seats, change, value, number))
+    whole.sides = (sides[0], sides[1])
+    if change.after.number == 0:  # shed pairs so far are reported by one cell only
+        names = {name for state in found for name in state.sheds}
+        whole.sheds = {name: merged([s.sheds[name] for s in found if name in s.sheds]) for name in names}
+    return whole
+
+
+def plain_key(table: pa.Table, hash_column: str) -> pa.Array:
+    """Return a single integer key, recovered from its hash."""
+    return pa.array(unmixed(column_numbers(table, hash_column).view(np.uint64)).view(np.int64))
+
+
+def redistributed_side(
+    sides: Sequence[SideState | None],
+    input_: int,
+    seats: QueryBits,
+    change: Redistribution,
+    value: ValueOf,
+    of_member: int,
+) -> SideState:
+    """Return the state that a new cell keeps of one input.
+
+    `of_member` is the side of the members in `seats` that reads the input.
+    """
+
+    def rows(table: pa.Table) -> KeptRows:
+        return KeptRows(column_numbers(table, BLOCK_SEQ), lambda key: value(table, key))
+
+    known = next(side for side in sides if side is not None)
+    side = SideState(seen=known.seen, moments=known.moments)
+    reading = [(cell, one) for cell in change.inputs[input_].sources if (one := sides[cell]) is not None]
+    waiting = _in_order([_at_home(t, cell, change) for cell, one in reading for t in _waiting(one)], BLOCK_TS)
+    if waiting is not None:
+        mine = waiting.filter(pa.array(change.is_read(input_, rows(waiting))))
+        side.waiting = [mine.combine_chunks()] if mine.num_rows else []
+    having = change.stored_in(input_, sides)
+    stored = _in_order([table for one in having for table in _stored(one, seats)], TIME)
+    if stored is not None:
+        mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
+        side.slices = list(_cut(mine, seats, of_member))
+    lone = [one.lone for one in sides if one is not None and one.lone is not None]
+    if lone and change.after.number == 0:  # they never match, so any cell can emit them
+        side.lone = _in_order(lone, BLOCK_TS)
+    return side
+
+
+def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
+    """Return waiting rows, except rows that also wait at their home."""
+    away = [key for key in change.heavy if key.home != cell]
+    hashes = column_numbers(table, HASH).view(np.uint64)
+    return (
+        table.filter(pa.array(~everywhere(away, hashes, column_numbers(table, BLOCK_TS)))) if away else table
+    )
+
+
+def _waiting(side: SideState) -> Iterator[pa.Table]:
+    for place, held in enumerate(side.waiting):
+        yield table_of(held).slice(0 if place else side.taken)
+
+
+def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
+    """Yield rows of slices that some query may still reach.
+
+    Their masks contain only these queries.
+    """
+    names = [f"{MASK}{word}" for word in range(seats.words)]
+    for stored in side.slices:
+        block = stored.block(seats.words)
+        table = block.whole_table.drop_columns([FIRST])
+        for name in (name for name in names if name not in table.column_names):
+            table = table.append_column(name, pa.array(np.zeros(block.rows, np.uint64)))
+        masks = block.words & wide(stored.live, seats.words)
+        yield masked(table, masks).filter(pa.array(masks.any(axis=1)))
+
+
+def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
+    """Sort rows of several cells by (time, row number).
+
+    If some rows have no number, they precede the numbered rows of the same time in the order of their cells,
+    and all rows are renumbered.
+    """
+    found = [table for table in tables if table.num_rows]
+    if not found:
+        return None
+    numbered = all(BLOCK_SEQ in table.column_names for table in found)
+    fields = {field.name: field for table in found for field in table.schema}
+    fields.setdefault(BLOCK_SEQ, pa.field(BLOCK_SEQ, pa.int64()))
+    schema = pa.schema(fields.values())
+    whole = pa.concat_tables([conformed(table, schema) for table in found]).combine_chunks()
+    order = np.lexsort([column_numbers(whole, name) for name in (BLOCK_SEQ, time)])
+    whole = whole.take(pa.array(order))
+    if numbered:
+        return whole
+    place = whole.schema.get_field_index(BLOCK_SEQ)
+    return whole.set_column(place, schema.field(BLOCK_SEQ), pa.array(np.arange(-whole.num_rows, 0)))
+
+
+def _cut(table: pa.Table, seats: QueryBits, of_member: int) -> Iterator[Stored]:
+    """Yield slices with about the same number of rows, oldest first."""
+    side = Side(SideState(), seats, of_member, table.schema, asked=True)
+    count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
+    borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []
+    for begin, end in pairwise(borders):
+        yield side.stored(grouped(table.slice(begin, end - begin).combine_chunks(), seats.words)[0])

@@ -1,0 +1,491 @@
+"""Choice of cuts: Mem-Opt, CPU-Opt, or a weighted objective (S17, S18, S20).
+
+Window ends are nodes, and a slice from one end to a later one is an edge whose length is its cost. The
+best chain is the shortest path from age 0 to the longest window. Nodes are sorted, so that one pass over
+O(N²) edges finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product, zip_longest
+
+from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.operators.join.slices.workload import (
+    ASSUMED,
+    AgeSpan,
+    ChainCost,
+    JoinWorkload,
+    Member,
+    MemberSide,
+    Statistics,
+    bits,
+    parts,
+    predicates,
+    span,
+    spans,
+    windows,
+)
+from slicemill.operators.join.spec import JoinMember, SharedJoin
+
+Ends = tuple[float, ...]
+Objective = Callable[[ChainCost], float]
+
+
+def by_cpu(cost: ChainCost) -> float:
+    """Count comparisons only: the CPU-Opt chain."""
+    return cost.cpu
+
+
+def weighted(cpu: float, memory: float) -> Objective:
+    """Return an objective that weighs comparisons and state."""
+    return lambda cost: cpu * cost.cpu + memory * cost.memory
+
+
+def finest(workload: JoinWorkload) -> tuple[Ends, Ends]:
+    """Return the Mem-Opt cuts: one at every window (Theorems 5, 6).
+
+    No slice then keeps a row that no query needs.
+    """
+    return windows(workload.members, 0), windows(workload.members, 1)
+
+
+def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[Ends, Ends]:
+    """Return the cuts of least cost on the left and the right stream.
+
+    If every query has equal windows on both streams, both streams get the same cuts. Otherwise each stream is
+    cut alone, since the cost of a span does not depend on the cuts of the other stream.
+    """
+    left, right = finest(workload)
+    if workload.symmetric:
+        both = shortest_path(left, lambda a, b: sum(_length(workload, objective, s, a, b) for s in (0, 1)))
+        return both, both
+    return (
+        shortest_path(left, lambda a, b: _length(workload, objective, 0, a, b)),
+        shortest_path(right, lambda a, b: _length(workload, objective, 1, a, b)),
+    )
+
+
+def shortest_path(nodes: Sequence[float], length: Callable[[float, float], float]) -> Ends:
+    """Return the nodes on the shortest path from 0 to the last node.
+
+    Of equally short paths, the one with longer edges is returned.
+
+    >>> shortest_path([1, 2, 3], lambda start, end: (end - start) ** 2)
+    (1, 2, 3)
+    >>> shortest_path([1, 2, 3], lambda start, end: 1)
+    (3,)
+    """
+    from_zero = (0.0, *nodes)
+    distance = [0.0]
+    before = [0]
+    for j in range(1, len(from_zero)):
+        best, i = min((distance[i] + length(from_zero[i], from_zero[j]), i) for i in range(j))
+        distance.append(best)
+        before.append(i)
+    path = []
+    j = len(nodes)
+    while j:
+        path.append(nodes[j - 1])
+        j = before[j]
+    return tuple(reversed(path))
+
+
+def _length(workload: JoinWorkload, objective: Objective, side: int, start: float, end: float) -> float:
+    return objective(span_cost(workload, side, start, end))
+
+
+# Cuts of least cost for slices that are files (S3, S17-S20).
+#
+# Operators that process row by row pay for purging, routing and a union at every cut. Slices that are files
+# have none of these costs: a probe looks up its key only, a table maps the age of a pair to its queries,
+# and files are dropped whole. At a cut, the rows that reach it are scanned, and those that pass are
+# rewritten, at `rewriting` comparisons each (Csys). A cut saves the rows that no query selects beyond the
+# cut: such rows are neither stored nor compared any more. Cuts therefore pay off only where selections end.
+
+
+@dataclass(frozen=True, slots=True)
+class SetWiseStream:
+    """Statistics of one side of a join.
+
+    `ending` has for each window the share of rows whose longest selecting window this is. `compared` is how
+    often a stored row is compared per second. `rewriting` is the cost of a cut for each row that reaches it,
+    in comparisons.
+    """
+
+    ending: Mapping[float, float]
+    compared: float
+    rewriting: float
+
+    @property
+    def windows(self) -> Ends:
+        return tuple(sorted(self.ending))
+
+    def beyond(self, age: float) -> float:
+        """Return the share of rows that some query needs at this age."""
+        return sum(share for window, share in self.ending.items() if window > age)
+
+
+def finest_cuts(stream: SetWiseStream) -> Ends:
+    """Return the Mem-Opt cuts.
+
+    No row is then kept longer than a query needs the row.
+    """
+    return stream.windows
+
+
+def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
+    """Return the cuts of least cost.
+
+    Storing a row for a second costs `keeping` comparisons; 0 gives CPU-Opt.
+
+    >>> cheapest_cuts(SetWiseStream({10: 0.9, 60: 0.1}, compared=1, rewriting=5))
+    (10, 60)
+    >>> cheapest_cuts(SetWiseStream({10: 0.1, 60: 0.9}, compared=1, rewriting=50))
+    (60,)
+    """
+    windows = stream.windows
+    there = {age: stream.beyond(age) for age in (0, *windows)}
+
+    def length(start: float, end: float) -> float:
+        cut = stream.rewriting * there[start] if end < windows[-1] else 0.0
+        return (stream.compared + keeping) * there[start] * (end - start) + cut
+
+    return shortest_path(windows, length)
+
+
+def fair_price(stream: SetWiseStream) -> float:
+    """Return the price of keeping a row, used to choose cuts.
+
+    At this price a cut pays off if it evicts an eighth of the rows for the whole window. Slices are about an
+    eighth of the window long, so that smaller savings would be lost at their ends.
+    """
+    return 8 * stream.rewriting / stream.windows[-1]
+
+
+def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
+    """Return how long a row is kept on average.
+
+    Multiplied by the rate this is the state.
+    """
+    return sum(
+        stream.beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)
+    )
+
+
+# Planned chain of slices: the queries of each slice, and expected costs (S17-S20).
+#
+# EXPLAIN shows the chain and both engines execute it, so it is plain data. Bit k of every mask is
+# `members[k]`.
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSlice:
+    """Slice with its ages on both streams and its share of the cost."""
+
+    left: AgeSpan
+    right: AgeSpan
+    expected: ChainCost
+
+    @property
+    def sides(self) -> tuple[AgeSpan, AgeSpan]:
+        return self.left, self.right
+
+    @property
+    def mask(self) -> int:
+        """The queries that need this slice."""
+        return self.left.mask | self.right.mask
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChain:
+    """Slices that together cover the longest windows, shared by all queries.
+
+    `expected` is the state memory, and the comparisons per unit of time, of the whole chain including unions.
+    `baselines` are the costs of the same queries in isolated plans, with selections pulled up, or pushed
+    down; push-down is omitted if too many predicates would have to split the streams.
+    """
+
+    members: tuple[Member, ...]
+    slices: tuple[PlannedSlice, ...]
+    expected: ChainCost
+    baselines: Mapping[str, ChainCost]
+
+    @property
+    def ends(self) -> tuple[Ends, Ends]:
+        """Ages at which the slices end on the left and the right stream."""
+        return tuple(one.left.end for one in self.slices), tuple(one.right.end for one in self.slices)
+
+    def queries(self, number: int) -> tuple[str, ...]:
+        """Return the queries that read results of slice `number` (from 0)."""
+        return tuple(self.members[bit].query for bit in bits(self.slices[number].mask))
+
+    def filters(self, number: int, side: int, probing: bool = False) -> tuple[Hashable, ...]:
+        """Return the predicates whose disjunction filters a stream before a slice.
+
+        Empty if all rows pass. Stored rows are filtered for the queries that need this stream's span, probing
+        rows for the queries that need the other stream's span. With symmetric windows the two are the same.
+        """
+        span = self.slices[number].sides[1 - side if probing else side]
+        return tuple(predicates(self.members, side, span.mask))
+
+
+def mem_opt(workload: JoinWorkload) -> PlannedChain:
+    """Return the chain with the least state: a slice per window (S17, S19)."""
+    return planned(workload, *finest(workload))
+
+
+def cpu_opt(workload: JoinWorkload, objective: Objective | None = None) -> PlannedChain:
+    """Return the chain with the fewest comparisons, or the least `objective` (S18, S20)."""
+    return planned(workload, *(cheapest(workload, objective) if objective else cheapest(workload)))
+
+
+def planned(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain:
+    """Return the chain with the given cuts.
+
+    If one stream has fewer cuts, its last slices are empty.
+    """
+    members = workload.members
+    pieces = zip_longest(spans(members, 0, left), spans(members, 1, right))
+    slices = tuple(
+        PlannedSlice(
+            a or AgeSpan(left[-1], left[-1], 0),
+            b or AgeSpan(right[-1], right[-1], 0),
+            sum(
+                (span_cost(workload, s, one.start, one.end) for s, one in enumerate((a, b)) if one),
+                ChainCost(),
+            ),
+        )
+        for a, b in pieces
+    )
+    return PlannedChain(members, slices, chain_cost(workload, left, right), baselines(workload))
+
+
+# Cost of a chain of slices (S15, S17, S18, S20).
+#
+# A span is probed only by rows of the other stream. The cost of a chain is therefore the sum over the spans
+# of both streams, and the cost of a span does not depend on the other cuts (Lemma 4). Only the cost of
+# unions depends on the whole chain.
+
+
+def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> ChainCost:
+    """Return the cost of storing and probing a span.
+
+    Both streams are filtered by the disjunction over the queries that reach beyond `start`. A span that
+    replaces two spans therefore also keeps rows that a filter at the omitted cut would have removed (S20).
+    """
+    members, other = workload.members, 1 - side
+    piece = span(members, side, start, end)
+    rate, probes = workload.rates[side], workload.rates[other]
+    stored = rate * workload.passing(side, piece.mask) * piece.length
+    probed = stored * probes * workload.passing(other, piece.mask)
+    results = probed * workload.join_selectivity
+    looked_at = results * looks(members, side, piece, piece.mask)
+    filtered = rate if predicates(members, side, piece.mask) else 0.0
+    return ChainCost(
+        memory=stored * workload.tuple_size,
+        probe=probed,
+        purge=probes,
+        route=results * len(piece.inside),
+        select=filtered + looked_at,
+        overhead=workload.overhead * probes,
+    )
+
+
+def looks(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
+    """Return the mean number of predicates tested on a result of a span.
+
+    Results have already passed the filter for `among`. A predicate is tested up to the longest window of the
+    queries that have it; see `unproved`.
+    """
+    in_front = [set(predicates(members, stream, among)) for stream in (0, 1)]
+    until: dict[tuple[int, Hashable], float] = {}
+    for bit in bits(piece.mask):
+        reach = min(members[bit].sides[side].window, piece.end)
+        for stream, wanted in enumerate(members[bit].sides):
+            if wanted.predicate is not None and in_front[stream] != {wanted.predicate}:
+                key = (stream, wanted.predicate)
+                until[key] = max(reach, until.get(key, reach))
+    return sum(reach - piece.start for reach in until.values()) / piece.length if until else 0.0
+
+
+def chain_cost(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> ChainCost:
+    """Return the cost of a chain with slices that end at these ages."""
+    total = ChainCost(union=unions(workload, left, right) * sum(workload.rates))
+    for side, ends in enumerate((left, right)):
+        for piece in spans(workload.members, side, ends):
+            if piece.mask:
+                total += span_cost(workload, side, piece.start, piece.end)
+    return total
+
+
+def unions(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> int:
+    """Return the number of unions after the chain.
+
+    A query whose windows end in the first slice needs no union (S13).
+    """
+    return len(
+        {one.sides for one in workload.members if one.left.window > left[0] or one.right.window > right[0]}
+    )
+
+
+def routing_tests(width: int, early_exit: bool = False) -> float:
+    """Return the mean comparisons to route a result of merged slices.
+
+    `width` slices of equal length are merged. A router compares every window that ends inside. With early
+    exit, the router compares in ascending order and stops at the first window that is long enough, so that a
+    result of the r-th slice costs min(r, width - 1).
+
+    >>> routing_tests(4), routing_tests(4, early_exit=True)
+    (3.0, 2.25)
+    """
+    if not early_exit:
+        return float(width - 1)
+    return sum(min(r, width - 1) for r in range(1, width + 1)) / width
+
+
+def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False) -> float:
+    """Return the comparisons saved by merging slices i..j without selections (S18).
+
+    Slices are numbered from 1. By the operator count j - i operators disappear; the published formula counts
+    one more.
+    """
+    ends = (0.0, *sorted({one.left.window for one in workload.members}))
+    left, right = workload.rates
+    gone = j - i
+    routed = 2 * left * right * (ends[j] - ends[i - 1]) * workload.join_selectivity * gone
+    overhead = workload.overhead * (gone + 1 if published else gone)
+    return (left + right) * (gone + overhead) - routed
+
+
+# Planned chain of a shared join, for EXPLAIN (S15, S17-S20).
+
+
+_SECOND_US = 1_000_000
+
+
+def planned_chain(join: SharedJoin) -> PlannedChain | None:
+    """Return the slices of a join and their cost, from statistics or assumptions.
+
+    None if windows count rows or are unbounded.
+    """
+    if not all(_in_time(window) for member in join.members for window in member.windows):
+        return None
+    known = join.measured or ASSUMED
+    members = tuple(
+        Member(member.name, tuple(_side(known, member, side) for side in (0, 1))) for member in join.members
+    )
+    return mem_opt(JoinWorkload(members, (known.rates[0], known.rates[1]), known.matching))
+
+
+def _side(known: Statistics, member: JoinMember, side: int) -> MemberSide:
+    window, selection = member.windows[side].extent, member.selections[side]
+    assert window is not None
+    passing = 1.0 if selection is None else known.passing.get((member.name, side), known.selected)
+    return MemberSide(window / _SECOND_US, selection, passing)
+
+
+def _in_time(window: Window) -> bool:
+    return window.frame is FrameUnit.RANGE and bool(window.extent)
+
+
+# Costs of the same queries without sliced state (S6-S8).
+
+
+def isolated(workload: JoinWorkload) -> ChainCost:
+    """Return the cost of a separate join per query, after its selections (S6)."""
+    alone = (replace(workload, members=(one,)) for one in workload.members)
+    return sum((_one_join(one) for one in alone), ChainCost())
+
+
+def pull_up(workload: JoinWorkload) -> ChainCost:
+    """Return the cost of one join with the longest windows (S7, Eq 4.1).
+
+    Results are routed by age, then selected.
+    """
+    bare = replace(workload, members=tuple(one.without_predicates() for one in workload.members))
+    selected = 0.0
+    for side in (0, 1):
+        whole = span(workload.members, side, 0, windows(workload.members, side)[-1])
+        selected += _results(bare, whole.end) * looks(workload.members, side, whole, among=0)
+    return _one_join(bare) + ChainCost(select=selected)
+
+
+def push_down(workload: JoinWorkload) -> ChainCost:
+    """Return the cost of streams split by predicates, then joined (S8, Eq 4.2).
+
+    There is a join per pair of parts, followed by unions. Joins do not share state, so a part of one stream
+    is stored once per part of the other.
+    """
+    left, right = (parts(workload.members, side).items() for side in (0, 1))
+    total = ChainCost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
+    joins_of = [0] * len(workload.members)
+    results_of = [0.0] * len(workload.members)
+    for (holding_a, a), (holding_b, b) in product(left, right):
+        served = a & b
+        if not served:
+            continue
+        members = tuple(workload.members[bit].without_predicates() for bit in bits(served))
+        shares = share(workload, 0, holding_a), share(workload, 1, holding_b)
+        rates = (workload.rates[0] * shares[0], workload.rates[1] * shares[1])
+        join = replace(workload, members=members, rates=rates)
+        total += _one_join(join)
+        for bit in bits(served):
+            joins_of[bit] += 1
+            results_of[bit] += sum(_results(join, side.window) for side in workload.members[bit].sides)
+    merged = sum(results for joins, results in zip(joins_of, results_of, strict=True) if joins > 1)
+    return total + ChainCost(union=merged)
+
+
+PREDICATES_TO_SPLIT_BY = 6
+"""Maximum predicates on a stream for push-down: six make 64 joins, and each further one doubles them."""
+
+
+def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
+    """Return the cost of each plan without slices.
+
+    Push-down is included only for few predicates.
+    """
+    costs = {"isolated": isolated(workload), "pull-up": pull_up(workload)}
+    if all(_tests(workload, side) <= PREDICATES_TO_SPLIT_BY for side in (0, 1)):
+        costs["push-down"] = push_down(workload)
+    return costs
+
+
+def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> float:
+    """Return the share of a stream on which exactly these predicates hold.
+
+    Computed by inclusion and exclusion: the rows that fail all other predicates, minus those that also fail
+    some of `holding`.
+    """
+    known = {
+        one.sides[side].predicate: one.sides[side].selectivity
+        for one in workload.members
+        if one.sides[side].predicate is not None
+    }
+    others = [predicate for predicate in known if predicate not in holding]
+    total = 0.0
+    for size in range(len(holding) + 1):
+        for failing in combinations(holding, size):
+            fail = {predicate: known[predicate] for predicate in (*others, *failing)}
+            none_holds = 1 - workload.any_of(fail) if fail else 1.0
+            total += (-1) ** size * none_holds
+    return total
+
+
+def _one_join(workload: JoinWorkload) -> ChainCost:
+    """Return the cost of an ordinary join with a router.
+
+    It is a chain of a single slice.
+    """
+    ends = [windows(workload.members, side)[-1:] for side in (0, 1)]
+    return chain_cost(workload, ends[0], ends[1])
+
+
+def _results(workload: JoinWorkload, window: float) -> float:
+    return workload.rates[0] * workload.rates[1] * window * workload.join_selectivity
+
+
+def _tests(workload: JoinWorkload, side: int) -> int:
+    return len({one.sides[side].predicate for one in workload.members} - {None})

@@ -1,0 +1,229 @@
+"""Statistics of a join, used to plan its slice cuts (S18, S20, S52).
+
+Each cell measures and plans for itself and keeps the statistics in its state, so that nothing has to be
+collected. Costs are in comparisons of a pair. The cost of rewriting rows is measured in the same unit
+(Csys). Both are taken from processor time of this machine while the join runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from slicemill.codec.registry import stored_as
+from slicemill.columns.pieces import Slice
+from slicemill.operators.join.block import Reach
+from slicemill.operators.join.slices.cuts import (
+    SetWiseStream,
+    cheapest_cuts,
+    fair_price,
+    finest_cuts,
+    tuple_seconds,
+)
+from slicemill.operators.join.slices.workload import Statistics
+
+_SECOND_US = 1_000_000
+_ENOUGH = 10_000  # rows or pairs that must be timed before the measurement is used
+_REWRITING = 8.0  # used until then; measured on one machine
+_MORE = 1.25  # plan again when rows have grown by this factor
+
+
+@stored_as("join.timed", version=1)
+@dataclass(slots=True)
+class MeasuredStage:
+    """Count and processor seconds of a repeated operation."""
+
+    times: int = 0
+    seconds: float = 0.0
+
+    @contextmanager
+    def doing(self, times: int) -> Iterator[None]:
+        began = time.thread_time()
+        yield
+        self.seconds += time.thread_time() - began
+        self.times += times
+
+
+@stored_as("join.side_measures", version=1)
+@dataclass(slots=True)
+class SideMeasures:
+    """Statistics of one side.
+
+    `rows` counts arrivals, `kept_s` sums the time that rows were within reach, and `compared` counts
+    comparisons. For a sample, `wanted` counts selected rows by query, and `last` by the query with the
+    longest window.
+    """
+
+    rows: int = 0
+    kept_s: float = 0.0
+    compared: int = 0
+    sampled: int = 0
+    wanted: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+
+    def time_passes(self, held: int, new: int, elapsed_s: float, window_s: float) -> None:
+        """Add the time that rows stay within reach.
+
+        Stored rows are assumed to have all ages, and new rows to have arrived evenly.
+        """
+        within_s = min(elapsed_s, window_s)
+        self.rows += new
+        self.kept_s += held * (within_s - within_s**2 / (2 * window_s))
+        self.kept_s += new * (within_s - within_s**2 / (2 * elapsed_s))
+
+    def sample(self, wanted: Mapping[str, int], last: Mapping[str, int]) -> None:
+        self.sampled += sum(last.values())
+        for counted, new in ((self.wanted, wanted), (self.last, last)):
+            for name, rows in new.items():
+                counted[name] = counted.get(name, 0) + rows
+
+
+@stored_as("join.measures", version=1)
+@dataclass(slots=True)
+class Measures:
+    """Statistics of both sides, and the row count of the last plan."""
+
+    sides: tuple[SideMeasures, SideMeasures] = field(default_factory=lambda: (SideMeasures(), SideMeasures()))
+    first_us: int | None = None
+    reached_us: int = 0
+    probing: MeasuredStage = field(default_factory=MeasuredStage)
+    writing: MeasuredStage = field(default_factory=MeasuredStage)
+    planned_rows: int = 0
+
+    def begin_anew(self) -> None:
+        """Reset statistics of rows; measured costs of operations stay valid.
+
+        Called when the queries change, since other queries select other rows.
+        """
+        self.sides = (SideMeasures(), SideMeasures())
+        self.first_us, self.planned_rows = None, 0
+
+    def time_passes(self, first_us: int, until_us: int) -> float:
+        """Return the seconds since the last run.
+
+        In the first run, these are the seconds since `first_us`.
+        """
+        before = self.reached_us
+        if self.first_us is None:
+            self.first_us = before = first_us
+        self.reached_us = until_us
+        return (until_us - before) / _SECOND_US
+
+    def is_due(self) -> bool:
+        """Return True if enough rows arrived since the last plan."""
+        rows = sum(side.rows for side in self.sides)
+        if rows < max(_ENOUGH, self.planned_rows * _MORE):
+            return False
+        self.planned_rows = rows
+        return True
+
+    @property
+    def elapsed_s(self) -> float:
+        return (self.reached_us - (self.first_us or 0)) / _SECOND_US
+
+    @property
+    def rewriting(self) -> float:
+        """Cost of a cut for each row that reaches it, in comparisons: Csys."""
+        if min(self.probing.times, self.writing.times) < _ENOUGH or not self.probing.seconds:
+            return _REWRITING
+        a_row, a_pair = (t.seconds / t.times for t in (self.writing, self.probing))
+        return a_row / a_pair
+
+    def statistics(self) -> Statistics | None:
+        """Return this cell's input of the cost formulas; None without measurements."""
+        if not all(side.sampled and side.kept_s for side in self.sides) or self.elapsed_s <= 0:
+            return None
+        rates = (self.sides[0].rows / self.elapsed_s, self.sides[1].rows / self.elapsed_s)
+        passing = {
+            (name, number): rows / side.sampled
+            for number, side in enumerate(self.sides)
+            for name, rows in side.wanted.items()
+        }
+        # Each stored row is compared with the new rows of the other side that have its key.
+        matching = [
+            side.compared / side.kept_s / rate for side, rate in zip(self.sides, rates[::-1], strict=True)
+        ]
+        return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
+
+    def stream(self, side: int, reach: Reach) -> SetWiseStream | None:
+        """Return one side as input of the planner.
+
+        None without measurements, for example with unbounded windows.
+        """
+        seen = self.sides[side]
+        if not seen.sampled or not seen.kept_s:
+            return None
+        ending = dict.fromkeys((window / _SECOND_US for window, _ in reach.windows.values()), 0.0)
+        for name, rows in seen.last.items():
+            ending[reach.windows[name][0] / _SECOND_US] += rows / seen.sampled
+        return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
+
+    def cuts(self, side: int, reach: Reach) -> Cuts | None:
+        """Return the finest, the cheapest and the used cuts of a side.
+
+        The used cuts are a compromise between the finest and the cheapest.
+        """
+        stream = self.stream(side, reach)
+        if stream is None:
+            return None
+        used = cheapest_cuts(stream, fair_price(stream))
+        return Cuts(
+            f"input {side}",
+            self.sides[side].rows / self.elapsed_s,
+            stream.compared,
+            stream.rewriting,
+            finest_cuts(stream),
+            cheapest_cuts(stream),
+            used,
+            self.sides[side].rows / self.elapsed_s * tuple_seconds(stream, used),
+        )
+
+
+# Content, cuts and statistics of a chain of slices, for monitoring.
+
+
+@dataclass(frozen=True, slots=True)
+class SliceContent:
+    """Content of a slice: time range and rows by query.
+
+    `part` names the part of the state that the slice belongs to.
+    """
+
+    part: str
+    slice: Slice | None  # None for small tables, which are kept as they are
+    rows: int
+    earliest: int
+    latest: int
+    wanted: Mapping[str, int]  # rows by query
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Cuts of a chain of slices, with the measured reasons.
+
+    Cuts are in seconds of age. Rates are per second. `rewriting` is the cost of a cut for each row that
+    reaches the cut, in comparisons.
+    """
+
+    part: str
+    rate: float
+    compared: float  # comparisons of a row per second in the state
+    rewriting: float
+    finest: tuple[float, ...]
+    cheapest: tuple[float, ...]
+    used: tuple[float, ...]
+    expected_rows: float
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """State that reports its content, cuts and statistics."""
+
+    def held(self) -> Sequence[SliceContent]: ...
+
+    def cuts(self) -> Sequence[Cuts]: ...
+
+    def statistics(self) -> Statistics | None: ...

@@ -1,0 +1,443 @@
+"""Execution steps of lookups in tables and in views (`view`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill import types as t
+from slicemill.catalog.expressions import Call, Expr, columns_of, conjunction, conjuncts
+from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, is_system_column, to_arrow, with_system_columns
+from slicemill.columns.order import fanned_out
+from slicemill.columns.pieces import Slice, kept_from, together
+from slicemill.columns.rows import to_table
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.functions.evaluate import Arrived, compile_vector, converted
+from slicemill.kernels.arrays import Int64s
+from slicemill.operators.alignment import Due, borders, due_in_turn
+from slicemill.operators.specs import Lookup, Materialize, Scan
+from slicemill.operators.step import StepContext
+from slicemill.time import END
+from slicemill.types import Column, Kind, Row, Schema, Timed
+
+
+class LookupStep:
+    """Lookup join of a stream with a table that does not change."""
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        stream: Schema,
+        table: Schema,
+        rows: Sequence[Row],
+        left: bool,
+        seq_bits: int = SEQ_BITS,
+    ) -> None:
+        self._seq_bits = seq_bits
+        self._names = [_qualified(lookup.stream_alias, column.name) for column in stream]
+        self._own = [column.name for column in stream]
+        qualified = Schema(tuple(Column(n, c.type) for n, c in zip(self._names, stream, strict=True)))
+        found = Schema(tuple(Column(_qualified(lookup.alias, c.name), c.type) for c in table))
+        stored = to_table([Timed(0, row) for row in rows], found, [0] * len(rows))
+        self._join = TableLookup(
+            qualified, found, lookup.condition, stored.select(list(found.names)), left
+        ).join
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        renamed = dict(zip(self._own, self._names, strict=True))
+        stream = tables[0].rename_columns([renamed.get(name, name) for name in tables[0].column_names])
+        return fanned_out(self._join(stream), self._seq_bits), complete[0]
+
+
+def lookup(operator: Lookup, context: StepContext) -> LookupStep | ViewLookupStep:
+    found = context.graph[context.node.inputs[1]]
+    if isinstance(found.operator, Materialize):
+        return view_lookup(operator, found.operator, context)
+    assert isinstance(found.operator, Scan), "no other relation is finite"
+    rows = context.rows_of(found.operator.relation)
+    return LookupStep(operator, context.schemas[0], found.schema, rows, operator.left, context.seq_bits)
+
+
+def _qualified(alias: str, name: str) -> str:
+    return f"{alias}.{name}" if alias else name
+
+
+# Vectorized lookup join with a table, or with a view's window (M40).
+#
+# Equalities between the two sides are hash keys (NULL equals nothing). The rest of the condition is
+# evaluated on the candidate pairs. Without an equality every pair is a candidate. Pairs are built in
+# blocks, so that memory is bounded. The output is in the order of the stream, then of the table.
+#
+# Since the rest of the condition is evaluated on candidate pairs only, it cannot raise an error on a pair
+# that the equalities exclude.
+
+
+PAIRS_PER_BLOCK = 1 << 18
+
+KeyColumn = Callable[[Arrived], pa.ChunkedArray]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupKeys:
+    """Condition split into equal keys of both sides and a residual."""
+
+    stream: tuple[Expr, ...]
+    table: tuple[Expr, ...]
+    rest: Expr | None
+
+
+def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> LookupKeys:
+    """Split a condition into hash keys and a residual."""
+    of_stream, of_table = frozenset(stream.names), frozenset(table.names)
+    stream_keys: list[Expr] = []
+    table_keys: list[Expr] = []
+    rest: list[Expr] = []
+    for part in conjuncts(condition):
+        sides = _sides(part, of_stream, of_table)
+        if sides is None:
+            rest.append(part)
+        else:
+            stream_keys.append(sides[0])
+            table_keys.append(sides[1])
+    return LookupKeys(tuple(stream_keys), tuple(table_keys), conjunction(tuple(rest)))
+
+
+def _sides(part: Expr, of_stream: frozenset[str], of_table: frozenset[str]) -> tuple[Expr, Expr] | None:
+    if not isinstance(part, Call) or part.function != "=":
+        return None
+    left, right = part.arguments
+    shared = t.common(left.type, right.type)
+    if shared is None or shared.kind in (Kind.NULL, Kind.ANY, Kind.PERIOD):
+        return None
+    left, right = converted(left, shared), converted(right, shared)
+    reads_left, reads_right = columns_of(left), columns_of(right)
+    if not reads_left or not reads_right:
+        return None
+    if reads_left <= of_stream and reads_right <= of_table:
+        return left, right
+    if reads_right <= of_stream and reads_left <= of_table:
+        return right, left
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Range [start, end) of table rows that each stream row may match."""
+
+    starts: Int64s
+    ends: Int64s
+
+
+class Matching:
+    """Compiled condition between stream rows and table rows.
+
+    Columns of both sides have different names, as in the condition. A left join keeps stream rows without
+    a match, with NULLs in the table's columns.
+    """
+
+    def __init__(
+        self, stream_schema: Schema, table_schema: Schema, condition: Expr | None, left: bool = False
+    ) -> None:
+        keys = keys_of(condition, stream_schema, table_schema)
+        both = Schema((*stream_schema.columns, *table_schema.columns))
+        self._columns = stream_schema.names
+        self._left = left
+        self._stream_keys = [compile_vector(key, stream_schema) for key in keys.stream]
+        self._table_keys = [compile_vector(key, table_schema) for key in keys.table]
+        self._rest = None if keys.rest is None else compile_vector(keys.rest, both)
+        # A condition without columns still needs the row count.
+        self._read = (columns_of(keys.rest) if keys.rest is not None else None) or self._columns[:1]
+
+    def index(self, table: pa.Table) -> Index:
+        return Index([key(table) for key in self._table_keys], table.num_rows)
+
+    def join(
+        self, stream: pa.Table, table: pa.Table, index: Index | None = None, stretch: Stretch | None = None
+    ) -> pa.Table:
+        """Return the joined rows: stream columns, then table columns.
+
+        System columns of the stream are kept. Without an `index`, one is built of the table rows with a key
+        of these stream rows.
+        """
+        keys = [key(stream) for key in self._stream_keys]
+        if index is None:
+            index = Index([key(table) for key in self._table_keys], table.num_rows, keys)
+        first, counts = index.groups(keys, stream.num_rows, stretch)
+        tuples: list[Int64s] = []
+        rows: list[Int64s] = []
+        for start, stop in _blocks(counts):
+            count = counts[start:stop]
+            of = np.repeat(np.arange(start, stop), count)
+            within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+            candidates = index.rows[np.repeat(first[start:stop], count) + within]
+            tuple_places, row_places = self._matches(stream, table, of, candidates, range(start, stop))
+            tuples.append(tuple_places)
+            rows.append(row_places)
+        return self._joined(stream, table, _concatenated(tuples), _concatenated(rows))
+
+    def _matches(
+        self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s, block: range
+    ) -> tuple[Int64s, Int64s]:
+        """Return the indexes of matching rows; table row -1 for no match."""
+        if self._rest is not None and len(tuples):
+            held = self._rest(self._pairs(stream, table, tuples, rows))
+            keep = pc.fill_null(held, False).combine_chunks().to_numpy(zero_copy_only=False)
+            tuples, rows = tuples[keep], rows[keep]
+        if not self._left:
+            return tuples, rows
+        alone = np.setdiff1d(np.arange(block.start, block.stop), tuples)
+        tuples = np.concatenate([tuples, alone])
+        rows = np.concatenate([rows, np.full(len(alone), -1)])
+        order = np.argsort(tuples, kind="stable")
+        return tuples[order], rows[order]
+
+    def _pairs(self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s) -> pa.Table:
+        """Return the columns of the residual condition for candidate pairs."""
+        columns = {
+            name: (stream if name in self._columns else table)
+            .column(name)
+            .take(pa.array(tuples if name in self._columns else rows))
+            for name in self._read
+        }
+        return pa.table(columns)
+
+    def _joined(self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s) -> pa.Table:
+        carried = [name for name in stream.column_names if is_system_column(name)]
+        left = stream.select([*carried, *self._columns]).take(pa.array(tuples))
+        right = table.take(pa.array(rows, mask=rows < 0))
+        for name in right.column_names:
+            left = left.append_column(name, right.column(name))
+        return left
+
+
+class TableLookup:
+    """Stored table with its index, ready for joins."""
+
+    def __init__(
+        self,
+        stream_schema: Schema,
+        table_schema: Schema,
+        condition: Expr | None,
+        table: pa.Table,
+        left: bool = False,
+    ) -> None:
+        self._matching = Matching(stream_schema, table_schema, condition, left)
+        self._table = table.select(table_schema.names).combine_chunks()
+        self._index = self._matching.index(self._table)
+
+    def join(self, stream: pa.Table) -> pa.Table:
+        return self._matching.join(stream, self._table, self._index)
+
+
+class Index:
+    """Hash index: `rows` are grouped by key, in table order within a group.
+
+    With `wanted`, only rows with one of these keys are included.
+    """
+
+    def __init__(
+        self, keys: list[pa.ChunkedArray], rows: int, wanted: list[pa.ChunkedArray] | None = None
+    ) -> None:
+        self._levels: list[tuple[pa.Array, pa.Array]] = []
+        comparables = [_comparable(key) for key in keys]
+        places = np.arange(rows)
+        if comparables and wanted is not None:
+            asked = pc.is_in(comparables[0], value_set=pc.unique(_comparable(wanted[0])))
+            places = np.flatnonzero(asked.to_numpy())
+            comparables = [comparable.take(pa.array(places)) for comparable in comparables]
+        group: Int64s = np.zeros(len(places), np.int64)
+        for comparable in comparables:
+            values = pc.unique(comparable).drop_null()
+            combined = _combined(group, comparable, values)
+            groups = pa.array(np.unique(combined[combined >= 0]))
+            group = _codes(_nullable(combined), groups)
+            self._levels.append((values, groups))
+        order = np.argsort(group, kind="stable") if keys else places
+        order = order[np.count_nonzero(group < 0) :]
+        self.rows: Int64s = places[order]
+        # Combine group and row into one number, so that the rows of a group within a range are adjacent.
+        self._span = rows + 1
+        self._places: Int64s = group[order] * self._span + self.rows
+
+    def groups(
+        self, keys: list[pa.ChunkedArray], tuples: int, stretch: Stretch | None = None
+    ) -> tuple[Int64s, Int64s]:
+        """Return the start and size of each stream row's group.
+
+        The start is an index into `rows`.
+        """
+        group: Int64s = np.zeros(tuples, np.int64)
+        for key, (values, groups) in zip(keys, self._levels, strict=True):
+            group = _codes(_nullable(_combined(group, _comparable(key), values)), groups)
+        starts, ends = (0, self._span - 1) if stretch is None else (stretch.starts, stretch.ends)
+        first, last = (np.searchsorted(self._places, group * self._span + row) for row in (starts, ends))
+        return first, np.where(group < 0, 0, last - first)
+
+
+def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Convert doubles to bits, with one zero and one NaN: NaN equals NaN."""
+    if not pa.types.is_floating(key.type):
+        return key
+    chunks = []
+    for chunk in key.chunks:
+        values = chunk.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        values[np.isnan(values)] = np.nan
+        chunks.append(pa.array(values.view(np.int64), mask=chunk.is_null().to_numpy(zero_copy_only=False)))
+    return pa.chunked_array(chunks, pa.int64())
+
+
+def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Int64s:
+    """Return the index of each key among the values, or -1.
+
+    It is -1 for NULL and for missing values.
+    """
+    found = pc.index_in(keys, value_set=values, skip_nulls=True)
+    places: Int64s = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+    return places
+
+
+def _combined(group: Int64s, key: pa.ChunkedArray, values: pa.Array) -> Int64s:
+    """Combine a group and one more key into one number.
+
+    It is -1 if either of them is -1. Numbers are below the square of the table's row count.
+    """
+    codes = _codes(key, values)
+    return np.where((group < 0) | (codes < 0), -1, group * max(len(values), 1) + codes)
+
+
+def _nullable(codes: Int64s) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(codes, mask=codes < 0)])
+
+
+def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
+    """Yield ranges of stream rows with a bounded number of pairs each.
+
+    Each range has at least one row.
+    """
+    total = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(total[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(total, before + PAIRS_PER_BLOCK, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _concatenated(parts: list[Int64s]) -> Int64s:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+# Lookup in a view over a stream, as of the row's time (M40).
+#
+# view    a   b       c   d           [ROWS 2]          view rows of the same time precede the stream row
+# stream        x   y       z         x: a b   y: a b   z: c d
+
+
+_EARLIEST = -(2**63)
+
+
+@stored_as("view_lookup", version=1)
+@dataclass(slots=True)
+class ViewState:
+    """Window content of the view, and waiting rows of both inputs.
+
+    The first `passed` rows of `content` have left the window.
+    """
+
+    content: list[Slice] = field(default_factory=list)
+    passed: int = 0
+    waiting: list[pa.Table] = field(default_factory=list)
+
+
+class ViewLookupStep:
+    """Processes rows of both inputs by time, view rows first.
+
+    The result does not depend on the boundaries between runs. `stream` and `view` have the output column
+    names.
+    """
+
+    def __init__(
+        self,
+        state: ViewState,
+        window: Window,
+        matching: Matching,
+        stream: Schema,
+        view: Schema,
+        seq_bits: int,
+    ) -> None:
+        self.state = state
+        assert window.extent is not None, "the binder asks for a window with a beginning"
+        self._extent = window.extent
+        self._by_rows = window.frame is FrameUnit.ROWS
+        self._matching = matching
+        self._schemas = [with_system_columns(to_arrow(schema)) for schema in (view, stream)]
+        self._seq_bits = seq_bits
+        if not state.waiting:
+            state.waiting = [schema.empty_table() for schema in self._schemas]
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state, until = self.state, min(complete)
+        arrived = []
+        for waiting, table, schema in zip(state.waiting, tables, self._schemas, strict=True):
+            named = table.rename_columns(schema.names).cast(schema)
+            arrived.append(together([waiting, named]))
+        known = [
+            max([told, *_times(table.slice(max(len(table) - 1, 0))).tolist()])
+            for told, table in zip(complete, arrived, strict=True)
+        ]
+        counts = [
+            len(table) if border == END else int(np.searchsorted(_times(table), border))
+            for table, border in zip(arrived, borders(known), strict=True)
+        ]
+        new, stream = (table.slice(0, count) for table, count in zip(arrived, counts, strict=True))
+        state.waiting = [
+            table.slice(count).combine_chunks() for table, count in zip(arrived, counts, strict=True)
+        ]
+        new = new.drop_columns([SEQ, ARRIVAL]).combine_chunks()
+        content = together([*(piece.table for piece in state.content), new]).slice(state.passed)
+        out = self._met(stream, content)
+        passed = state.passed + self._passed(_times(content), until)
+        state.content, state.passed = kept_from(state.content, new, passed)
+        return out, until
+
+    def due(self) -> Due | None:
+        waiting = self.state.waiting
+        return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
+
+    def _met(self, stream: pa.Table, content: pa.Table) -> pa.Table:
+        """Join stream rows with view rows, in stream order, oldest view row first."""
+        ts, times = _times(stream), _times(content)
+        ends = np.searchsorted(times, ts, side="right")
+        rows = content.drop_columns([TS])
+        joined = self._matching.join(stream, rows, stretch=self._stretch(ts, times, ends))
+        return fanned_out(joined, self._seq_bits)
+
+    def _stretch(self, ts: Int64s, times: Int64s, ends: Int64s) -> Stretch:
+        if self._by_rows:
+            return Stretch(np.maximum(ends - self._extent, 0), ends)
+        return Stretch(np.searchsorted(times, ts - self._extent, side="right"), ends)
+
+    def _passed(self, times: Int64s, until: int) -> int:
+        """Count the view rows that no later stream row can match."""
+        if self._by_rows:
+            return max(len(times) - self._extent, 0)
+        return int(np.searchsorted(times, max(until - self._extent, _EARLIEST), side="right"))
+
+
+def view_lookup(lookup: Lookup, view_of: Materialize, context: StepContext) -> ViewLookupStep:
+    columns, own = context.node.schema.columns, len(context.schemas[1])
+    stream, view = Schema(columns[:own]), Schema(columns[own:])
+    state = context.state if isinstance(context.state, ViewState) else ViewState()
+    matching = Matching(stream, view, lookup.condition, lookup.left)
+    return ViewLookupStep(state, view_of.window, matching, stream, view, context.seq_bits)
+
+
+def _times(table: pa.Table) -> Int64s:
+    found: Int64s = table.column(TS).to_numpy()
+    return found

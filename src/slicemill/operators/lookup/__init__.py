@@ -1,1 +1,0 @@
-"""Lookup joins of a stream with a table or a view."""

@@ -1,1 +1,0 @@
-"""Models with OVER of several queries that share cores (C14)."""

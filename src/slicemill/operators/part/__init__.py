@@ -1,1 +1,0 @@
-"""Result of one query of a shared operator."""

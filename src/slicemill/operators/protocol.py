@@ -1,0 +1,278 @@
+"""Registration of operators: everything that planner, EXPLAIN and engine need.
+
+The `spec.py` of each operator has its dataclass, followed by its `OperatorKind`; `registry` lists all
+kinds. No other module tests for the class of an operator. Functions take the operator, and where needed
+its node and the graph. Execution steps are named by strings and imported on execution, so that planning
+loads no kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+from slicemill.catalog.catalog import Catalog, TimestampKind
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import AggregateCall, FrameUnit, SelectItem, Window, WindowCall
+from slicemill.functions.render import render
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+# Base classes of operators: immutable specifications of what to compute.
+
+
+class Operator:
+    """Specification of a node: a frozen dataclass, registered in `operators.registry`."""
+
+    __slots__ = ()
+
+
+class SharedOperator(Operator):
+    """One operator for several queries, its members.
+
+    A `Part` that reads the operator provides the result of one member.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def members(self) -> tuple[Any, ...]: ...
+
+
+def with_members(shared: SharedOperator, members: Iterable[Any]) -> SharedOperator:
+    """Return a shared operator with other members of the same kind."""
+    return cast(SharedOperator, replace(cast(Any, shared), members=tuple(members)))
+
+
+S = TypeVar("S", bound=Operator)
+Keys: TypeAlias = tuple[Expr, ...]
+KeysBelow: TypeAlias = "tuple[tuple[str, Keys], ...]"
+
+
+class Role(StrEnum):
+    """Role of a node in the graph."""
+
+    SOURCE = "source"
+    TABLE = "table"
+    STATELESS = "stateless"
+    STATEFUL = "stateful"
+    SINK = "sink"
+
+
+class UnitOf(Enum):
+    """Which queries share a unit with the query of a stateful operator."""
+
+    QUERY = "none: it runs alone"
+    KEYS = "all that keep something of the same log by the same keys"
+    PARTS = "those that have a part of it"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsRead:
+    """Expressions over an input, and columns that are passed through."""
+
+    exprs: Sequence[Expr]
+    names: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class InnerJoin:
+    """Description of a join for partitioning.
+
+    `windows` are by input, the longest of all members. `equal` are sets of expressions with the same value,
+    as (input, expression over its columns). `columns` maps result columns to an input and its column.
+    """
+
+    windows: tuple[Window, ...]
+    equal: tuple[tuple[tuple[int, Expr], ...], ...]
+    columns: Mapping[str, tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKind:
+    """Properties of one member of a shared operator, for its `Part`."""
+
+    words: Callable[[Any], Description]
+    history_us: Callable[[Any], int | None]
+    seq_bits: Callable[[Any, int, Catalog], int]
+    keys_below: Callable[[Any, Any, Keys], tuple[Keys, ...] | None] = lambda *_: None
+    """Maps keys over the output to keys of each input of the shared operator (the first argument)."""
+    holds: Callable[[Any, Any], bool] = lambda *_: False
+    """Returns True if the state of the first member has all that the second member needs."""
+
+
+def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:
+    """Return the same keys, for operators that keep input columns.
+
+    They have a single input.
+    """
+    return ((node.inputs[0], keys),)
+
+
+def _its_inputs(_: Operator, node: Node, __: QueryGraph) -> tuple[str, ...]:
+    return node.inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorKind(Generic[S]):
+    """Registration of one operator.
+
+    | field | meaning |
+    |---|---|
+    | `role`, `words` | role and description of the operator for display |
+    | `own_name` | name of a source, sink or table: of the stream, query or table |
+    | `relation` | name of the finite relation, if it is one: its output has no log |
+    | `label`, `shared_label` | name in node ids: for a query's own node, and for a shared node |
+    | `for_all` | True if the output does not depend on when a query started, so that queries share the node |
+    | `refer` | returns the operator with ids of other nodes replaced |
+    | `slack_us` | how far its output watermark is behind its input watermarks |
+    | `waits_for_time` | True if idle-waiting-prone (IWP, M21), given the timestamp kind of its inputs |
+    | `fed_by` | nodes whose rows its step reads, in order |
+    | `alias`, `looked_up` | its name for an input; True if the input provides rows for lookups |
+    | `selections` | its conditions on the rows of some inputs; contains None if all rows are needed |
+    | `columns_read` | what it reads of an input, given the columns read of its output; if None, all columns |
+    | `keeps_state` | True if it has state between runs |
+    | `by_position` | True if its state has rows by column position, so that inputs cannot get new columns |
+    | `computes` | False for a drop box, which only passes a share of the rows |
+    | `unit` | which queries share a unit with it |
+    | `keys` | by input, the expressions by which its work can be partitioned; None if it cannot |
+    | `split_by_any` | True if its work can be partitioned by any keys of its consumers |
+    | `joins` | description of its join, if each result has one row of each input |
+    | `keys_below` | maps keys over its output to keys over the nodes below; None if they lack them |
+    | `history_us` | how far back results depend on input rows; None if no time span limits it |
+    | `seq_bits`, `numbered_by` | bits of its row numbers, and the nodes that number them (`columns.order`) |
+    | `ties` | True if it adds or passes on ties to rows that several cells find together (`columns.merge`) |
+    | `takes` | which calls or columns of a former operator provide its state; None if they do not suffice |
+    | `taken_over` | function that builds the state from that of a former operator, as `module:name` |
+    | `redistribute` | function that builds the state of a new cell from all old cells |
+    | `last_words` | True if it emits rows at the end of input, at the time of the last row |
+    | `member` | properties of one of its members, if it is shared |
+    | `stored` | its classes in states, by their names in checkpoints |
+    | `step` | function that creates its step, as `module:name`; None if its consumers do its work |
+    """
+
+    spec: type[S]
+    words: Callable[[S, Node, QueryGraph], Description]
+    role: Role = Role.STATELESS
+    own_name: Callable[[S], str] | None = None
+    relation: Callable[[S], str] | None = None
+    label: Callable[[S], str] | None = None
+    shared_label: Callable[[S], str] | None = None
+    for_all: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
+    refer: Callable[[S, Callable[[str], str]], S] | None = None
+    slack_us: Callable[[S], int] = lambda _: 0
+    waits_for_time: Callable[[S, TimestampKind], bool] = lambda *_: False
+    fed_by: Callable[[S, Node, QueryGraph], tuple[str, ...]] = _its_inputs
+    alias: Callable[[S, int], str] = lambda *_: ""
+    looked_up: Callable[[S, int], bool] = lambda *_: False
+    selections: Callable[[S, Sequence[int]], tuple[Expr | None, ...]] = lambda *_: (None,)
+    columns_read: Callable[[S, int, Collection[str]], ColumnsRead] | None = None
+    keeps_state: bool = True
+    by_position: Callable[[S], bool] = lambda _: False
+    computes: bool = True
+    unit: UnitOf = UnitOf.QUERY
+    keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None
+    split_by_any: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
+    joins: Callable[[S], InnerJoin | None] = lambda _: None
+    keys_below: Callable[[S, Node, QueryGraph, Keys], KeysBelow | None] = lambda *_: None
+    history_us: Callable[[S, Node, QueryGraph], int | None] = lambda *_: 0
+    seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits
+    numbered_by: Callable[[S, Node, QueryGraph], Iterable[str]] | None = None
+    ties: bool = False
+    takes: Callable[[S, S], Sequence[int] | None] = lambda *_: None
+    taken_over: str | None = None
+    redistribute: str | None = None
+    last_words: bool = False
+    member: MemberKind | None = None
+    stored: Mapping[str, type] = field(default_factory=dict)
+    step: str | None = None
+
+
+def longest_us(windows: Iterable[Window]) -> int | None:
+    """Return the longest window; None if one is unbounded or counts rows."""
+    lengths = [window.extent if window.frame is FrameUnit.RANGE else None for window in windows]
+    known = [length for length in lengths if length is not None]
+    return max(known) if len(known) == len(lengths) else None
+
+
+# Descriptions of operators in plans, in terms of SQL and relational algebra.
+
+
+Fact: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Symbol of relational algebra (or none), title, and facts as (what, text).
+
+    The most important fact is first.
+    """
+
+    symbol: str
+    title: str
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        return f"{self.symbol} {self.title}" if self.symbol else self.title
+
+
+def many(number: int, word: str) -> str:
+    """Return a number with a noun in singular or plural.
+
+    >>> many(1, "join"), many(2, "join")
+    ('1 join', '2 joins')
+    """
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def each(aliases: Sequence[str], windows: Sequence[str]) -> str:
+    """Return the window of each input; only once if all are equal."""
+    if len(windows) > 1 and len(set(windows)) == 1:
+        return f"{windows[0]} each"
+    return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))
+
+
+def partition(exprs: Sequence[Expr]) -> tuple[Fact, ...]:
+    return (("partition by", ", ".join(render(expr) for expr in exprs)),) if exprs else ()
+
+
+def grouped(calls: Sequence[AggregateCall], group_by: Sequence[SelectItem]) -> tuple[Fact, ...]:
+    facts = [("compute", ", ".join(call_text(call) for call in calls))] if calls else []
+    if group_by:
+        facts.append(("group by", ", ".join(render(item.expr) for item in group_by)))
+    return tuple(facts)
+
+
+def call_text(call: AggregateCall | WindowCall) -> str:
+    arguments = ", ".join(render(argument) for argument in call.arguments) or "*"
+    return f"{call.name}({'DISTINCT ' if call.distinct else ''}{arguments})"
+
+
+def window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
+    """Return calls over one common window together, else each with its window."""
+    if len({(call.window, call.partition_by) for call in calls}) > 1:
+        return tuple(("compute", f"{call_text(call)} OVER ({_over(call)})") for call in calls)
+    computed = ", ".join(call_text(call) for call in calls)
+    window = ("window", preceding(calls[0].window))
+    return (("compute", computed), *partition(calls[0].partition_by), window)
+
+
+def length_of(window: Window) -> str:
+    """Return a window without its slide."""
+    return str(Window(window.frame, window.extent))
+
+
+def preceding(window: Window) -> str:
+    length = length_of(window)
+    return f"{length} PRECEDING{str(window).removeprefix(length)}"
+
+
+def _over(call: WindowCall) -> str:
+    parts = [f"PARTITION BY {text}" for _, text in partition(call.partition_by)]
+    return " ".join([*parts, preceding(call.window)])

@@ -1,1 +1,0 @@
-"""Joins of streams over punctuation windows, which rows close by key."""

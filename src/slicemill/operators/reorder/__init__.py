@@ -1,1 +1,0 @@
-"""Derived streams that are reordered by a column."""

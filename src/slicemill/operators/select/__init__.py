@@ -1,1 +1,0 @@
-"""Selections and projections, which are stateless."""

@@ -1,0 +1,1 @@
+"""Session windows: rows of a group that are close in time."""

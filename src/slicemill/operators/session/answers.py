@@ -1,0 +1,328 @@
+"""Aggregate values of ended sessions, for all queries at once.
+
+The sessions of all queries are listed by query, end and first tuple. Common parts are computed once:
+times, keys and bounds, and the values of equal calls over the sessions of all queries with these calls.
+The output of a query consists of slices of these columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregates.columns import Windows
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import AggregateCall
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.columns.keys import shown, whole
+from slicemill.columns.order import Numbering
+from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.errors import SlicemillError
+from slicemill.functions.vectors import fixed_width, numbers
+from slicemill.kernels.arrays import Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.call_values import (
+    CallValues,
+    Evaluate,
+    WindowRows,
+    aligned,
+    evaluators,
+    has_group_kernel,
+    needed_arguments,
+)
+from slicemill.operators.session.spec import SessionMember
+from slicemill.operators.session.state import Ended
+from slicemill.operators.step import StepContext
+from slicemill.types import Column, Schema
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+_VALUE = "value"
+
+Calls: TypeAlias = tuple[AggregateCall, ...]
+Outcome: TypeAlias = pa.Table | SlicemillError
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """All stored rows: positions sorted by key, and the key of each row."""
+
+    table: pa.Table
+    order: Int64s
+    codes: Int64s
+
+    @cached_property
+    def _columns(self) -> dict[str, pa.Array]:
+        return {}
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self._columns:
+            self._columns[name] = whole(self.table.column(name))
+        return self._columns[name]
+
+    def integers(self, name: str) -> Int64s:
+        found: Int64s = numbers(self.column(name))
+        return found
+
+
+@dataclass(frozen=True)
+class PassedSessions:
+    """Sessions found in one pass.
+
+    `places` are the sorted rows that its queries read. `members` has the queries by gap.
+    """
+
+    places: Int64s
+    ended: Ended
+    members: Sequence[Sequence[str]]
+
+
+class _Listed:
+    """Sessions of each query, by query, then by end and first tuple."""
+
+    def __init__(self, rows: StoredRows, found: PassedSessions) -> None:
+        self.rows, self.places, ended = rows, found.places, found.ended
+        heads: Int64s = self.places[ended.starts]
+        order = _in_order(ended, rows.integers(SEQ)[heads])
+        borders = np.searchsorted(ended.gaps[order], np.arange(len(found.members) + 1)).tolist()
+        self.starts, self.stops, self.until = ended.starts[order], ended.stops[order], ended.until[order]
+        self.heads = heads[order]
+        # Queries with the same gap have the same sessions.
+        self.of_member = {
+            name: (first, last)
+            for (first, last), names in zip(pairwise(borders), found.members, strict=True)
+            for name in names
+            if last > first
+        }
+
+
+def _in_order(ended: Ended, seqs: Int64s) -> Int64s:
+    """Return the order by gap, end and first tuple.
+
+    Ends are rarely equal, so that a single sort by gap and end is usually enough.
+    """
+    since = ended.until - ended.until.min()
+    if int(since.max()) < 2**62 // (int(ended.gaps.max()) + 1):
+        both = ended.gaps * (since.max() + 1) + since
+        order = np.argsort(both)
+        ordered = both[order]
+        if (ordered[1:] != ordered[:-1]).all():
+            return order
+    return np.lexsort((seqs, ended.until, ended.gaps))
+
+
+class _SideBySide:
+    """Rows of the sessions of some queries, session after session."""
+
+    def __init__(self, listed: _Listed, names: Sequence[str]) -> None:
+        parts = [slice(*listed.of_member[name]) for name in names]
+        starts, stops = (
+            np.concatenate([bounds[part] for part in parts]) for bounds in (listed.starts, listed.stops)
+        )
+        ends = np.cumsum(stops - starts)
+        self._places, owners = _stretched(listed.places, starts, stops, int(ends[-1]))
+        self._rows, self._taken = listed.rows, dict[str, pa.Array]()
+        self.counts = [part.stop - part.start for part in parts]
+        self.windows = Windows(ends - (stops - starts), ends)
+        self.tuples = WindowRows(owners, self._column)
+
+    def _column(self, name: str) -> pa.Array:
+        if name not in self._taken:
+            self._taken[name] = _taken(self._rows.column(name), self._places)
+        return self._taken[name]
+
+
+@kernel
+def _stretched(places: Int64s, starts: Int64s, stops: Int64s, rows: int) -> tuple[Int64s, NDArray[np.int32]]:
+    """Return the row positions of sessions, and each row's session number."""
+    out, owners = np.empty(rows, np.int64), np.empty(rows, np.int32)
+    position = 0
+    for i in range(len(starts)):
+        for row in range(starts[i], stops[i]):
+            out[position], owners[position] = places[row], i
+            position += 1
+    return out, owners
+
+
+class SessionAnswers:
+    """Evaluator of the aggregates of all queries.
+
+    `columns` has the names of stored columns by expression, and `keys` the names of the key columns.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[SessionMember],
+        columns: Mapping[Expr, str],
+        keys: Sequence[str],
+        context: StepContext,
+    ) -> None:
+        self._keys = keys
+        bits = context.seq_bits
+        self._numbering = Numbering(bits, fans=True)
+        self._fan_bits = fanned_bits(bits) - bits
+        numbers_of: dict[Calls, int] = {}
+        self._evaluates: list[tuple[Evaluate, ...]] = []
+        self._members: dict[str, _Member] = {}
+        for member in members:
+            own = _Member(member, context)
+            for calls in own.calls:
+                if calls not in numbers_of:
+                    numbers_of[calls] = len(numbers_of)
+                    stored = {a: columns[a] for c in calls for a in needed_arguments(c, context.catalog)}
+                    self._evaluates.append(evaluators(calls, stored, context))
+                own.evaluations.append(numbers_of[calls])
+            self._members[member.name] = own
+
+    def of(self, rows: StoredRows, found: Sequence[PassedSessions]) -> dict[str, Outcome]:
+        """Return each query's rows by end and first tuple, or its error."""
+        out: dict[str, Outcome] = {}
+        for passed in found:
+            out |= {name: self._members[name].nothing for names in passed.members for name in names}
+            if len(passed.ended.until):
+                out |= self._answered(rows, _Listed(rows, passed))
+        return out
+
+    def _answered(self, rows: StoredRows, listed: _Listed) -> dict[str, Outcome]:
+        common = self._common(rows, listed)
+        out: dict[str, Outcome] = {}
+        values = self._values(listed)
+        for name, (first, last) in listed.of_member.items():
+            own = self._members[name]
+            answers = [values[number][name] for number in own.evaluations]
+            failed = [answer for answer in answers if isinstance(answer, SlicemillError)]
+            if failed:
+                out[name] = failed[0]
+                continue
+            given = [answer for answer in answers if isinstance(answer, CallValues)]
+            shared = {column: array.slice(first, last - first) for column, array in common.items()}
+            out[name] = own.table(shared, given, self._numbering, self._fan_bits)
+        return out
+
+    def _values(self, listed: _Listed) -> list[dict[str, CallValues | SlicemillError]]:
+        """Return the values of each evaluation, by query."""
+        users: list[list[str]] = [[] for _ in self._evaluates]
+        for name in listed.of_member:
+            for number in self._members[name].evaluations:
+                users[number].append(name)
+        unions: dict[tuple[str, ...], _SideBySide] = {}
+        found: list[dict[str, CallValues | SlicemillError]] = []
+        for evaluates, names in zip(self._evaluates, map(tuple, users), strict=True):
+            if names and names not in unions:
+                unions[names] = _SideBySide(listed, names)
+            try:
+                parts = _evaluated(evaluates, unions[names]) if names else []
+                found.append(dict(zip(names, parts, strict=True)))
+            except SlicemillError:
+                found.append({name: _alone(evaluates, listed, name) for name in names})
+        return found
+
+    def _common(self, rows: StoredRows, listed: _Listed) -> dict[str, pa.Array]:
+        heads = listed.heads
+        return {
+            TS: pa.array(listed.until),
+            SEQ: pa.array(rows.integers(SEQ)[heads]),
+            # The watermark triggers these rows, so they have no arrival time of a tuple.
+            ARRIVAL: pa.array(np.zeros(len(heads), np.int64)),
+            **{name: shown(_taken(rows.column(name), heads)) for name in self._keys},
+            "window_start": fixed_width(rows.integers(TS)[heads], None, _INSTANT),
+            "window_end": fixed_width(listed.until, None, _INSTANT),
+        }
+
+
+class _Member:
+    """Builder of a query's output from common columns and shared call values."""
+
+    def __init__(self, member: SessionMember, context: StepContext) -> None:
+        operator = member.operator
+        self._schema = with_system_columns(to_arrow(Schema(member.columns)))
+        self.nothing = self._schema.empty_table()
+        self._keys = {item.name: f"key {place}" for place, item in enumerate(operator.group_by)}
+        self._renamed: list[
+            dict[str, str]
+        ] = []  # by set of calls: its columns, and their names in this query
+        self.calls: list[Calls] = []
+        self.evaluations: list[int] = []  # the numbers of the sets of calls
+        apart = []
+        for call in operator.calls:
+            if has_group_kernel(call, context.catalog):
+                self.calls.append((replace(call, columns=(Column(_VALUE, call.columns[0].type),)),))
+                self._renamed.append({_VALUE: call.columns[0].name})
+            else:
+                apart.append(call)
+        self._one_each = not apart
+        if apart:
+            self.calls.append(tuple(apart))
+            self._renamed.append({column.name: column.name for call in apart for column in call.columns})
+
+    def table(
+        self,
+        common: Mapping[str, pa.Array],
+        answers: Sequence[CallValues],
+        numbering: Numbering,
+        fan_bits: int,
+    ) -> pa.Table:
+        columns = dict(common)
+        columns |= {name: columns[stored] for name, stored in self._keys.items()}
+        if self._one_each:
+            for names, values in zip(self._renamed, answers, strict=True):
+                columns |= {names[name]: array for name, array in values.columns.items()}
+            # Sessions of a query have different first tuples, so each row has fan-out number 0.
+            columns[SEQ] = pa.array(numbers(columns[SEQ]) << fan_bits)
+            return self._made(columns)
+        named = [
+            CallValues(values.windows, {names[name]: array for name, array in values.columns.items()})
+            for names, values in zip(self._renamed, answers, strict=True)
+        ]
+        found = aligned(named, len(common[TS]))
+        of_session = pa.array(found.windows)
+        columns = {name: array.take(of_session) for name, array in columns.items()} | found.columns
+        return numbering.applied(self._made(columns))
+
+    def _made(self, columns: Mapping[str, pa.Array]) -> pa.Table:
+        arrays = [_cast(columns[column.name], column.type) for column in self._schema]
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+
+def _evaluated(evaluates: Sequence[Evaluate], sessions: _SideBySide) -> list[CallValues]:
+    """Return the values of each query, with its sessions numbered from 0."""
+    windows = sessions.windows
+    made = [evaluate(sessions.tuples, windows) for evaluate in evaluates]
+    values = made[0] if len(made) == 1 else aligned(made, len(windows))
+    borders = np.cumsum([0, *sessions.counts])
+    cuts = np.searchsorted(values.windows, borders).tolist()
+    return [
+        CallValues(
+            values.windows[first:last] - begun,
+            {name: array.slice(first, last - first) for name, array in values.columns.items()},
+        )
+        for begun, (first, last) in zip(borders[:-1], pairwise(cuts), strict=True)
+    ]
+
+
+def _alone(evaluates: Sequence[Evaluate], listed: _Listed, name: str) -> CallValues | SlicemillError:
+    """Evaluate a query alone, so that other queries' errors do not matter."""
+    try:
+        return _evaluated(evaluates, _SideBySide(listed, [name]))[0]
+    except SlicemillError as problem:
+        return problem
+
+
+def _taken(array: pa.Array, places: Int64s) -> pa.Array:
+    """Return the values at these positions.
+
+    NumPy is twice as fast as Arrow for plain numbers.
+    """
+    if array.null_count or not (pa.types.is_int64(array.type) or pa.types.is_float64(array.type)):
+        return array.take(pa.array(places))
+    return fixed_width(numbers(array)[places], None, array.type)
+
+
+def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return array if array.type == wanted else array.cast(wanted)

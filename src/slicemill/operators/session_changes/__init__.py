@@ -1,1 +1,0 @@
-"""Sessions with early emissions (EMIT EARLY)."""

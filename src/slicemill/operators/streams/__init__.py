@@ -1,1 +1,0 @@
-"""Sources and sinks of the query graph."""

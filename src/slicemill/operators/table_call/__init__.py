@@ -1,1 +1,0 @@
-"""Rows of a stream joined with the rows of a table function."""

@@ -1,0 +1,1 @@
+"""Temporal queries: coalescing of equal values, with load shedding."""

@@ -1,0 +1,411 @@
+"""Coalescing of whole tables, equivalent to `reference.coalesce`.
+
+All tuples that a window may still show are sorted by partition. Runs are found in one pass, and each
+window emits its part of them. The time is proportional to the number of stored tuples and output rows,
+for any slide. Results do not depend on how the input is split into tables.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.catalog.expressions import ColumnRef, Expr
+from slicemill.codec.registry import stored_as
+from slicemill.columns.keys import comparable, distinct_keys
+from slicemill.columns.keys import shown as shown_values
+from slicemill.columns.pieces import Slice, kept
+from slicemill.columns.ranges import FOREVER, by_partition
+from slicemill.functions.evaluate import compile_many
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import numbers
+from slicemill.kernels.arrays import Bools, Int32s, Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.operators.window.pane_state import StoredKeys
+from slicemill.shedding.accuracy import AccuracySums
+from slicemill.types import Schema
+
+TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
+KEY, TIME, NUMBERED, SELECTED, NUMBER = "key", "ts", "seq", "selected", "number"
+NO_START, END = -(2**63), 2**63 - 1
+
+
+@stored_as("coalesce", version=1)
+@dataclass(slots=True)
+class CoalescingState:
+    """Tuples that windows may still show, in order of arrival.
+
+    For windows by time, all slides up to `closed` have been emitted. For windows by rows, `arrived` has
+    the number of tuples of each partition.
+    """
+
+    keys: StoredKeys = field(default_factory=StoredKeys)
+    pieces: list[Slice] = field(default_factory=list)
+    now: int = NO_START
+    closed: int | None = None
+    finished: bool = False
+    arrived: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """All stored and new tuples, sorted by partition and arrival.
+
+    `order` has their positions in the table.
+    """
+
+    table: pa.Table
+    order: Int64s
+    partitions: Int32s
+    ts: Int64s
+    selected: Bools
+    values: Sequence[pa.Array]
+    runs: Runs
+
+    def in_table(self, sorted_: Bools) -> Bools:
+        """Return a mask of sorted rows in the order of the table."""
+        out = np.empty(len(sorted_), np.bool_)
+        out[self.order] = sorted_
+        return out
+
+    def changes(self) -> Bools:
+        """Return the rows with a period that differ from their predecessor.
+
+        Unbounded windows need only these rows, because there a run always begins with its first tuple.
+        """
+        places = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
+        partitions, selected = self.partitions[places], self.selected[places]
+        same = partitions[1:] == partitions[:-1]
+        same &= selected[1:] == selected[:-1]
+        same &= as_before([column.take(pa.array(places)) for column in self.values]) | ~selected[1:]
+        out = np.zeros(len(self.order), np.bool_)
+        out[places[:1]] = True
+        out[places[1:][~same]] = True
+        return out
+
+
+class Coalescing(ABC):
+    """Coalescing operator, without the window logic of the subclasses."""
+
+    def __init__(
+        self,
+        operator: Coalesce,
+        schema: Schema,
+        names: Sequence[str],
+        state: CoalescingState,
+    ) -> None:
+        """Compile the expressions.
+
+        `names` are the output columns: keys, attributes, the period, and the flag for open runs.
+        """
+        assert operator.window.slide is not None, "the grammar asks for SLIDES"
+        self.state = state
+        self._slide, self._extent = operator.window.slide, operator.window.extent
+        self._names = list(names)
+        self._tells_open, self._changes = operator.tells_open, operator.changes
+        self._keys = [item.expr for item in operator.partition_by]
+        # A key that is also an attribute appears once, as the attribute.
+        self._heads = [
+            place for place, item in enumerate(operator.partition_by) if item.name not in operator.attributes
+        ]
+        attributes: list[Expr] = [
+            ColumnRef(n, schema.columns[schema.index(n)].type) for n in operator.attributes
+        ]
+        self._attributes = [str(place) for place in range(len(attributes))]
+        conditions = [] if operator.where is None else [operator.where]
+        self._evaluate = compile_many([*self._keys, *attributes, *conditions], schema)
+
+    def run(
+        self, table: pa.Table, complete: int, latest_elsewhere: int = NO_START
+    ) -> tuple[pa.Table | None, int]:
+        """Process new rows in order.
+
+        `complete` and the returned number are lower bounds of later timestamps. At the end of the input,
+        time stops at the last tuple of all cells.
+        """
+        known = [ts.as_py() for ts in table.column(TS)[-1:]]
+        known.append(latest_elsewhere if complete == END else complete)
+        self.state.now = max([self.state.now, *known])
+        new, arrivals = self._taken(table)
+        out = self._report(new, arrivals, ended=complete == END)
+        due = self.due()
+        return out, complete if due is None else min(complete, due)
+
+    @abstractmethod
+    def due(self) -> int | None:
+        """Return the watermark at which the next output is due."""
+
+    @abstractmethod
+    def _report(self, new: pa.Table, arrivals: Int64s, ended: bool) -> pa.Table | None:
+        """Update the state, and return the output that is due."""
+
+    def _taken(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
+        """Return the columns of new rows that are stored, and the arrival times."""
+        found = []
+        for outcome in self._evaluate(table):
+            if isinstance(outcome, ExpressionError):
+                raise outcome
+            found.append(outcome)
+        arrivals: Int64s = numbers(table.column(ARRIVAL).combine_chunks())
+        ts, seqs = table.column(TS), table.column(SEQ)
+        keys, values = found[: len(self._keys)], found[len(self._keys) :]
+        numbered = self.state.keys.number(distinct_keys(keys, len(ts)), keys)
+        selected = pa.repeat(pa.scalar(True), len(ts))
+        if len(values) > len(self._attributes):
+            selected = values.pop().fill_null(False)
+        columns = {KEY: pa.array(numbered), TIME: ts, NUMBERED: seqs, SELECTED: selected}
+        columns |= {n: shown_values(c) for n, c in zip(self._attributes, values, strict=True)}
+        return pa.table(columns).combine_chunks(), arrivals
+
+    def _content(self, new: pa.Table) -> Content:
+        table = pa.concat_tables([*(piece.table for piece in self.state.pieces), new]).combine_chunks()
+        keys: Int32s = numbers(table.column(KEY).combine_chunks())
+        times: Int64s = numbers(table.column(TIME).combine_chunks())
+        order, partitions = self._sorted(keys, times)
+        ts = times[order]
+        places = pa.array(order)
+        selected: Bools = table.column(SELECTED).take(places).to_numpy()
+        values = [table.column(name).combine_chunks().take(places) for name in self._attributes]
+        runs = runs_of(partitions, ts, selected, values)
+        return Content(table, order, partitions, ts, selected, values, runs)
+
+    def _sorted(self, keys: Int32s, times: Int64s) -> tuple[Int64s, Int32s]:  # noqa: ARG002
+        """Return the row positions by partition and time, and their partitions.
+
+        The input is in order of time.
+        """
+        order, partitions, _ = by_partition(keys, max(len(self.state.keys), 1))
+        return order, partitions
+
+    def _keep_recent(self, new: pa.Table, content: Content, recent: Bools) -> None:
+        """Keep the rows that later windows may show.
+
+        Older rows may stay for a while.
+        """
+        self.state.pieces = kept(self.state.pieces, new, content.in_table(recent))
+
+    def _keep_changes(self, new: pa.Table, content: Content) -> None:
+        """Keep only the rows that unbounded windows show.
+
+        A row with an empty period must not be kept without its successor, because it would seem to hold
+        until the next row.
+        """
+        self._keep(new, content, content.changes())
+
+    def _keep(self, new: pa.Table, content: Content, needed: Bools) -> None:
+        self.state.pieces = kept(self.state.pieces, new, content.in_table(needed), exactly=True)
+
+    def _is_change(self, begins: Int64s, ends: Int64s, now: Int64s | int) -> Bools:
+        """Return a mask of runs that changed since the previous slide (L8).
+
+        A change is the begin or the end of a run.
+        """
+        before = now - self._slide
+        changed: Bools = (begins >= before) | ((ends >= before) & (ends < now))
+        return changed
+
+    def _output(self, content: Content, spans: RunSpans, seqs: Int64s, arrivals: Int64s) -> pa.Table:
+        """Return the runs that windows show. `seqs` and `arrivals` are per window."""
+        found = shown(content.runs, spans)
+        if self._changes:
+            told = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))
+            found = Shown(*(column[told] for column in found))
+        keys = self.state.keys.values(content.partitions[found.places]) if self._heads else []
+        heads = [keys[place] for place in self._heads]
+        places = pa.array(found.places)
+        values = [column.take(places) for column in content.values]
+        times = [pa.array(ends).cast(pa.timestamp("us", tz="UTC")) for ends in (found.begins, found.ends)]
+        period = pa.StructArray.from_arrays(times, names=["begin", "end"])
+        system = [pa.array(of_windows[found.windows]) for of_windows in (spans.ends, seqs, arrivals)]
+        flags = [pa.array(found.ends == spans.ends[found.windows])] if self._tells_open else []
+        return pa.table([*system, *heads, *values, period, *flags], names=[TS, SEQ, ARRIVAL, *self._names])
+
+
+# Runs: adjacent periods of equal values, and their parts in windows (L3, L4).
+
+
+class Runs(NamedTuple):
+    """Tuples with a non-empty period, and their runs.
+
+    `places` are the rows, which are sorted. `numbers` are their run numbers.
+    """
+
+    places: Int64s
+    partitions: Int32s
+    begins: Int64s
+    numbers: Int64s
+    firsts: Int64s  # first tuple of each run
+    ends: Int64s  # of each run
+
+
+class Shown(NamedTuple):
+    """Runs shown by windows: window, representative row, and period there."""
+
+    windows: Int64s
+    places: Int64s
+    begins: Int64s
+    ends: Int64s
+
+
+def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa.Array]) -> Runs:
+    """Return the runs of rows sorted by partition and arrival."""
+    ends = ends_of(partitions, ts)
+    places = np.flatnonzero(selected & (ends > ts))
+    begins, ends, of = ts[places], ends[places], partitions[places]
+    begun = np.ones(len(places), np.bool_)
+    begun[1:] = (
+        (of[1:] != of[:-1])
+        | (begins[1:] != ends[:-1])
+        | ~as_before([column.take(pa.array(places)) for column in values])
+    )
+    firsts = np.flatnonzero(begun)
+    lasts = np.append(firsts[1:], len(places))[: len(firsts)] - 1
+    return Runs(places, of, begins, np.cumsum(begun) - 1, firsts, ends[lasts])
+
+
+def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
+    """Return the end of each row's period: the next row's time, or open."""
+    ends = np.full(len(ts), FOREVER)
+    follows = partitions[1:] == partitions[:-1]
+    ends[:-1][follows] = ts[1:][follows]
+    return ends
+
+
+def shown(runs: Runs, spans: RunSpans) -> Shown:
+    """Return the runs of each window.
+
+    A run begins with its first tuple in the window, and ends at the window's end at the latest.
+    """
+    first = runs.numbers[spans.starts]
+    counts = runs.numbers[spans.stops - 1] - first + 1
+    windows = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(len(windows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers = first[windows] + places
+    tuples = np.maximum(runs.firsts[numbers], spans.starts[windows])
+    ends = np.minimum(runs.ends[numbers], spans.ends[windows])
+    return Shown(windows, runs.places[tuples], runs.begins[tuples], ends)
+
+
+def as_before(values: Sequence[pa.Array]) -> Bools:
+    """Return a mask of the rows that equal their predecessor.
+
+    The mask has no entry for the first row.
+    """
+    same = np.ones(max(len(values[0]) - 1, 0), np.bool_)
+    for column in values:
+        for plain in comparable(column):
+            left, right = plain[:-1], plain[1:]
+            equal = pc.fill_null(pc.equal(left, right), False)
+            both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+            same &= pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
+    return same
+
+
+# Windows as row ranges.
+#
+# Rows are sorted by partition, then by time. A window is a range [start, stop) of rows with an end time
+# `end`.
+
+
+class RunSpans(NamedTuple):
+    starts: Int64s
+    stops: Int64s
+    ends: Int64s
+
+    def in_order(self, by: Int64s) -> RunSpans:
+        return self.take(np.argsort(by, kind="stable"))
+
+    def take(self, places: Int64s) -> RunSpans:
+        return RunSpans(self.starts[places], self.stops[places], self.ends[places])
+
+
+@kernel
+def windows_of_time(
+    partitions: Int32s, begins: Int64s, slide: int, extent: int, first: int, last: int
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the non-empty windows that end at multiples of `slide`.
+
+    `first` and `last` limit these multiples. A window with end e contains the rows of its partition that
+    begin in [e - extent, e). Periods without rows are skipped.
+    """
+    starts, stops, ends = np.empty(16, np.int64), np.empty(16, np.int64), np.empty(16, np.int64)
+    found, head = 0, 0
+    while head < len(begins):
+        tail = head
+        while tail < len(begins) and partitions[tail] == partitions[head]:
+            tail += 1
+        number = max(first, begins[head] // slide + 1)
+        start = stop = head
+        while number <= last:
+            end = number * slide
+            while stop < tail and begins[stop] < end:
+                stop += 1
+            while start < tail and begins[start] < end - extent:
+                start += 1
+            if start == tail:
+                break
+            if start == stop:
+                number = max(number + 1, begins[start] // slide + 1)
+                continue
+            if found == len(starts):
+                starts, stops, ends = _longer(starts), _longer(stops), _longer(ends)
+            starts[found], stops[found], ends[found] = start, stop, end
+            found += 1
+            number += 1
+        head = tail
+    return starts[:found], stops[:found], ends[:found]
+
+
+@kernel
+def _longer(values: Int64s) -> Int64s:
+    out = np.empty(2 * len(values), np.int64)
+    for place in range(len(values)):
+        out[place] = values[place]
+    return out
+
+
+# Accuracy of what remains of runs, as columns (L13).
+
+
+class RunPieces(NamedTuple):
+    """Runs or their remainders, as columns."""
+
+    runs: Int64s
+    partitions: Int64s
+    codes: Int64s
+    begins: Int64s
+    ends: Int64s
+
+    def take(self, chosen: Bools | Int64s) -> RunPieces:
+        return RunPieces(*(column[chosen] for column in self))
+
+    def put_together(self) -> RunPieces:
+        """Merge adjacent pieces of one run, ordered by partition and time."""
+        here = self.take(np.lexsort((self.begins, self.partitions)))
+        if not len(here.runs):
+            return here
+        begun = np.ones(len(here.runs), np.bool_)
+        begun[1:] = (here.runs[1:] != here.runs[:-1]) | (here.begins[1:] != here.ends[:-1])
+        firsts = np.flatnonzero(begun)
+        lasts = np.append(firsts[1:], len(begun)) - 1
+        return here.take(firsts)._replace(ends=here.ends[lasts])
+
+
+def sums(exact: RunPieces, left: RunPieces, wanted: Callable[[RunPieces], RunPieces]) -> AccuracySums:
+    """Return the accuracy sums over the wanted runs and fragments."""
+    exact, left = wanted(exact), wanted(left)
+    order = np.argsort(exact.runs)
+    runs: Any = exact.runs[order]
+    place = np.searchsorted(runs, left.runs)
+    known = (place < len(runs)) & (np.append(runs, -1)[np.minimum(place, len(runs))] == left.runs)
+    lengths = np.bincount(place[known], (left.ends - left.begins)[known], len(runs))
+    counts = np.bincount(place[known], minlength=len(runs))
+    shares = lengths / (exact.ends - exact.begins)[order]
+    return AccuracySums(float(shares.sum()), int(np.maximum(counts, 1).sum() + (~known).sum()))

@@ -1,0 +1,540 @@
+"""Coalescing row by row with a memory budget (L14-L25).
+
+Like `coalesce`, but the window's tuples are in a memory that drops tuples when it is full. The period of
+a tuple is known when its successor arrives, so a dropped tuple leaves a gap. The newest tuple of each
+partition is stored outside this memory until its end is known.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from slicemill.aggregates.definition import Special, comparable, shown
+from slicemill.catalog.queries import Budget, FrameUnit, budget_bytes
+from slicemill.codec.registry import register, stored_as
+from slicemill.columns.keys import Keys
+from slicemill.kernels.arrays import Int64s
+from slicemill.operators.row_step import predicate, row_of_items
+from slicemill.operators.temporal import shedding as m
+from slicemill.operators.temporal.coalesce import CoalescingState
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.shedding.accuracy import (
+    ORIGINAL_BYTES,
+    AccuracySums,
+    Interval,
+    MemoryReport,
+    Original,
+    Shadow,
+    accuracy_sums,
+    few_slides,
+    runs_remembered,
+)
+from slicemill.shedding.memory import NewestTuple, Tuple, Values, memory_of
+from slicemill.storage.state_size import state_bytes
+from slicemill.types import Row, Schema, Timed
+
+# Accuracy of temporal queries that shed tuples (L13, L25).
+
+
+@stored_as("shed.newest", version=1)
+class Newest(NamedTuple):
+    """Newest tuple of a partition.
+
+    `values` is None if the tuple forms no run.
+    """
+
+    values: Row | None
+    begin: int
+    number: int
+    serial: int
+    run: int
+
+
+@stored_as("shed.partition", version=1)
+@dataclass(slots=True)
+class AccuracyPartition:
+    """State of a partition.
+
+    `run` is the number of the last known run, with values `run_values` and end `run_end`.
+    """
+
+    head: Row
+    arrivals: int = 0
+    newest: Newest | None = None
+    run: int = -1
+    run_values: Row | None = None
+    run_end: int = 0
+
+
+class Fragment(NamedTuple):
+    """A run, or a contiguous remainder of it."""
+
+    run: int
+    values: Values
+    period: Interval
+
+    def row(self, partition: AccuracyPartition, open_until: int | None = None) -> Row:
+        """Return the output row.
+
+        If `open_until` is given, the row has a flag for runs that reach this time.
+        """
+        assert isinstance(self.values, tuple)
+        # Replace the comparable form of NaN.
+        shown = (float("nan") if value is Special.NAN else value for value in self.values)
+        flag = () if open_until is None else (self.period[1] == open_until,)
+        return (*partition.head, *shown, self.period, *flag)
+
+
+class Exactness:
+    """Accuracy measurement: compares remaining runs with the exact runs.
+
+    `wanted` selects the output rows that count.
+    """
+
+    def __init__(
+        self,
+        shadow: Shadow,
+        extent: int | None,
+        by_rows: bool,
+        wanted: Callable[[Row], bool],
+        tells_open: bool = False,
+    ) -> None:
+        self.shadow = shadow
+        self._extent = extent
+        self._by_rows = by_rows
+        self._wanted = wanted
+        self._tells_open = tells_open
+
+    def sums(
+        self,
+        partitions: Mapping[Hashable, AccuracyPartition],
+        left: Mapping[Hashable, Sequence[Fragment]],
+        now: int,
+    ) -> AccuracySums:
+        """Return the accuracy sums of one output, over the sampled runs."""
+        exact: dict[int, Interval] = {}
+        found: dict[int, list[Interval]] = {}
+        asked = now if self._tells_open else None
+        for key, partition in partitions.items():
+            firsts: dict[int, int] = {}
+            for fragment in left[key]:
+                if self.shadow.samples(fragment.run):
+                    firsts.setdefault(fragment.run, fragment.period[0])
+                    if self._wanted(fragment.row(partition, asked)):
+                        found.setdefault(fragment.run, []).append(fragment.period)
+            for fragment in self._runs(key, partition, firsts, now):
+                if self._wanted(fragment.row(partition, asked)):
+                    exact[fragment.run] = fragment.period
+        return accuracy_sums(exact, found)
+
+    def _runs(
+        self, key: Hashable, partition: AccuracyPartition, firsts: Mapping[int, int], now: int
+    ) -> list[Fragment]:
+        """Return the runs that would exist without shedding."""
+        runs = {
+            run: Fragment(run, one.values, (self._begin(partition, one, firsts.get(run), now), one.end))
+            for run, one in self.shadow.runs(key).items()
+            if self.in_window(partition, one, now)
+        }
+        newest = partition.newest
+        if newest is not None and newest.values is not None and newest.begin < now:
+            begin = runs[newest.run].period[0] if newest.run in runs else newest.begin
+            if newest.run in runs or self.shadow.samples(newest.run):
+                runs[newest.run] = Fragment(newest.run, newest.values, (begin, now))
+        return list(runs.values())
+
+    def in_window(self, partition: AccuracyPartition, run: Original, now: int) -> bool:
+        if self._extent is None:
+            return True
+        if self._by_rows:
+            return run.last_number >= partition.arrivals - self._extent
+        return run.last_begin >= now - self._extent
+
+    def _begin(self, partition: AccuracyPartition, run: Original, first: int | None, now: int) -> int:
+        """Return where a run begins in the window, as far as known.
+
+        A run begins with its first tuple in the window.
+        """
+        if self._extent is None:
+            return run.begin
+        if self._by_rows:
+            whole = run.first_number >= partition.arrivals - self._extent
+            return run.begin if whole or first is None else first
+        horizon = now - self._extent
+        if run.begin >= horizon:
+            return run.begin
+        return first if first is not None and run.lost_begin < horizon else horizon
+
+
+# Windows of row-wise temporal queries, sliding by time or by rows.
+
+
+@dataclass(frozen=True, slots=True)
+class Temporal:
+    """A temporal query as functions: attributes, leading columns, partition key, and window.
+
+    With `by_rows`, `extent` and `slide` count tuples of a partition. The window has the last `extent`
+    tuples, and every `slide`-th tuple triggers output. Only tuples for which `where` holds form runs. Each
+    other tuple still ends the period of its predecessor. With `tells_open`, rows end with a flag for runs
+    that continue (L3).
+    """
+
+    values: Callable[[Row], Row]
+    head: Callable[[Row], Row]
+    key: Callable[[Row], Row]
+    extent: int | None
+    slide: int
+    by_rows: bool = False
+    where: Callable[[Row], bool] = lambda _: True
+    tells_open: bool = False
+    changes: bool = False
+
+    def tells(self, period: tuple[int, int], now: int) -> bool:
+        """Return True if a run is emitted.
+
+        With `changes` these are the runs that began or ended since the previous slide (L8).
+        """
+        begin, end = period
+        before = now - self.slide
+        return not self.changes or begin >= before or before <= end < now
+
+
+class WindowPartition(Protocol):
+    arrivals: int
+
+
+P = TypeVar("P", bound=WindowPartition)
+
+
+class SlidingPartitions(ABC, Generic[P]):
+    """Sliding windows per partition. Subclasses define the state of a partition."""
+
+    inputs = 1
+
+    def __init__(self, temporal: Temporal) -> None:
+        self._temporal = temporal
+        self._partitions: dict[Hashable, P] = {}
+        self._next_end: int | None = None
+
+    @abstractmethod
+    def _new_partition(self, head: Row) -> P: ...
+
+    @abstractmethod
+    def _arrive(self, key: Hashable, partition: P, tuple_: Timed) -> None:
+        """Add a tuple to its partition, and count it."""
+
+    @abstractmethod
+    def _report(self, partitions: Mapping[Hashable, P], now: int) -> list[Timed]: ...
+
+    @abstractmethod
+    def _expire_before(self, end: int) -> None:
+        """Evict tuples older than the window that ends at `end`.
+
+        Empty partitions are dropped.
+        """
+
+    def _reported(self, end: int) -> None:
+        """Clean up after all partitions were emitted for a time window."""
+
+    @property
+    def waits_for_time(self) -> bool:
+        return not self._temporal.by_rows
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        slide, by_rows = self._temporal.slide, self._temporal.by_rows
+        out = [] if by_rows else self._close_until(tuple_.ts)
+        if self._next_end is None:
+            self._next_end = (tuple_.ts // slide + 1) * slide
+        key = comparable(self._temporal.key(tuple_.row))
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._partitions[key] = self._new_partition(shown(self._temporal.head(tuple_.row)))
+        self._arrive(key, partition, tuple_)
+        if by_rows and partition.arrivals % slide == 0:
+            out = self._report({key: partition}, tuple_.ts)
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        return self._close_until(ts)
+
+    def finish(self) -> Sequence[Timed]:
+        return [] if self._temporal.by_rows else self._close_until(None)
+
+    def due(self) -> int | None:
+        return None if self._temporal.by_rows else self._next_end
+
+    held_from = due
+
+    @abstractmethod
+    def state(self) -> Any:
+        """Return the state as plain values."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None: ...
+
+    def _close_until(self, ts: int | None) -> list[Timed]:
+        out: list[Timed] = []
+        while self._next_end is not None and (ts is None or self._next_end <= ts):
+            end = self._next_end
+            self._expire_before(end)
+            out += self._report(self._partitions, end)
+            goes_on = self._partitions and self._goes_on(ts)
+            self._next_end = end + self._temporal.slide if goes_on else None
+            self._reported(end)
+        return out
+
+    def _goes_on(self, ts: int | None) -> bool:
+        """Return True if there is another slide.
+
+        An unbounded window never becomes empty, but it does not change after the end of the input.
+        """
+        return self._temporal.extent is not None or ts is not None
+
+
+_TIME_BYTES = 40
+
+
+class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
+    """Coalescing with load shedding. Returns rows as `Coalesce`.
+
+    `wanted` selects the rows that the query uses, for which accuracy is measured.
+    """
+
+    def __init__(self, temporal: Temporal, budget: Budget, wanted: Callable[[Row], bool]) -> None:
+        super().__init__(temporal)
+        self._extent = temporal.extent
+        self._by_rows = temporal.by_rows
+        self._budget = budget
+        self._memory = memory_of(budget, temporal.extent, temporal.slide)
+        self._shadow = Shadow(runs_remembered(budget.capacity))
+        self._exactness = Exactness(
+            self._shadow, temporal.extent, temporal.by_rows, wanted, temporal.tells_open
+        )
+        self._serial = 0
+        self._until: deque[tuple[int, int]] = deque()  # ends of slides, and tuples arrived by then
+        self.report = MemoryReport(capacity=budget.capacity)
+
+    def state(self) -> Any:
+        return {
+            "partitions": self._partitions,
+            "next_end": self._next_end,
+            "memory": self._memory.state(),
+            "shadow": self._shadow,
+            "serial": self._serial,
+            "until": self._until,
+            "report": self.report,
+        }
+
+    def restore(self, state: Any) -> None:
+        self._partitions, self._next_end = state["partitions"], state["next_end"]
+        self._memory.restore(state["memory"])
+        self._shadow = self._exactness.shadow = state["shadow"]
+        self._serial, self._until, self.report = state["serial"], state["until"], state["report"]
+
+    def bytes_kept(self) -> int:
+        """Return the memory that the process uses, which exceeds the stored size."""
+        kept = self._memory.held * budget_bytes(self._budget) + len(self._shadow) * ORIGINAL_BYTES
+        kept += self._memory.beside * _TIME_BYTES
+        return kept + state_bytes({"beside": [self._partitions, self._until, self.report]})
+
+    def _new_partition(self, head: Row) -> AccuracyPartition:
+        return AccuracyPartition(head)
+
+    # -- tuples ----------------------------------------------------------------------------------------
+
+    def _arrive(self, key: Hashable, partition: AccuracyPartition, tuple_: Timed) -> None:
+        closed = self._closed(partition, tuple_.ts)
+        made = shown(self._temporal.values(tuple_.row)) if self._temporal.where(tuple_.row) else None
+        values = None if made is None else comparable(made)
+        partition.newest = self._newest(partition, values, tuple_.ts)
+        partition.arrivals += 1
+        if closed is not None and self._has_passed(closed, partition):
+            closed = None
+        if closed is not None:
+            self._shadow.saw(closed, key)
+        if self._by_rows and self._extent is not None:
+            self._memory.expire(key, number=partition.arrivals - self._extent)
+            self._forget_runs()
+        follower = NewestTuple(values, tuple_.ts) if values is not None else None
+        dropped = self._memory.arrive(key, closed, follower)
+        if dropped is not None:
+            self.report.dropped += dropped.tuple.count
+            self._shadow.lost(dropped.tuple, dropped.partition)
+        self.report.sampled = self._shadow.share
+
+    def _closed(self, partition: AccuracyPartition, now: int) -> Tuple | None:
+        """Return the tuple whose period ends now, or None.
+
+        The result is None for a tuple that forms no run, or whose period is empty.
+        """
+        newest = partition.newest
+        if newest is None or newest.values is None or newest.begin == now:
+            return None
+        partition.run, partition.run_values, partition.run_end = newest.run, newest.values, now
+        return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
+
+    def _has_passed(self, closed: Tuple, partition: AccuracyPartition) -> bool:
+        """Return True if no later window shows the tuple."""
+        if self._extent is None:
+            return False
+        if self._by_rows:
+            return closed.number < partition.arrivals - self._extent
+        assert self._next_end is not None
+        return closed.begin < self._next_end - self._extent
+
+    def _newest(self, partition: AccuracyPartition, values: Row | None, ts: int) -> Newest:
+        run = partition.run
+        if values is not None:
+            self.report.arrived += 1
+            if partition.run_end != ts or partition.run_values != values:
+                run = self.report.runs
+                self.report.runs += 1
+        self._serial += 1
+        return Newest(values, ts, partition.arrivals, self._serial, run)
+
+    # -- windows ---------------------------------------------------------------------------------------
+
+    def _reported(self, end: int) -> None:
+        # Expire now what no later window shows, to make room before the next slide ends.
+        self._expire_before(end + self._temporal.slide)
+
+    def _expire_before(self, end: int) -> None:
+        if self._extent is None:
+            return
+        horizon = end - self._extent
+        for key, partition in list(self._partitions.items()):
+            if partition.newest is None or partition.newest.begin < horizon:
+                self._memory.forget(key)
+                del self._partitions[key]
+            else:
+                self._memory.expire(key, begin=horizon)
+        self._shadow.expire(lambda _, run: run.last_begin < horizon)
+
+    def _forget_runs(self) -> None:
+        """Drop runs that left windows by rows, once there are many."""
+        if len(self._shadow) >= self._shadow.limit:
+            inside = self._exactness.in_window
+            self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
+
+    def _report(self, partitions: Mapping[Hashable, AccuracyPartition], now: int) -> list[Timed]:
+        left = {key: self._fragments(key, partition, now) for key, partition in partitions.items()}
+        self.report.in_window = self._in_all_windows(now)
+        self.report.add(now, self._exactness.sums(partitions, left, now))
+        asked = now if self._temporal.tells_open else None
+        return [
+            Timed(now, fragment.row(partition, asked))
+            for key, partition in partitions.items()
+            for fragment in left[key]
+            if self._temporal.tells(fragment.period, now)
+        ]
+
+    def _in_all_windows(self, now: int) -> int:
+        """Return the number of tuples in all windows, accurate to a slide."""
+        if self._extent is None:
+            return self.report.arrived
+        if self._by_rows:
+            return sum(min(partition.arrivals, self._extent) for partition in self._partitions.values())
+        self._until.append((now, self.report.arrived))
+        few_slides(self._until)
+        while len(self._until) > 1 and self._until[1][0] <= now - self._extent:
+            self._until.popleft()
+        passed = self._until[0][1] if self._until[0][0] <= now - self._extent else 0
+        return self.report.arrived - passed
+
+    def _fragments(self, key: Hashable, partition: AccuracyPartition, now: int) -> list[Fragment]:
+        found: list[Fragment] = []
+        pieces = [(one.run, one.values, one.begin, one.end) for one in self._memory.kept(key)]
+        newest = partition.newest
+        if newest is not None and newest.values is not None and newest.begin < now:
+            pieces.append((newest.run, newest.values, newest.begin, now))
+        for run, values, begin, end in pieces:
+            if found and found[-1].run == run and found[-1].period[1] == begin:
+                found[-1] = Fragment(run, values, (found[-1].period[0], end))
+            else:
+                found.append(Fragment(run, values, (begin, end)))
+        return found
+
+
+def temporal(operator: Coalesce, schema: Schema) -> Temporal:
+    """Return a temporal query as functions of rows."""
+    attributes = [schema.index(name) for name in operator.attributes]
+    # A partition column that is also an attribute appears once, as the attribute.
+    head = [item for item in operator.partition_by if item.name not in operator.attributes]
+    window = operator.window
+    assert window.slide is not None, "the grammar asks for SLIDES"
+    return Temporal(
+        lambda row: tuple(row[place] for place in attributes),
+        row_of_items(head, schema),
+        row_of_items(operator.partition_by, schema),
+        window.extent,
+        window.slide,
+        window.frame is FrameUnit.ROWS,
+        predicate(operator.where, schema),
+        operator.tells_open,
+        operator.changes,
+    )
+
+
+def shedding_rows(operator: Coalesce, budget: Budget, schema: Schema, output: Schema) -> SheddingCoalesce:
+    return SheddingCoalesce(temporal(operator, schema), budget, predicate(operator.wanted, output))
+
+
+# State of temporal queries with a budget.
+
+
+FEW = 100
+
+
+@dataclass(slots=True)
+class BudgetState(CoalescingState):
+    """Packed memory with its partitions. `values` has the columns of value codes.
+
+    During a run the memory is unpacked, and values are looked up by number.
+    """
+
+    memory: m.Packed | None = None
+    partitions: Int64s = field(default_factory=lambda: m.new_partitions(0))
+    values: dict[str, Any] = field(default_factory=lambda: Keys().in_columns())
+    next_end: int | None = None
+    until: deque[tuple[int, int]] = field(default_factory=deque)
+    report: MemoryReport = field(default_factory=MemoryReport)
+    next_seq: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def rest(self, memory: m.Packed, values: Keys) -> None:
+        """Store the memory after a run. Drop unused partitions and values."""
+        self.memory = memory
+        alive = self.partitions[:, m.ALIVE] == 1
+        if len(self.keys) > 2 * int(alive.sum()) + FEW:
+            used = alive.copy()
+            used[memory.shadow["part"]] = True
+            moved = self.keys.keep(used)
+            self.partitions = self.partitions[used]
+            for records in (memory.tuples, memory.shadow):
+                records["part"] = moved[records["part"]]
+        self._keep_values(memory, values)
+
+    def _keep_values(self, memory: m.Packed, values: Keys) -> None:
+        newest = self.partitions[:, [m.NEW_CODE, m.RUN_CODE]]
+        used = np.zeros(len(values) + 1, np.bool_)
+        used[np.concatenate([memory.tuples["code"], memory.shadow["code"], *newest.T])] = True
+        moved = np.append(values.keep(used[:-1]), m.NONE)
+        for records in (memory.tuples, memory.shadow):
+            records["code"] = moved[records["code"]]
+        for column in (m.NEW_CODE, m.RUN_CODE):
+            self.partitions[:, column] = moved[self.partitions[:, column]]
+        kept = values.in_columns()
+        if kept["columns"] is not None:
+            kept["columns"] = [column.combine_chunks() for column in kept["columns"]]
+        self.values = kept
+
+
+register("coalesce.budgeted", 2, BudgetState, BudgetState.plain, lambda plain: BudgetState(**plain))

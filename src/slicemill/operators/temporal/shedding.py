@@ -1,0 +1,580 @@
+"""Compiled memory that drops the cheapest tuple, or a random one (L16-L18, L21-L23).
+
+The choice is the same as in `slicemill.shedding.memory` and `blind`, which explain it. Tuples are in
+slots, linked by partition. If inner tuples may be dropped, a fragment that loses its shortest tuple is
+searched for the next one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slicemill.codec.registry import stored_as
+from slicemill.kernels.arrays import Floats, Int64s
+from slicemill.kernels.kernel import kernel
+
+
+@kernel
+def _cost(rule: Rule, dropped: int, length: int, grows: bool) -> float:
+    if rule.threshold < 0 or grows:
+        return rule.lost * (dropped / length)
+    if length < rule.threshold:
+        return 0.0
+    rest = length - dropped
+    return rule.lost * ((length - (rest if rest >= rule.threshold else 0)) / length)
+
+
+@kernel
+def offer(a: Arrays, parts: Int64s, rule: Rule, fragment: int) -> None:
+    """Update the heap entry of a changed fragment."""
+    if rule.drawn:
+        return
+    slots, counts = a.slots, a.counts
+    first, last = a.fragments[fragment, HEAD], a.fragments[fragment, TAIL]
+    owner = parts[slots[last, PART]]
+    grows = (
+        rule.lookahead
+        and slots[last, AFTER] == NONE
+        and owner[CHOSEN] == 1
+        and owner[SINCE] == slots[last, END]
+        and owner[NEW_CODE] == slots[last, CODE]
+    )
+    length = slots[last, END] - slots[first, BEGIN]
+    if rule.inner:
+        first = a.fragments[fragment, SHORTEST]
+    cost, chosen = _cost(rule, slots[first, END] - slots[first, BEGIN], length, grows), first
+    if first != last and not grows and not rule.inner:
+        other = _cost(rule, slots[last, END] - slots[last, BEGIN], length, grows)
+        if other < cost or (other == cost and slots[last, TIES] < slots[first, TIES]):
+            cost, chosen = other, last
+    counts[ENTRIES] += 1
+    a.valid[fragment] = counts[ENTRIES]
+    tie = slots[chosen, TIES]
+    counts[HEAP] = push(a.costs, a.heap, counts[HEAP], cost, tie, counts[ENTRIES], fragment, chosen)
+    if counts[HEAP] > 4 * counts[FRAGMENTS] + SLACK:
+        counts[HEAP] = tidy(a.costs, a.heap, counts[HEAP], a.valid)
+
+
+@kernel
+def _is_shorter(slots: Int64s, slot: int, than: int) -> bool:
+    length, other = slots[slot, END] - slots[slot, BEGIN], slots[than, END] - slots[than, BEGIN]
+    return bool(length < other or (length == other and slots[slot, TIES] < slots[than, TIES]))
+
+
+@kernel
+def _look_through(a: Arrays, fragment: int) -> None:
+    """Find a fragment's shortest tuple, and set its tuples' owner."""
+    slots = a.slots
+    slot = shortest = a.fragments[fragment, HEAD]
+    while True:
+        slots[slot, OWNER] = fragment
+        if _is_shorter(slots, slot, shortest):
+            shortest = slot
+        if slot == a.fragments[fragment, TAIL]:
+            break
+        slot = slots[slot, AFTER]
+    a.fragments[fragment, SHORTEST] = shortest
+
+
+@kernel
+def _split(a: Arrays, parts: Int64s, rule: Rule, slot: int) -> None:
+    """Split a fragment at an inner tuple that is dropped."""
+    counts, fragment = a.counts, a.slots[slot, OWNER]
+    new = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
+    counts[FRAGMENTS] += 1
+    a.fragments[new, HEAD], a.fragments[new, TAIL] = a.fragments[fragment, HEAD], a.slots[slot, BEFORE]
+    a.fragments[fragment, HEAD] = a.slots[slot, AFTER]
+    for part in (fragment, new):
+        _look_through(a, part)
+        offer(a, parts, rule, part)
+
+
+@kernel
+def remove(a: Arrays, parts: Int64s, rule: Rule, slot: int) -> None:
+    """Remove a tuple that is dropped or expires.
+
+    Only the first tuple of a partition expires.
+    """
+    slots, counts = a.slots, a.counts
+    fragment, before, after = slots[slot, OWNER], slots[slot, BEFORE], slots[slot, AFTER]
+    inside = a.fragments[fragment, HEAD] != slot and a.fragments[fragment, TAIL] != slot
+    if rule.drawn:
+        # Move the last one to the free position.
+        place, last = slots[slot, TIES], a.valid[counts[HELD] - 1]
+        a.valid[place], slots[last, TIES] = last, place
+    elif inside:
+        _split(a, parts, rule, slot)
+    elif a.fragments[fragment, HEAD] == a.fragments[fragment, TAIL]:
+        a.valid[fragment] = NONE
+        counts[FRAGMENTS] -= 1
+        a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1] = fragment
+    elif a.fragments[fragment, HEAD] == slot:
+        a.fragments[fragment, HEAD] = after
+        _lost(a, parts, rule, fragment, slot)
+    else:
+        a.fragments[fragment, TAIL] = before
+        _lost(a, parts, rule, fragment, slot)
+    part = slots[slot, PART]
+    if before == NONE:
+        parts[part, FIRST] = after
+    else:
+        slots[before, AFTER] = after
+    if after == NONE:
+        parts[part, LAST] = before
+    else:
+        slots[after, BEFORE] = before
+    slots[slot, PART] = NONE
+    counts[HELD] -= 1
+    a.free_slots[len(a.slots) - counts[HELD] - 1] = slot
+
+
+@kernel
+def _lost(a: Arrays, parts: Int64s, rule: Rule, fragment: int, slot: int) -> None:
+    """Update a fragment that lost its first or last tuple."""
+    if rule.inner and a.fragments[fragment, SHORTEST] == slot:
+        _look_through(a, fragment)
+    offer(a, parts, rule, fragment)
+
+
+@kernel
+def append(
+    a: Arrays,
+    parts: Int64s,
+    rule: Rule,
+    part: int,
+    begin: int,
+    end: int,
+    code: int,
+    run: int,
+    tie: int,
+    row: int,
+) -> None:
+    """Append a tuple to the list of its partition."""
+    slots, counts = a.slots, a.counts
+    slot = a.free_slots[len(a.slots) - counts[HELD] - 1]
+    counts[HELD] += 1
+    before = parts[part, LAST]
+    slots[slot, BEGIN], slots[slot, END], slots[slot, CODE] = begin, end, code
+    slots[slot, RUN], slots[slot, TIES], slots[slot, PART], slots[slot, ROW] = run, tie, part, row
+    slots[slot, BEFORE], slots[slot, AFTER] = before, NONE
+    if before == NONE:
+        parts[part, FIRST] = slot
+    else:
+        slots[before, AFTER] = slot
+    parts[part, LAST] = slot
+    if rule.drawn:
+        if tie == NONE:  # a new tuple
+            slots[slot, TIES] = counts[HELD] - 1
+        a.valid[slots[slot, TIES]] = slot
+        return
+    if before != NONE and slots[before, END] == begin and slots[before, CODE] == code:
+        fragment = slots[before, OWNER]
+        a.fragments[fragment, TAIL] = slot
+        if _is_shorter(slots, slot, a.fragments[fragment, SHORTEST]):
+            a.fragments[fragment, SHORTEST] = slot
+    else:
+        if before != NONE:
+            offer(a, parts, rule, slots[before, OWNER])  # this fragment cannot grow any more
+        fragment = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
+        counts[FRAGMENTS] += 1
+        a.fragments[fragment] = slot
+    slots[slot, OWNER] = fragment
+    offer(a, parts, rule, fragment)
+
+
+@kernel
+def victim(a: Arrays, rule: Rule) -> Any:
+    if rule.drawn:
+        a.counts[DRAWN] += 1
+        return a.valid[np.int64(scattered(a.counts[DRAWN], rule.seed) % np.uint64(a.counts[HELD]))]
+    while a.valid[a.heap[0, FRAGMENT]] != a.heap[0, ENTRY]:
+        a.counts[HEAP] = pop(a.costs, a.heap, a.counts[HEAP])
+    return a.heap[0, SLOT]
+
+
+def unpacked(stored: Packed, capacity: int, parts: Int64s, rule: Rule) -> Arrays:
+    """Return an unpacked memory with this capacity."""
+    a = empty(capacity, rule.shadow_limit)
+    shadow = unpacked_shadow(stored)
+    a.shadow[: len(shadow)] = shadow
+    parts[:, [FIRST, LAST]] = NONE
+    _restore(a, parts, rule, unpacked_tuples(stored, shadow))
+    kept = [SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED, *([DRAWN] if rule.drawn else [])]
+    a.counts[kept] = stored.counts[kept]
+    return a
+
+
+@kernel
+def _restore(a: Arrays, parts: Int64s, rule: Rule, tuples: Int64s) -> None:
+    for i in range(len(tuples)):
+        t = tuples[i]
+        append(a, parts, rule, t[PART], t[BEGIN], t[END], t[CODE], t[RUN], t[TIES], t[ROW])
+
+
+# Arrivals, window expiry, and the shadow of runs in a compiled memory.
+
+
+@kernel
+def samples(run: int, halvings: int, seed: int) -> bool:
+    return halvings == 0 or scattered(run, seed) & ((np.uint64(1) << np.uint64(halvings)) - np.uint64(1)) == 0
+
+
+@kernel
+def _saw(a: Arrays, parts: Int64s, rule: Rule, part: int, begin: int, end: int) -> int:
+    """Return the shadow row of a tuple's run, or -1 if not sampled.
+
+    The tuple's period has just ended. Its run continues, or begins with it.
+    """
+    shadow, counts = a.shadow, a.counts
+    run, row = parts[part, LAST_RUN], parts[part, SEEN]
+    if row != NONE and shadow[row, S_RUN] == run:
+        shadow[row, S_END], shadow[row, S_LAST] = end, begin
+        return int(row)
+    if not samples(run, counts[HALVINGS], rule.shadow_seed):
+        return NONE
+    row = counts[SHADOW]
+    counts[SHADOW] += 1
+    shadow[row, S_RUN], shadow[row, S_PART], shadow[row, S_CODE] = run, part, parts[part, RUN_CODE]
+    shadow[row, S_BEGIN], shadow[row, S_END], shadow[row, S_LAST] = begin, end, begin
+    shadow[row, S_LOST] = np.iinfo(np.int64).min
+    parts[part, SEEN] = row
+    while counts[SHADOW] > rule.shadow_limit:
+        counts[HALVINGS] += 1
+        keep_runs(a, parts, np.iinfo(np.int64).min, rule.shadow_seed)
+    return int(parts[part, SEEN])
+
+
+@kernel
+def keep_runs(a: Arrays, parts: Int64s, horizon: int, seed: int) -> None:
+    """Drop runs that are not sampled or whose last tuple expired."""
+    shadow, counts = a.shadow, a.counts
+    moved = np.full(counts[SHADOW], NONE, np.int64)
+    kept = 0
+    for row in range(counts[SHADOW]):
+        if shadow[row, S_LAST] >= horizon and samples(shadow[row, S_RUN], counts[HALVINGS], seed):
+            moved[row] = kept
+            shadow[kept] = shadow[row]
+            kept += 1
+    for part in range(len(parts)):
+        if parts[part, SEEN] != NONE:
+            parts[part, SEEN] = moved[parts[part, SEEN]]
+    for slot in range(len(a.slots)):
+        if a.slots[slot, PART] != NONE and a.slots[slot, ROW] != NONE:
+            a.slots[slot, ROW] = moved[a.slots[slot, ROW]]
+    counts[SHADOW] = kept
+
+
+@kernel
+def take(
+    a: Arrays,
+    parts: Int64s,
+    rule: Rule,
+    capacity: int,
+    horizon: int,
+    keys: Int64s,
+    ts: Int64s,
+    codes: Int64s,
+    chosen: Int64s,
+) -> None:
+    """Add tuples in order.
+
+    Tuples that began before the horizon are not stored once their period has ended.
+    """
+    counts = a.counts
+    for i in range(len(ts)):
+        part, now = keys[i], ts[i]
+        p = parts[part]
+        begin = p[SINCE]
+        closed = p[ALIVE] == 1 and p[CHOSEN] == 1 and begin < now
+        if closed:
+            p[LAST_RUN], p[RUN_CODE], p[RUN_END] = p[NEW_RUN], p[NEW_CODE], now
+        run = p[LAST_RUN]
+        if chosen[i]:
+            counts[ARRIVED] += 1
+            if p[RUN_END] != now or p[RUN_CODE] != codes[i]:
+                run = counts[RUNS]
+                counts[RUNS] += 1
+        counts[TUPLES] += 1
+        p[ALIVE], p[CHOSEN], p[SINCE], p[NEW_CODE], p[NEW_RUN] = 1, chosen[i], now, codes[i], run
+        if closed and begin >= horizon:
+            row = _saw(a, parts, rule, part, begin, now)
+            tie: Any = NONE
+            if not rule.drawn:
+                tie = np.int64(scattered(p[SERIAL], rule.seed) ^ (np.uint64(1) << np.uint64(63)))
+            append(a, parts, rule, part, begin, now, p[RUN_CODE], p[LAST_RUN], tie, row)
+        elif p[LAST] != NONE:
+            offer(a, parts, rule, a.slots[p[LAST], OWNER])
+        p[SERIAL] = counts[TUPLES]
+        if counts[HELD] > capacity:
+            slot = victim(a, rule)
+            counts[DROPPED] += 1
+            row = a.slots[slot, ROW]
+            if row != NONE:
+                a.shadow[row, S_LOST] = max(a.shadow[row, S_LOST], a.slots[slot, BEGIN])
+            remove(a, parts, rule, slot)
+
+
+@kernel
+def expire(a: Arrays, parts: Int64s, rule: Rule, horizon: int) -> None:
+    """Expire tuples that began before the horizon.
+
+    Partitions whose newest tuple expired are dropped.
+    """
+    for part in range(len(parts)):
+        p = parts[part]
+        if p[ALIVE] == 0:
+            continue
+        gone = p[SINCE] < horizon
+        while p[FIRST] != NONE and (gone or a.slots[p[FIRST], BEGIN] < horizon):
+            remove(a, parts, rule, p[FIRST])
+        if gone:
+            p[ALIVE], p[CHOSEN], p[RUN_CODE], p[LAST_RUN], p[RUN_END], p[SEEN] = 0, 0, NONE, NONE, 0, NONE
+    keep_runs(a, parts, horizon, rule.shadow_seed)
+    if a.counts[SHADOW] == 0:
+        a.counts[HALVINGS] = 0
+
+
+# Compiled heap of candidates, ordered by cost, then by tie.
+#
+# Each push has an entry number. Only the latest entry of a fragment is valid.
+
+
+TIE, ENTRY, FRAGMENT, SLOT = range(4)
+
+
+@kernel
+def _less(costs: Floats, heap: Int64s, left: int, right: int) -> bool:
+    if costs[left] != costs[right]:
+        return bool(costs[left] < costs[right])
+    return bool(heap[left, TIE] < heap[right, TIE])
+
+
+@kernel
+def _swap(costs: Floats, heap: Int64s, left: int, right: int) -> None:
+    costs[left], costs[right] = costs[right], costs[left]
+    for column in range(4):
+        heap[left, column], heap[right, column] = heap[right, column], heap[left, column]
+
+
+@kernel
+def sift_down(costs: Floats, heap: Int64s, count: int, place: int) -> None:
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            return
+        if child + 1 < count and _less(costs, heap, child + 1, child):
+            child += 1
+        if not _less(costs, heap, child, place):
+            return
+        _swap(costs, heap, child, place)
+        place = child
+
+
+@kernel
+def push(
+    costs: Floats, heap: Int64s, count: int, cost: float, tie: int, entry: int, fragment: int, slot: int
+) -> int:
+    """Add an entry. Return the new number of entries."""
+    costs[count] = cost
+    heap[count, TIE], heap[count, ENTRY], heap[count, FRAGMENT], heap[count, SLOT] = (
+        tie,
+        entry,
+        fragment,
+        slot,
+    )
+    place = count
+    while place > 0 and _less(costs, heap, place, (place - 1) // 2):
+        _swap(costs, heap, place, (place - 1) // 2)
+        place = (place - 1) // 2
+    return count + 1
+
+
+@kernel
+def pop(costs: Floats, heap: Int64s, count: int) -> int:
+    """Remove the first entry. Return the new number of entries."""
+    _swap(costs, heap, 0, count - 1)
+    sift_down(costs, heap, count - 1, 0)
+    return count - 1
+
+
+@kernel
+def tidy(costs: Floats, heap: Int64s, count: int, valid: Int64s) -> int:
+    """Remove entries that are not the latest of their fragment."""
+    kept = 0
+    for place in range(count):
+        if valid[heap[place, FRAGMENT]] == heap[place, ENTRY]:
+            costs[kept] = costs[place]
+            heap[kept] = heap[place]
+            kept += 1
+    for place in range(kept // 2 - 1, -1, -1):
+        sift_down(costs, heap, kept, place)
+    return kept
+
+
+# Layout of a compiled memory: integer tables with a row per object.
+
+
+Records: TypeAlias = NDArray[Any]
+
+SLACK = 64
+NONE = -1
+
+# Columns of slots. A free slot has no partition. The columns after the first STORED ones are derived.
+BEGIN, END, CODE, RUN, TIES, PART, ROW, BEFORE, AFTER, OWNER = range(10)
+STORED = 7
+# Columns of partitions: linked list, newest tuple, and last known run.
+FIRST, LAST, ALIVE, CHOSEN, SINCE, NEW_CODE, NEW_RUN, SERIAL, LAST_RUN, RUN_CODE, RUN_END, SEEN = range(12)
+# Columns of fragments. SHORTEST is used if inner tuples may be dropped.
+HEAD, TAIL, SHORTEST = range(3)
+# Columns of the shadow.
+S_RUN, S_PART, S_CODE, S_BEGIN, S_END, S_LAST, S_LOST = range(7)
+# Counters.
+HELD, FRAGMENTS, ENTRIES, HEAP, SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED = range(10)
+DRAWN = ENTRIES  # the random method has no heap entries
+
+
+class Arrays(NamedTuple):
+    """All arrays of a memory."""
+
+    slots: Int64s
+    free_slots: Int64s
+    fragments: Int64s
+    free_fragments: Int64s
+    valid: Int64s  # the latest entry of each fragment
+    costs: Floats
+    heap: Int64s
+    shadow: Int64s
+    counts: Int64s
+
+
+class Rule(NamedTuple):
+    """The shedding method in numbers. `threshold` is -1 if there is none.
+
+    If `drawn`, victims are chosen at random by position. The position is in the column of ties, and
+    `valid` has the slots by position. If `inner`, the shortest tuple of a fragment may be dropped,
+    wherever it is. Otherwise only the first or last one is.
+    """
+
+    drawn: bool
+    inner: bool
+    lost: float
+    lookahead: bool
+    threshold: int
+    seed: int
+    shadow_seed: int
+    shadow_limit: int
+
+
+def empty(capacity: int, shadow_limit: int) -> Arrays:
+    slots = np.full((capacity + 1, 10), NONE, np.int64)
+    free = np.arange(capacity + 1, dtype=np.int64)[::-1].copy()
+    size = 4 * (capacity + 2) + SLACK + 2
+    return Arrays(
+        slots,
+        free,
+        np.full((capacity + 1, 3), NONE, np.int64),
+        free.copy(),
+        np.full(capacity + 1, NONE, np.int64),
+        np.zeros(size),
+        np.zeros((size, 4), np.int64),
+        np.zeros((shadow_limit + 1, 7), np.int64),
+        np.zeros(10, np.int64),
+    )
+
+
+def new_partitions(count: int) -> Int64s:
+    out = np.zeros((count, 12), np.int64)
+    out[:, [FIRST, LAST, LAST_RUN, RUN_CODE, SEEN]] = NONE
+    return out
+
+
+# Storage format of a tuple and of a run in the shadow between runs of the unit. Times are offsets from a
+# common base, in 32 bits if this is enough (71 minutes). Runs are numbered backwards from the latest.
+_SHORT, _LONG = (
+    np.dtype([("begin", time), ("end", time), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")])
+    for time in ("u4", "i8")
+)
+ORIGINAL = np.dtype(
+    [(name, "i8") for name in ("begin", "end", "last", "lost")]
+    + [("later", "u4"), ("part", "i4"), ("code", "i4")]
+)
+
+
+@stored_as("coalesce.packed", version=2)
+class Packed(NamedTuple):
+    """Packed memory: tuples by partition and time, and the shadow.
+
+    Everything else is derived from these.
+    """
+
+    tuples: Records
+    shadow: Records
+    counts: Int64s
+    base: int
+
+
+def packed(a: Arrays) -> Packed:
+    held = a.slots[a.slots[:, PART] != NONE]
+    held = held[np.lexsort((held[:, BEGIN], held[:, PART]))]
+    base = int(held[:, BEGIN].min()) if len(held) else 0
+    short = len(held) == 0 or int(held[:, END].max()) - base < 2**32
+    tuples = np.empty(len(held), _SHORT if short else _LONG)
+    tuples["begin"], tuples["end"] = held[:, BEGIN] - base, held[:, END] - base
+    for name, column in (("tie", TIES), ("code", CODE), ("part", PART)):
+        tuples[name] = held[:, column]
+    tuples["later"] = a.counts[RUNS] - held[:, RUN]
+    seen = a.shadow[: a.counts[SHADOW]]
+    shadow = np.empty(len(seen), ORIGINAL)
+    for name, column in _SHADOW_COLUMNS:
+        shadow[name] = seen[:, column]
+    shadow["later"] = a.counts[RUNS] - seen[:, S_RUN]
+    return Packed(tuples, shadow, a.counts.copy(), base)
+
+
+_SHADOW_COLUMNS = (
+    ("begin", S_BEGIN),
+    ("end", S_END),
+    ("last", S_LAST),
+    ("lost", S_LOST),
+    ("part", S_PART),
+    ("code", S_CODE),
+)
+
+
+def unpacked_shadow(stored: Packed) -> Int64s:
+    out = np.empty((len(stored.shadow), 7), np.int64)
+    for name, column in _SHADOW_COLUMNS:
+        out[:, column] = stored.shadow[name]
+    out[:, S_RUN] = stored.counts[RUNS] - stored.shadow["later"].astype(np.int64)
+    return out
+
+
+def unpacked_tuples(stored: Packed, shadow: Int64s) -> Int64s:
+    """Return the stored columns of slots."""
+    out = np.empty((len(stored.tuples), STORED), np.int64)
+    for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
+        out[:, column] = stored.tuples[name]
+    out[:, [BEGIN, END]] += stored.base
+    out[:, RUN] = stored.counts[RUNS] - stored.tuples["later"].astype(np.int64)
+    order = np.argsort(shadow[:, S_RUN])
+    runs = shadow[order, S_RUN]
+    place = np.searchsorted(runs, out[:, RUN])
+    known = np.append(runs, NONE)[np.minimum(place, len(runs))] == out[:, RUN]
+    out[:, ROW] = np.where(known, np.append(order, NONE)[np.minimum(place, len(runs))], NONE)
+    return out
+
+
+# Compiled pseudo-random hash, the same in every process.
+
+
+@kernel
+def scattered(number: int, seed: int) -> Any:
+    """Like `slicemill.shedding.methods.scattered`."""
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    mixed = np.uint64(number) + np.uint64(seed) * golden + golden
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,87 @@
+"""Operator: temporal coalescing (maximal runs of equal attributes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import Budget, LateTuples, SelectItem, Window
+from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.functions.render import render
+from slicemill.operators.protocol import (
+    Description,
+    Keys,
+    Operator,
+    OperatorKind,
+    Role,
+    UnitOf,
+    longest_us,
+    partition,
+)
+from slicemill.time import format_us
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce(Operator):
+    """Maximal runs of equal attributes with their valid period, per slide (L4-L8).
+
+    `where` selects the tuples that form runs. The condition must not be pushed down as a filter, because
+    also a tuple that is not selected ends the period of its predecessor (L3). With a `budget`, tuples may
+    be shed; `wanted` selects the runs whose accuracy is measured. `tells_open` adds a column that is true
+    while a run continues (L3). With `changes`, a run is emitted only when it begins and when it ends (L8).
+    With `late`, the input also has late tuples, at the time of their arrival. Late tuples correct runs
+    from the next slide on (L5).
+    """
+
+    attributes: tuple[str, ...]
+    partition_by: tuple[SelectItem, ...]
+    window: Window
+    where: Expr | None = None
+    budget: Budget | None = None
+    wanted: Expr | None = None
+    tells_open: bool = False
+    changes: bool = False
+    late: LateTuples | None = None
+
+
+def _words(coalesce: Coalesce) -> Description:
+    facts = (
+        ("runs of", ", ".join(coalesce.attributes)),
+        *partition([item.expr for item in coalesce.partition_by]),
+        *((("where", render(coalesce.where)),) if coalesce.where is not None else ()),
+        *((("memory", str(coalesce.budget)),) if coalesce.budget is not None else ()),
+    )
+    told = [("report", "changes only")] if coalesce.changes else []
+    told += [_late_words(coalesce.late)] if coalesce.late is not None else []
+    return Description("", "Coalesce", (*facts, ("window", str(coalesce.window)), *told))
+
+
+def _late_words(late: LateTuples) -> tuple[str, str]:
+    return "late", f"up to {format_us(late.within_us)}: splits runs"
+
+
+def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:
+    """Return the partition keys.
+
+    With a budget there are no keys, because all partitions share one memory.
+    """
+    return None if coalesce.budget else (tuple(item.expr for item in coalesce.partition_by),)
+
+
+KINDS = (
+    OperatorKind(
+        spec=Coalesce,
+        role=Role.STATEFUL,
+        words=lambda coalesce, *_: _words(coalesce),
+        label=lambda _: "coalesce",
+        by_position=lambda coalesce: coalesce.budget is not None,
+        waits_for_time=lambda *_: True,
+        unit=UnitOf.KEYS,
+        keys=_keys,
+        # With a budget, shedding depends on all earlier tuples.
+        history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),
+        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        last_words=True,
+        step="slicemill.operators.temporal.step:coalesce",
+    ),
+)

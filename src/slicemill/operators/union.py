@@ -1,0 +1,163 @@
+"""Execution step of UNION: sort-merge with waiting rows (M21-M25)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import SEQ, TS, to_arrow, with_system_columns
+from slicemill.columns.merge import with_seqs
+from slicemill.columns.order import ranked, renumbered
+from slicemill.columns.pieces import together
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.functions.vectors import numbers
+from slicemill.operators.alignment import Due, borders, due_in_turn
+from slicemill.operators.specs import Merge, input_ranks, keeps_numbers
+from slicemill.operators.step import StepContext
+from slicemill.time import BEGINNING, END
+from slicemill.types import Schema
+
+
+@stored_as("merge", version=1)
+@dataclass(slots=True)
+class MergeState:
+    """Waiting rows, watermark of each input, and the next row number.
+
+    The row number is used only if rows are numbered anew.
+    """
+
+    waiting: list[pa.Table] = field(default_factory=list)
+    registers: list[int] = field(default_factory=list)
+    next_seq: int = 0
+
+
+class MergeStep:
+    """UNION by (timestamp, input, number), independent of run boundaries.
+
+    Row numbers contain the input, in `ranks` bits, and the number there. Without `ranks` rows are numbered
+    anew.
+    """
+
+    def __init__(self, state: MergeState, inputs: int, output: Schema, ranks: int | None) -> None:
+        self.state = state
+        self._ranks = ranks
+        self._schema = with_system_columns(to_arrow(output))
+        if not state.registers:
+            state.registers = [BEGINNING] * inputs
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state = self.state
+        waited = state.waiting or [None] * len(tables)
+        # Branches agree in types; column names are those of the union.
+        named = [table.rename_columns(self._schema.names).cast(self._schema) for table in tables]
+        if self._ranks is not None:
+            named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]
+        inputs = [
+            new if old is None else together([old, new]) for old, new in zip(waited, named, strict=True)
+        ]
+        registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
+        merged = merge_tables(inputs, registers, in_order=True)
+        state.waiting, state.registers = list(merged.waiting), list(merged.registers)
+        out = merged.table
+        if self._ranks is None:
+            out = renumbered(out, state.next_seq)
+            state.next_seq += out.num_rows
+        return out, merged.enabling_ts
+
+    def due(self) -> Due | None:
+        waiting = self.state.waiting
+        return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
+
+
+def _of_input(table: pa.Table, place: int, ranks: int) -> pa.Table:
+    """Prefix row numbers with the number of their input."""
+    return with_seqs(table, ranked(table.column(SEQ).to_numpy(), place, SEQ_BITS, ranks))
+
+
+def merge(operator: Merge, context: StepContext) -> MergeStep:
+    state = context.state if isinstance(context.state, MergeState) else MergeState()
+    node = context.node
+    ranks = input_ranks(node) if keeps_numbers(operator, node, context.graph) else None
+    return MergeStep(state, len(context.schemas), node.schema, ranks)
+
+
+# Sort-merge of ordered inputs on whole tables (M21-M25).
+#
+# The TSM register of an input is its watermark: the timestamp of its last row, or a later enabling
+# timestamp. τ is the lowest register. Every row at or before τ is emitted, ordered by (timestamp, input,
+# position), and other rows wait:
+#
+#     A: 1 3 3   register 3                    out:     1 2
+#     B: 2       register 2     τ = 2          waiting: A: 3 3
+#
+# A row at τ itself is emitted at once, though further rows at τ may follow (M21). This is the rule of the
+# reference, under which the order of rows with *equal* timestamps may depend on when they arrive. With
+# `in_order` a row also waits for the rows that precede it by (timestamp, input), and the result depends on
+# the input alone.
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Emitted rows, waiting rows by input, and registers for the next call."""
+
+    table: pa.Table
+    waiting: tuple[pa.Table, ...]
+    registers: tuple[int, ...]
+
+    @property
+    def enabling_ts(self) -> int:
+        """Lower bound of the timestamps of later rows."""
+        return min(self.registers)
+
+
+def merge_tables(
+    inputs: Sequence[pa.Table],
+    registers: Sequence[int],
+    time_column: str = "_ts",
+    in_order: bool = False,
+) -> Merged:
+    """Merge tables of one schema, each in timestamp order.
+
+    Each table has the waiting rows, followed by new rows. `registers` are the registers of the last call,
+    raised by enabling timestamps since then.
+    """
+    times = [_times(table, time_column) for table in inputs]
+    known = [
+        max(register, int(ts[-1])) if len(ts) else register
+        for register, ts in zip(registers, times, strict=True)
+    ]
+    ready = [
+        len(ts) if border == END else int(np.searchsorted(ts, border))
+        for ts, border in zip(times, _borders(known, in_order), strict=True)
+    ]
+    parts = [table.slice(0, count) for table, count in zip(inputs, ready, strict=True)]
+    waiting = tuple(table.slice(count) for table, count in zip(inputs, ready, strict=True))
+    moments = [ts[:count] for ts, count in zip(times, ready, strict=True)]
+    return Merged(_interleaved(parts, moments), waiting, tuple(known))
+
+
+def _times(table: pa.Table, time_column: str) -> NDArray[np.int64]:
+    chunks = [numbers(chunk) for chunk in table.column(time_column).chunks]
+    return chunks[0] if len(chunks) == 1 else np.concatenate([np.zeros(0, np.int64), *chunks])
+
+
+def _borders(registers: Sequence[int], in_order: bool) -> list[int]:
+    """Return by input the timestamp below which rows are emitted; END for all."""
+    if in_order:
+        return borders(registers)
+    lowest = min(registers)
+    return [lowest + (lowest < END)] * len(registers)
+
+
+def _interleaved(parts: Sequence[pa.Table], moments: Sequence[NDArray[np.int64]]) -> pa.Table:
+    table = pa.concat_tables([part.rename_columns(parts[0].column_names) for part in parts])
+    ts = np.concatenate(moments)
+    if np.all(ts[1:] >= ts[:-1]):
+        return table  # a single input, or inputs that follow each other, without a copy
+    # A stable sort of sorted runs is a merge, by (timestamp, input, position).
+    return table.take(pa.array(np.argsort(ts, kind="stable")))

@@ -1,1 +1,0 @@
-"""UNION of streams in timestamp order."""

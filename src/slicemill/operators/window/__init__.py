@@ -1,0 +1,1 @@
+"""Aggregates over windows: panes, OVER, expiring rows and top rows."""

@@ -1,0 +1,101 @@
+"""Accumulators of aggregate calls, and which former calls provide the state of new ones.
+
+A definition that is replaced hands its state to its successor, call by call:
+
+    sum(v), count(*)              before: accumulators 0 and 1
+    avg(v), count(*), sum(v)      takes over 0, 1 and 0, because a sum is kept with its count
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import AggregateCall, WindowCall
+from slicemill.types import Kind
+
+Call: TypeAlias = AggregateCall | WindowCall
+
+_INTEGERS = (Kind.INT, Kind.BIGINT)
+_NUMBERS = (*_INTEGERS, Kind.DOUBLE, Kind.DECIMAL)
+_ORDERED = (*_INTEGERS, Kind.TIMESTAMP, Kind.DATE)
+_WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
+_SUMS = ("sum", "avg", "mean")
+_SQUARES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
+# Their state is numbered by calls, or counts all tuples since the start.
+_NOT_BY_COLUMN = ("priority_sample", "approx_count", "approx_count_if")
+
+
+class Accumulator(StrEnum):
+    """Kind of a running aggregate (`over.running`)."""
+
+    COUNT = "count"
+    DISTINCT = "distinct values"
+    SUM = "sum of integers"
+    MOMENTS = "sums of powers"
+    EXTREME = "minimum or maximum"
+
+
+def accumulator_of(call: Call) -> Accumulator | None:
+    """Return the kind of a call's accumulator, or None if there is none."""
+    name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
+    if name == "count":
+        return Accumulator.DISTINCT if call.distinct else Accumulator.COUNT
+    if name in _SUMS and kinds[0] in _INTEGERS:
+        return Accumulator.SUM
+    if name in (*_SUMS, *_SQUARES) and kinds[0] in _NUMBERS:
+        return Accumulator.MOMENTS
+    if name in ("min", "max") and kinds[0] in _ORDERED:
+        return Accumulator.EXTREME
+    return None
+
+
+def sources_of_calls(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] | None:
+    """Return by call the index of a former call with the same accumulator.
+
+    Return None if a call has no such former call.
+    """
+    places = {_kept_as(call): place for place, call in reversed(list(enumerate(kept)))}
+    found = [places[_kept_as(call)] for call in calls if _kept_as(call) in places]
+    return found if found and len(found) == len(calls) else None
+
+
+def sources_of_columns(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] | None:
+    """Return by stored argument its index among the former ones.
+
+    Return None if an argument was not stored, or if the calls do not store their arguments alone.
+    """
+    if not kept or not calls or not all(map(_stores_arguments, (*kept, *calls))):
+        return None
+    before, after = stored_columns(kept), stored_columns(calls)
+    return [before.index(expr) for expr in after] if set(after) <= set(before) else None
+
+
+def stored_columns(calls: Iterable[Call]) -> list[Expr]:
+    """Return the arguments that are stored for calls, without repetitions."""
+    return list(dict.fromkeys(expr for call in calls for expr in stored(call)))
+
+
+def stored(call: Call) -> Sequence[Expr]:
+    """Return the arguments of a built-in call that are stored."""
+    return BUILTINS[call.name.lower()].stored(call.arguments)
+
+
+def _stores_arguments(call: Call) -> bool:
+    name = call.name.lower()
+    kernel = all(argument.type.kind not in _WITHOUT_KERNEL for argument in call.arguments)
+    return name in BUILTINS and name not in _NOT_BY_COLUMN and kernel
+
+
+def is_by_itself(call: Call) -> bool:
+    """Return True if the state of an unbounded call can move to another position."""
+    return _stores_arguments(call) and len(stored(call)) <= 1
+
+
+def _kept_as(call: Call) -> tuple[object, ...]:
+    name = call.name.lower()
+    window = call.window if isinstance(call, WindowCall) else None
+    return ("sum" if name in _SUMS else name, call.distinct, call.arguments, window)

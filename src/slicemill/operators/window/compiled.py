@@ -1,0 +1,366 @@
+"""Aggregates with OVER by compiled routines (`aggregates.udf.compiler`), for one query or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.aggregates.calls import CallAnswers, Tuples, Uda
+from slicemill.aggregates.frames import frame_over
+from slicemill.aggregates.udf.compiler.layout import NoCompiledForm
+from slicemill.aggregates.udf.compiler.prepare import prepare
+from slicemill.aggregates.udf.interpreter import Source
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import TS, to_arrow, with_system_columns
+from slicemill.columns.keys import Keys
+from slicemill.columns.order import Numbering
+from slicemill.errors import SlicemillError
+from slicemill.extensions.models.calls import Asked, asked_by, go_together
+from slicemill.extensions.models.compiler.together import ModelCalls, model_calls
+from slicemill.extensions.models.cost import CoreCosts
+from slicemill.extensions.models.spec import SharedModels
+from slicemill.functions.evaluate import compile_many
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import Vector, from_arrow, from_values
+from slicemill.operators.assembly import Assembly, AssemblyState
+from slicemill.operators.step import Partitioned, StepContext, StepResult
+from slicemill.operators.window.spec import WindowAggregate, has_expiries, returns_many
+from slicemill.time import END
+from slicemill.types import Column, Schema
+
+
+class Arguments:
+    """Arguments of all routines for new tuples, each evaluated once."""
+
+    def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
+        self._exprs = tuple(dict.fromkeys(exprs))
+        self._compute = compile_many(self._exprs, schema)
+
+    def of(self, table: pa.Table) -> dict[Expr, Vector | ExpressionError]:
+        return {
+            expr: found
+            if isinstance(found, ExpressionError)
+            else from_arrow(found.combine_chunks(), expr.type)
+            for expr, found in zip(self._exprs, self._compute(table), strict=True)
+        }
+
+
+class CallsOfMember:
+    """Output of one query, combined from the results of its routines."""
+
+    def __init__(
+        self,
+        state: RoutineMemberState,
+        routines: Mapping[int, Routine],
+        schema: pa.Schema,
+        numbering: Numbering,
+    ) -> None:
+        self._state = state
+        self._schema = schema
+        self.routines = {number: routines[number] for number in dict.fromkeys(n for n, _ in state.answers)}
+        self.arguments = tuple(dict.fromkeys(e for call in state.member.calls for e in call.arguments))
+        self._places: dict[int, list[int]] = {number: [] for number in self.routines}
+        names: dict[int, list[str]] = {number: [] for number in self.routines}
+        for call, (number, asked) in zip(state.member.calls, state.answers, strict=True):
+            self._places[number] += self.routines[number].columns(asked)
+            names[number] += [column.name for column in call.columns]
+        slides = [_slot_of(routine.state.window) for routine in self.routines.values()]
+        self._assembly = Assembly(state.assembly, list(names.values()), slides, numbering)
+        returned = {name for own in names.values() for name in own}
+        self._passed = [name for name in schema.names if name not in returned]
+
+    def run(self, table: pa.Table, answers: Mapping[int, CallAnswers], until: int) -> tuple[pa.Table, int]:
+        mine = [
+            replace(answers[number], columns=[answers[number].columns[place] for place in places])
+            for number, places in self._places.items()
+        ]
+        out = self._assembly.run(table.select(self._passed), mine)
+        return out.select(self._schema.names).cast(self._schema), min(until, self._held_from())
+
+    def due(self) -> int | None:
+        dues = [routine.uda.due(routine.state.kept) for routine in self.routines.values()]
+        return min((due for due in dues if due is not None), default=None)
+
+    def _held_from(self) -> int:
+        waiting, due = self._state.assembly.held_from, self.due()
+        if waiting is not None:
+            return waiting
+        return END if due is None else due - 1
+
+
+class SharedCallsStep:
+    """`agg(args) OVER (…)` for several queries, with one output per query."""
+
+    def __init__(
+        self, members: Mapping[str, RoutineMember], context: StepContext, costs: CoreCosts | None = None
+    ) -> None:
+        self.state = context.state if isinstance(context.state, CallsState) else CallsState()
+        self.state.adopt(members, list(context.newcomers), context.catalog, costs)
+        tables = context.rows_of
+        self._routines = {
+            number: Routine(state, context.catalog, tables) for number, state in self.state.routines.items()
+        }
+        schema = context.schemas[0]
+        self._partitions = {
+            routine.partition_by: Partitioned(routine.partition_by, schema)
+            for routine in self.state.routines.values()
+        }
+        self._arguments = Arguments([e for r in self.state.routines.values() for e in r.arguments], schema)
+        self._members = [
+            CallsOfMember(
+                self.state.members[name],
+                self._routines,
+                with_system_columns(to_arrow(Schema(member.columns))),
+                Numbering(
+                    context.seq_bits, has_expiries(member.calls), returns_many(member.calls, context.catalog)
+                ),
+            )
+            for name, member in members.items()
+        ]
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
+        table, until = tables[0], complete[0]
+        given = self._arguments.of(table)
+        numbers = {
+            key: partitioned.numbers(table, self._keys(key)) for key, partitioned in self._partitions.items()
+        }
+        answers: dict[int, CallAnswers] = {}
+        for number, routine in self._routines.items():
+            arguments = [_or_null(given[e], e, table.num_rows) for e in routine.state.arguments]
+            tuples = Tuples(arguments, numbers[routine.state.partition_by], table.column(TS).to_numpy())
+            answers[number] = routine.uda.run(routine.state.kept, tuples, until)
+        return [self._part(member, table, given, answers, until) for member in self._members]
+
+    def due(self) -> int | None:
+        return min((due for member in self._members if (due := member.due()) is not None), default=None)
+
+    def _keys(self, partition_by: tuple[Expr, ...]) -> Keys:
+        return self.state.keys.setdefault(partition_by, Keys())
+
+    def _part(
+        self,
+        member: CallsOfMember,
+        table: pa.Table,
+        given: Mapping[Expr, Vector | ExpressionError],
+        answers: Mapping[int, CallAnswers],
+        until: int,
+    ) -> StepResult:
+        for argument in member.arguments:
+            found = given[argument]
+            if isinstance(found, ExpressionError):
+                return found
+        return member.run(table, answers, until)
+
+
+class WindowCallsStep:
+    """Like `SharedCallsStep`, for a node of one query."""
+
+    def __init__(self, context: StepContext, operator: WindowAggregate) -> None:
+        member = RoutineMember(operator.calls, context.node.schema.columns)
+        self._shared = SharedCallsStep({context.node.id: member}, context)
+
+    @property
+    def state(self) -> CallsState:
+        return self._shared.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        (part,) = self._shared.run(tables, complete)
+        if isinstance(part, SlicemillError):
+            raise part
+        return part
+
+    def due(self) -> int | None:
+        return self._shared.due()
+
+
+def _slot_of(window: Window) -> int | None:
+    """Return the length of the time slots of a window, or None.
+
+    Results are emitted at the end of each slot.
+    """
+    return window.slide if window.frame is FrameUnit.RANGE else None
+
+
+def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
+    """Return the argument, or NULLs if it failed.
+
+    Queries that read a failed argument are stopped.
+    """
+    return from_values([None] * rows, expr.type) if isinstance(found, ExpressionError) else found
+
+
+def shared_models(operator: SharedModels, context: StepContext) -> SharedCallsStep:
+    members = {
+        member.name: RoutineMember(member.operator.calls, member.columns) for member in operator.members
+    }
+    return SharedCallsStep(members, context, operator.costs)
+
+
+# Routines of window calls, shared by models that started together.
+#
+# Each call has a routine, except that models over the same window share one. Models share a routine only if
+# they started together, because then their windows always contain the same tuples. A model that starts
+# later gets a new routine, shared with models that started with it.
+
+
+@stored_as("calls.member", version=1)
+@dataclass(frozen=True, slots=True)
+class RoutineMember:
+    """Calls of one query, and the output columns that are read."""
+
+    calls: tuple[WindowCall, ...]
+    columns: tuple[Column, ...]
+
+
+@stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
+@dataclass(slots=True)
+class RoutineState:
+    """State of a routine for one call, or for the models in `asked`.
+
+    A routine keeps the `costs` that it started with, because its state layout depends on them.
+    """
+
+    partition_by: tuple[Expr, ...]
+    window: Window
+    call: WindowCall | None
+    asked: tuple[Asked, ...] = ()
+    arguments: tuple[Expr, ...] = ()
+    kept: Any = None
+    costs: CoreCosts | None = None
+
+    @property
+    def model_calls(self) -> ModelCalls:
+        """Return the evaluation of these models."""
+        frame = frame_over(self.window)
+        return model_calls(self.asked, frame, self.arguments or None, self.costs)
+
+
+@stored_as("calls.member_state", version=1)
+@dataclass(slots=True)
+class RoutineMemberState:
+    """State of one query.
+
+    `answers` has for each call the number of its routine, and its model there.
+    """
+
+    member: RoutineMember
+    answers: list[tuple[int, Asked | None]]
+    assembly: AssemblyState = field(default_factory=AssemblyState)
+
+
+@stored_as("calls", version=1)
+@dataclass(slots=True)
+class CallsState:
+    """State of all window calls, by query and by routine.
+
+    Partitions are numbered by their keys.
+    """
+
+    keys: dict[tuple[Expr, ...], Keys] = field(default_factory=dict)
+    members: dict[str, RoutineMemberState] = field(default_factory=dict)
+    routines: dict[int, RoutineState] = field(default_factory=dict)
+    begun: int = 0  # number of routines started so far
+
+    def adopt(
+        self,
+        members: Mapping[str, RoutineMember],
+        newcomers: Sequence[str],
+        catalog: Catalog,
+        costs: CoreCosts | None = None,
+    ) -> None:
+        """Restore state for these queries.
+
+        New ones start together; state of removed ones is dropped. The output columns that are read of a
+        kept query may have changed, for example by a new stream column.
+        """
+        known = {
+            name: replace(state, member=members[name])
+            for name, state in self.members.items()
+            if name in members and name not in newcomers and members[name].calls == state.member.calls
+        }
+        first = self.begun
+        self.members = {
+            name: known.get(name)
+            or RoutineMemberState(member, [self._begin(call, first, catalog, costs) for call in member.calls])
+            for name, member in members.items()
+        }
+        wanted: dict[int, list[Asked]] = {}
+        for state in self.members.values():
+            for number, asked in state.answers:
+                wanted.setdefault(number, []).extend([] if asked is None else [asked])
+        self.routines = {number: self.routines[number] for number in sorted(wanted)}
+        for number, asked_still in wanted.items():
+            _forget(self.routines[number], asked_still)
+
+    def _begin(
+        self, call: WindowCall, first: int, catalog: Catalog, costs: CoreCosts | None
+    ) -> tuple[int, Asked | None]:
+        """Return the routine for a new call.
+
+        Models may join a routine with a number from `first` on.
+        """
+        asked = asked_by(call, catalog)
+        if asked is None or not _has_machine_code(asked, call.window):
+            number = self._add(RoutineState(call.partition_by, call.window, call, arguments=call.arguments))
+            return number, None
+        for number, routine in self.routines.items():
+            if number >= first and _takes(routine, asked, call):
+                break
+        else:
+            number = self._add(RoutineState(call.partition_by, call.window, None, costs=costs))
+        routine = self.routines[number]
+        routine.asked = tuple(dict.fromkeys((*routine.asked, asked)))
+        return number, asked
+
+    def _add(self, routine: RoutineState) -> int:
+        self.routines[self.begun] = routine
+        self.begun += 1
+        return self.begun - 1
+
+
+def _takes(routine: RoutineState, asked: Asked, call: WindowCall) -> bool:
+    """Return True if a routine of models can also run this model."""
+    if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
+        return False
+    return go_together(routine.asked, asked)
+
+
+def _has_machine_code(asked: Asked, window: Window) -> bool:
+    try:
+        model_calls((asked,), frame_over(window))
+    except NoCompiledForm:
+        return False
+    return True
+
+
+def _forget(routine: RoutineState, wanted: Sequence[Asked]) -> None:
+    """Drop models that no query uses any more."""
+    if routine.kept is None or all(asked in wanted for asked in routine.asked):
+        return
+    routine.asked = routine.model_calls.only(wanted, routine.kept).asked
+
+
+class Routine:
+    """A prepared routine with its state."""
+
+    def __init__(self, state: RoutineState, catalog: Catalog, tables: Source) -> None:
+        self.state = state
+        self.uda: Uda
+        if state.call is not None:
+            self.uda = prepare(state.call, catalog, tables)
+        else:
+            calls = state.model_calls
+            state.arguments = calls.arguments
+            self.uda = calls.uda
+        if state.kept is None:
+            state.kept = self.uda.start()
+
+    def columns(self, asked: Asked | None) -> list[int]:
+        """Return the indexes of the routine's result columns for a call."""
+        return list(range(len(self.uda.returns))) if asked is None else [self.state.asked.index(asked)]

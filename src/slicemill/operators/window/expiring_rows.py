@@ -1,0 +1,579 @@
+"""Step of GROUP BY over windows of FROM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregates.columns import Windows
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import FrameUnit
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.columns.keys import distinct_keys, shown, whole
+from slicemill.columns.merge import fanned, tie_name, with_seqs
+from slicemill.columns.order import Numbering, renumbered
+from slicemill.columns.pieces import Slice, kept, kept_from
+from slicemill.columns.ranges import by_partition
+from slicemill.functions.vectors import fixed_width, numbers
+from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.call_values import (
+    CallValues,
+    Evaluate,
+    WindowRows,
+    aligned,
+    evaluators,
+    needed_arguments,
+)
+from slicemill.operators.filter_project import FilterStep, ProjectStep
+from slicemill.operators.registry import partition_keys
+from slicemill.operators.rescale import KeptRows, Redistribution
+from slicemill.operators.step import Columns, StatefulStep, StepContext
+from slicemill.operators.window.compiled import WindowCallsStep
+from slicemill.operators.window.over import WindowsStep
+from slicemill.operators.window.over import over as over_step
+from slicemill.operators.window.spec import (
+    GROUP_BITS,
+    RelationAggregate,
+    WindowAggregate,
+    counting_window,
+    numbered_by_place,
+    over_calls,
+    shown_items,
+)
+from slicemill.types import Schema
+
+
+def windowed_group(aggregate: RelationAggregate, context: StepContext) -> StatefulStep:
+    return count_windows(aggregate, context) or living_windows(aggregate, context)
+
+
+# GROUP BY over the last n rows of a stream, per tuple.
+#
+# In `FROM s [ROWS n] WHERE … GROUP BY k` the window contains rows of all groups, and WHERE filters the
+# window. So a row counts while its number in the stream is high enough. So the query has an OVER window
+# with row numbers in place of timestamps.
+#
+#     number    1  2  3  4  5  6                ROWS 3
+#     group     a  b  a  a  b  a
+#     of a               [a     a)              tuple 6 aggregates the rows of a from number 4 on
+
+
+@stored_as("count_window", version=1)
+@dataclass(slots=True)
+class CountWindowState:
+    """Counts of tuples read and rows emitted; state of OVER calls."""
+
+    arrived: int = 0
+    given: int = 0
+    calls: Any = None
+
+
+class CountWindowStep:
+    """Step that evaluates the aggregate by OVER calls over tuple numbers."""
+
+    def __init__(
+        self,
+        state: CountWindowState,
+        calls: WindowCallsStep | WindowsStep,
+        where: FilterStep | None,
+        project: ProjectStep,
+    ) -> None:
+        self._state = state
+        self._calls = calls
+        self._where = where
+        self._project = project
+
+    @property
+    def state(self) -> CountWindowState:
+        return replace(self._state, calls=self._calls.state)
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state, times = self._state, tables[0].column(TS)
+        first, state.arrived = state.arrived, state.arrived + len(times)
+        table = _at(tables[0], np.arange(first, state.arrived))
+        if self._where is not None:
+            table, _ = self._where.run([table], complete)
+        table, _ = self._calls.run([table], [state.arrived])
+        numbers = table.column(TS).to_numpy()
+        answered = _at(table, times.to_numpy()[numbers - first])
+        out, _ = self._project.run([answered], complete)
+        out = renumbered(out, state.given)
+        state.given += out.num_rows
+        return out, complete[0]
+
+    def due(self) -> int | None:
+        return None
+
+
+def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
+    """Return a step based on OVER, or None if results would differ."""
+    window = counting_window(operator, context.catalog)
+    if window is None:
+        return None
+    state = context.state if isinstance(context.state, CountWindowState) else CountWindowState()
+    over = over_calls(operator, window)
+    (source,) = context.schemas
+    schema = Schema((*source.columns, *(column for call in over for column in call.columns)))
+    calls = WindowAggregate(over)
+    node = replace(context.node, operator=calls, schema=schema)
+    step = over_step(calls, replace(context, node=node, state=state.calls))
+    where = None if operator.where is None else FilterStep(operator.where, source)
+    return CountWindowStep(state, step, where, ProjectStep(shown_items(operator), schema))
+
+
+def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:
+    place = table.schema.get_field_index(TS)
+    return table.set_column(place, table.schema.field(place), pa.array(times))
+
+
+# Aggregates over rows that expire in any order, for example joined rows.
+#
+# A row has a lifetime: it counts from its `time` until before its `end`. A joined tuple ends when the first
+# of its components leaves its window, which may be long before earlier tuples expire:
+#
+#     time     0  1  2  3  4  5  6  7
+#     a        [-----------------)            window at 3: a b c
+#     b           [--------)                  window at 5: a c
+#     c              [--------------)
+#
+# So a window is not a range of neighbouring rows. The rows of each window are copied to a contiguous range.
+# The work is proportional to the number of rows in all windows.
+
+
+TIME, END = "time", "end"
+_BEGINNING, NEVER = -(2**63), 2**63 - 1
+_AT_ONCE = 1 << 20  # maximum number of rows in copied windows at a time
+
+
+@stored_as("lives", version=1)
+@dataclass(slots=True)
+class LivesState:
+    """Unexpired rows in order of arrival, and the watermark."""
+
+    slices: list[Slice] = field(default_factory=list)
+    now: int = _BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class LivingRows:
+    """Results of windows: ends, representative rows, and call values."""
+
+    moments: Int64s
+    rows: pa.Table
+    values: dict[str, pa.Array]
+
+
+class Lives:
+    """Calls over the unexpired rows of each group.
+
+    Calls are evaluated for each new row, or at each slide for all groups. `keys` name the columns with the
+    group keys.
+    """
+
+    def __init__(
+        self, evaluates: Sequence[Evaluate], keys: Sequence[str], slide: int | None, state: LivesState
+    ) -> None:
+        self.state = state
+        self._evaluates = evaluates
+        self._keys = keys
+        self._slide = slide
+
+    def run(self, new: pa.Table, now: int) -> LivingRows:
+        """Process new rows in order.
+
+        No later row has a time before `now`.
+        """
+        state = self.state
+        now = max([state.now, now, *numbers(new.column(TIME).combine_chunks())[-1:].tolist()])
+        old = [piece.table for piece in state.slices]
+        rows = pa.concat_tables([*old, new]).combine_chunks()
+        fresh = np.arange(len(rows)) >= len(rows) - len(new)
+        found = self._each(rows, fresh) if self._slide is None else self._sliding(rows, self._slide, now)
+        limit = now if self._slide is None or now == NEVER else _next(now, self._slide) - 1
+        state.slices = kept(state.slices, new, _numpy(rows, END) > limit)
+        state.now = now
+        return found
+
+    def due(self) -> int | None:
+        """Return the end of the next non-empty window."""
+        now = self.state.now
+        if self._slide is None or now == NEVER:
+            return None
+        end: int = _next(now, self._slide)
+        alive = any((_numpy(piece.table, END) >= end).any() for piece in self.state.slices)
+        return end if alive else None
+
+    def _each(self, rows: pa.Table, fresh: Bools) -> LivingRows:
+        """Return results for each new row over its group, including the row."""
+        order, _, head = self._sorted(rows)
+        times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
+        asked = np.flatnonzero(fresh[order])
+        parts = []
+        for first, last in _blocks(asked - head[asked] + 1):
+            some = asked[first:last]
+            places, sizes = _alive(head, times, ends, some)
+            parts.append(self._values(rows, order[places], sizes))
+        # Restore the order of arrival.
+        found = self._together(rows, parts)
+        shown = order[asked][found.windows]
+        return self._results(rows, _numpy(rows, TIME)[shown], shown, np.argsort(shown, kind="stable"), found)
+
+    def _sliding(self, rows: pa.Table, slide: int, now: int) -> LivingRows:
+        """Return results of windows that ended, by end, then by first row."""
+        order, groups, _ = self._sorted(rows)
+        times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
+        first = _next(np.maximum(times, self.state.now), slide)
+        last = np.minimum(ends, now) // slide * slide
+        moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
+        for low, high in _periods(first, last, slide):
+            places, at = _expanded(np.maximum(first, low), np.minimum(last, high), slide)
+            # Sort by end. Rows with one end stay sorted by group.
+            by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
+            places, at = places[by_end], at[by_end]
+            begins = np.ones(len(places), np.bool_)
+            begins[1:] = (at[1:] != at[:-1]) | (groups[places[1:]] != groups[places[:-1]])
+            starts = np.flatnonzero(begins)
+            parts.append(self._values(rows, order[places], np.diff(starts, append=len(places))))
+            moments.append(at[starts])
+            firsts.append(order[places[starts]])
+        found = self._together(rows, parts)
+        moment, shown = np.concatenate(moments)[found.windows], np.concatenate(firsts)[found.windows]
+        return self._results(rows, moment, shown, np.lexsort((shown, moment)), found)
+
+    def _results(
+        self, rows: pa.Table, moments: Int64s, shown: Int64s, order: Int64s, found: CallValues
+    ) -> LivingRows:
+        values = {name: column.take(pa.array(order)) for name, column in found.columns.items()}
+        return LivingRows(moments[order], rows.take(pa.array(shown[order])), values)
+
+    def _sorted(self, rows: pa.Table) -> tuple[Int64s, Int64s, Int64s]:
+        """Return row positions by group and arrival, their groups, and group starts."""
+        keys = distinct_keys([whole(rows.column(name)) for name in self._keys], len(rows))
+        order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
+        return order, groups.astype(np.int64), head
+
+    def _values(self, rows: pa.Table, places: Int64s, sizes: Int64s) -> tuple[int, CallValues]:
+        """Evaluate all calls over consecutive windows of these sizes.
+
+        Return the number of windows and the values.
+        """
+        ends = np.cumsum(sizes)
+        windows = Windows(ends - sizes, ends)
+        taken: dict[str, pa.Array] = {}
+
+        def column(name: str) -> pa.Array:
+            if name not in taken:
+                taken[name] = rows.column(name).combine_chunks().take(pa.array(places))
+            return taken[name]
+
+        side_by_side = WindowRows(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), column)
+        found = [evaluate(side_by_side, windows) for evaluate in self._evaluates]
+        return len(sizes), aligned(found, len(sizes))
+
+    def _together(self, rows: pa.Table, parts: Sequence[tuple[int, CallValues]]) -> CallValues:
+        """Concatenate the values of all parts, with consecutive window numbers."""
+        none = np.zeros(0, np.int64)
+        parts = parts or [self._values(rows, none, none)]
+        before = np.cumsum([0, *(windows for windows, _ in parts)])
+        counted = [first + part.windows for first, (_, part) in zip(before, parts, strict=False)]
+        names = parts[0][1].columns
+        columns = {name: pa.concat_arrays([part.columns[name] for _, part in parts]) for name in names}
+        return CallValues(np.concatenate(counted), columns)
+
+
+def _next(time: Any, slide: int) -> Any:
+    """Return the first window end after a time."""
+    return (time // slide + 1) * slide
+
+
+def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
+    """Yield index ranges with a bounded total, or with one element."""
+    total = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(total[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(total, before + _AT_ONCE, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _periods(first: Int64s, last: Int64s, slide: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of window ends with a bounded number of rows.
+
+    Both bounds are inclusive. A single end may exceed the limit.
+    """
+    alive = last >= first
+    if not alive.any():
+        return
+    low, final = int(first[alive].min()), int(last[alive].max())
+    while low <= final:
+        high = final
+        while high > low and _entries(first, last, low, high, slide) > _AT_ONCE:
+            high = low + (high - low) // (2 * slide) * slide
+        if _entries(first, last, low, high, slide):
+            yield low, high
+        low = high + slide
+
+
+def _entries(first: Int64s, last: Int64s, low: int, high: int, slide: int) -> int:
+    counts = (np.minimum(last, high) - np.maximum(first, low)) // slide + 1
+    return int(np.maximum(counts, 0).sum())
+
+
+def _expanded(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64s]:
+    """Repeat each row for every end at which it is alive.
+
+    Return the row positions and the ends.
+    """
+    counts = np.maximum((last - first) // slide + 1, 0)
+    places = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places, first[places] + within * slide
+
+
+@kernel
+def _alive(head: Int64s, times: Int64s, ends: Int64s, asked: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the rows alive at the time of each asked row.
+
+    Only rows of the same group count. The row positions for all asked rows are concatenated.
+    """
+    most = 0
+    for i in asked:
+        most += i - head[i] + 1
+    places, sizes = np.empty(most, np.int64), np.empty(len(asked), np.int64)
+    count = 0
+    for number, i in enumerate(asked):
+        before = count
+        for j in range(head[i], i + 1):
+            if ends[j] > times[i]:
+                places[count] = j
+                count += 1
+        sizes[number] = count - before
+    return places[:count], sizes
+
+
+def _numpy(table: pa.Table, name: str) -> Int64s:
+    found: Int64s = numbers(whole(table.column(name)))
+    return found
+
+
+# GROUP BY over windows whose tuples expire in any order (operators.window.lives).
+#
+# One case is a join, where each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP BY
+# k`. The other case is a window by rows with a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
+
+
+_START, _END = "window_start", "window_end"
+
+
+@stored_as("living_windows", version=1)
+@dataclass(slots=True)
+class LivingState:
+    """Unexpired rows, and the number of emitted rows.
+
+    A window by rows also keeps the number of tuples that arrived, and the times of the last ones. The
+    first `passed` of these are in no window any more.
+    """
+
+    lives: LivesState = field(default_factory=LivesState)
+    given: int = 0
+    arrived: int = 0
+    times: list[Slice] = field(default_factory=list)
+    passed: int = 0
+
+
+def key_column(place: int) -> str:
+    """Return the column name of a group key."""
+    return f"key {place}"
+
+
+def argument_column(place: int | str) -> str:
+    """Return the column name of a stored argument."""
+    return f"argument {place}"
+
+
+class _Windows:
+    """Common part of both steps: input of the kernel, and output rows."""
+
+    def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
+        schema = context.schemas[0]
+        self.state = context.state if isinstance(context.state, LivingState) else LivingState()
+        self._names = [item.name for item in operator.group_by]
+        keys = [item.expr for item in operator.group_by]
+        given = [needed_arguments(call, context.catalog) for call in operator.calls]
+        exprs: list[Expr] = list(dict.fromkeys(expr for of_call in given for expr in of_call))
+        self._columns = Columns([keys, exprs], schema)
+        self._key_columns = [key_column(place) for place in range(len(keys))]
+        self._argument_columns = [argument_column(place) for place in range(len(exprs))]
+        columns = dict(zip(exprs, self._argument_columns, strict=True))
+        evaluates = evaluators(operator.calls, columns, context)
+        self._lives = Lives(evaluates, self._key_columns, operator.slide, self.state.lives)
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+
+    def _rows(self, table: pa.Table, times: Int64s, ends: Int64s) -> pa.Table:
+        columns = {
+            TIME: pa.array(times),
+            END: pa.array(ends),
+            SEQ: table.column(SEQ),
+            ARRIVAL: table.column(ARRIVAL),
+        }
+        keys, arguments = self._columns.of(table)
+        columns |= dict(zip(self._key_columns, keys, strict=True))
+        return pa.table(columns | dict(zip(self._argument_columns, arguments, strict=True))).combine_chunks()
+
+    def _table(
+        self, found: LivingRows, times: Int64s, arrivals: pa.ChunkedArray, bounds: Sequence[Int64s]
+    ) -> pa.Table:
+        columns = {TS: pa.array(times), SEQ: found.rows.column(SEQ), ARRIVAL: arrivals}
+        for name, key in zip(self._names, self._key_columns, strict=True):
+            columns[name] = shown(found.rows.column(key))
+        columns |= found.values
+        for name, bound in zip((_START, _END), bounds, strict=False):
+            columns[name] = fixed_width(bound, None, pa.timestamp("us", tz="UTC"))
+        return pa.table(columns).select(self._schema.names).cast(self._schema)
+
+    def _counted(self, out: pa.Table) -> pa.Table:
+        first, self.state.given = self.state.given, self.state.given + out.num_rows
+        return renumbered(out, first)
+
+
+class TimedWindowsStep(_Windows):
+    """Windows by time.
+
+    A tuple counts while it is in its window. A joined tuple counts while all its components are in their
+    windows.
+    """
+
+    def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
+        super().__init__(operator, context)
+        self._slide = operator.slide
+        self._members = [
+            (column or TS, window.extent) for column, window in operator.windows if window.extent is not None
+        ]
+        self._numbering = (
+            None if partition_keys(operator) is None else Numbering(context.seq_bits, ranks=True, fans=True)
+        )
+        self._by_place = numbered_by_place(operator)
+        self._cells = context.cell.count
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        table, until = tables[0], complete[0]
+        never = np.full(table.num_rows, NEVER)
+        ends = [numbers(table.column(column).combine_chunks()) + length for column, length in self._members]
+        rows = self._rows(table, table.column(TS).to_numpy(), np.min([never, *ends], axis=0))
+        found = self._lives.run(rows, until)
+        if self._slide is None:
+            out = self._table(found, found.moments, found.rows.column(ARRIVAL), ())
+        else:
+            starts = found.moments - max(length for _, length in self._members)
+            # The watermark triggers these rows, so they have no arrival time of a tuple.
+            due = pa.chunked_array([np.zeros(len(starts), np.int64)])
+            out = self._table(found, found.moments, due, (starts, found.moments))
+        held = self.due()
+        if self._by_place:
+            out = self._placed(out, found)
+        else:
+            out = self._counted(out) if self._numbering is None else self._numbering.applied(out)
+        return out, until if held is None else min(until, held)
+
+    def _placed(self, out: pa.Table, found: LivingRows) -> pa.Table:
+        """Number rows by their group's position in the window.
+
+        Groups are ordered by their first row. Sequence numbers of joined rows do not increase with time,
+        so they cannot define this order.
+        """
+        out = with_seqs(out, np.zeros(out.num_rows, np.int64))
+        if self._cells == 1:
+            return fanned(out, GROUP_BITS)
+        for place, name in enumerate((TIME, SEQ)):
+            out = out.append_column(tie_name(place, GROUP_BITS), found.rows.column(name))
+        return out
+
+    def due(self) -> int | None:
+        return self._lives.due()
+
+
+class CountedWindowsStep(_Windows):
+    """Windows over the last rows, with the tuple number as time.
+
+    With a slide of n, each n-th tuple causes a row per group in the window. Otherwise each tuple causes a
+    row.
+    """
+
+    def __init__(self, operator: RelationAggregate, context: StepContext, rows: int) -> None:
+        super().__init__(operator, context)
+        self._extent, self._slides = rows, operator.slide is not None
+        self._where = None if operator.where is None else FilterStep(operator.where, context.schemas[0])
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state, table = self.state, tables[0]
+        first, state.arrived = state.arrived, state.arrived + table.num_rows
+        clock = pa.table({TIME: table.column(TS), ARRIVAL: table.column(ARRIVAL)}).combine_chunks()
+        known = pa.concat_tables([*(piece.table for piece in state.times), clock]).slice(state.passed)
+        before = state.arrived - known.num_rows  # tuples before the first of `known`
+        place = table.schema.get_field_index(TS)
+        numbered = table.set_column(place, TS, pa.array(np.arange(first, state.arrived)))
+        if self._where is not None:
+            numbered, _ = self._where.run([numbered], complete)
+        positions = numbered.column(TS).to_numpy()
+        found = self._lives.run(self._rows(numbered, positions, positions + self._extent), state.arrived)
+        times = known.column(TIME).to_numpy()
+        latest = found.moments - self._slides - before
+        oldest = np.maximum(found.moments - self._extent, 0) - before
+        arrivals = known.column(ARRIVAL).take(pa.array(latest))
+        bounds = (times[oldest], times[latest]) if self._slides else ()
+        out = self._table(found, times[latest], arrivals, bounds)
+        passed = state.passed + max(known.num_rows - self._extent, 0)
+        state.times, state.passed = kept_from(state.times, clock, passed)
+        return self._counted(out), complete[0]
+
+    def due(self) -> int | None:
+        return None
+
+
+def living_windows(
+    operator: RelationAggregate, context: StepContext
+) -> TimedWindowsStep | CountedWindowsStep:
+    """Return the step of an aggregate over such windows."""
+    _, window = operator.windows[0]
+    if window.frame is FrameUnit.ROWS:
+        assert window.extent is not None, "the binder asks for a window with a beginning"
+        return CountedWindowsStep(operator, context, window.extent)
+    return TimedWindowsStep(operator, context)
+
+
+# Rescale of GROUP BY over windows (S41).
+#
+# The state consists of unexpired rows with their group keys. A new cell gets the rows of its groups, in the
+# order in which a single cell would have them.
+
+
+def redistributed(
+    operator: RelationAggregate, states: Sequence[LivingState | None], change: Redistribution
+) -> LivingState:
+    """Return the state of a new cell.
+
+    At least one old cell has state.
+    """
+    found = [state for state in states if state is not None]
+    now = max(state.lives.now for state in found)
+    keys = [item.expr for item in operator.group_by]
+    pieces = [piece.table for state in change.waiting_in(0, states) for piece in state.lives.slices]
+    if not pieces:
+        return LivingState(LivesState(now=now))
+    rows = pa.concat_tables(pieces).combine_chunks()
+    order = np.lexsort([rows.column(name).to_numpy() for name in (SEQ, TIME)])
+    rows = rows.take(pa.array(order))
+
+    def value(key: Expr) -> pa.Array:
+        return rows.column(key_column(keys.index(key)))
+
+    mine = change.is_read(0, KeptRows(rows.column(SEQ).to_numpy(), value))
+    kept = rows.filter(pa.array(mine)).combine_chunks()
+    return LivingState(LivesState([Slice(kept)] if kept.num_rows else [], now))

@@ -1,0 +1,654 @@
+"""Step of aggregates with OVER.
+
+Kernels evaluate built-ins. Compiled routines are used if a user-defined aggregate is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.aggregates.functions import has_kernel, stored_arguments
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import FrameUnit, Window, WindowCall
+from slicemill.codec.registry import stored_as
+from slicemill.columns.arrow_schema import to_arrow, with_system_columns
+from slicemill.columns.keys import Keys, distinct_keys, grown, whole
+from slicemill.columns.order import ranked
+from slicemill.columns.pieces import Slice
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.functions.evaluate import compile_many
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import arrow_type, numbers
+from slicemill.kernels.arrays import Int64s
+from slicemill.metrics.due_times import released_by_time
+from slicemill.operators.step import StepContext, StepResult
+from slicemill.operators.window.compiled import WindowCallsStep
+from slicemill.operators.window.over_groups import (
+    KEY,
+    SEQUENCE,
+    TIME,
+    TUPLE,
+    Group,
+    GroupSpan,
+    OverGroupState,
+    WindowAnswers,
+    pane_of,
+)
+from slicemill.operators.window.spec import SharedOver, WindowAggregate, is_plain, returns_many
+from slicemill.types import Schema
+
+
+def over(operator: WindowAggregate, context: StepContext) -> WindowCallsStep | WindowsStep:
+    users = returns_many(operator.calls, context.catalog)
+    if users or not all(has_kernel(call) for call in operator.calls):
+        return WindowCallsStep(context, operator)
+    return builtin_windows(operator, context)
+
+
+# Plain built-in aggregates with OVER for all queries of one stream and key.
+#
+# Rows are stored once. Queries that started together form a cohort, which keeps the rows of its longest
+# window. A query that starts later has seen fewer tuples, so it gets a cohort of its own.
+
+
+_SYSTEM = 3  # number of system columns of each tuple
+
+
+@stored_as("over.cohort", version=1)
+@dataclass(slots=True)
+class Cohort:
+    """Queries that started together, by name, and their shared state."""
+
+    members: dict[str, WindowAggregate]
+    kept: WindowState | None = None
+
+    @property
+    def calls(self) -> tuple[WindowCall, ...]:
+        return _calls(self.members)
+
+    def leave(self, staying: dict[str, WindowAggregate]) -> None:
+        """Drop removed queries, and the rows and columns that only they read."""
+        if self.kept is not None and staying != self.members:
+            before, after = _columns(self.calls), _columns(_calls(staying))
+            old = dict(zip(_frames(self.calls), self.kept.groups, strict=True))
+            names = {str(before.index(expr)): str(place) for place, expr in enumerate(after)}
+            groups = [
+                _narrowed(old[frame], _used(staying, frame), names, after)
+                for frame in _frames(_calls(staying))
+            ]
+            self.kept = replace(self.kept, groups=groups)
+        self.members = staying
+
+
+@stored_as("over.shared", version=1)
+@dataclass(slots=True)
+class SharedOverState:
+    cohorts: list[Cohort] = field(default_factory=list)
+
+    def adopt(
+        self,
+        members: Mapping[str, WindowAggregate],
+        newcomers: Collection[str],
+        successors: Mapping[str, str],
+    ) -> None:
+        """Restore state for these queries.
+
+        New queries form a new cohort. A query that replaces another takes over the other's state.
+        """
+        known: set[str] = set()
+        heirs = {before: name for name, before in successors.items() if name in members}
+        for cohort in self.cohorts:
+            staying = {}
+            for name, own in cohort.members.items():
+                if name in heirs:
+                    staying[heirs[name]] = members[heirs[name]]
+                elif name not in newcomers and members.get(name) == own:
+                    staying[name] = own
+            cohort.leave(staying)
+            known |= staying.keys()
+        new = {name: own for name, own in members.items() if name not in known}
+        self.cohorts = [cohort for cohort in self.cohorts if cohort.members] + ([Cohort(new)] if new else [])
+
+
+class SharedOverStep:
+    """Step that evaluates the cohorts, with one output per query."""
+
+    def __init__(self, operator: SharedOver, context: StepContext) -> None:
+        self.state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()
+        members = {m.name: m.operator for m in operator.members}
+        self.state.adopt(members, context.newcomers.keys(), context.successors)
+        self._members = operator.members
+        self._inputs = len(context.schemas[0].names) + _SYSTEM
+        self._schemas = {m.name: with_system_columns(to_arrow(Schema(m.columns))) for m in operator.members}
+        self._runs = [
+            WindowCalls(cohort.calls, context.schemas[0], cohort.kept, context.seq_bits, apart=True)
+            for cohort in self.state.cohorts
+        ]
+        for cohort, calls in zip(self.state.cohorts, self._runs, strict=True):
+            cohort.kept = calls.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
+        parts: dict[str, StepResult] = {}
+        for cohort, calls in zip(self.state.cohorts, self._runs, strict=True):
+            table, until = calls.run(tables[0], complete[0])
+            place = self._inputs
+            for name, own in cohort.members.items():
+                values = table.columns[place : place + len(own.calls)]
+                place += len(own.calls)
+                failed = [calls.failed[e] for call in own.calls for e in call.arguments if e in calls.failed]
+                parts[name] = failed[0] if failed else (self._part(name, own, table, values), until)
+        return [parts[member.name] for member in self._members]
+
+    def due(self) -> int | None:
+        return None  # output of each tuple is emitted at once
+
+    def _part(
+        self, name: str, own: WindowAggregate, table: pa.Table, values: Sequence[pa.ChunkedArray]
+    ) -> pa.Table:
+        columns = dict(zip(table.column_names[: self._inputs], table.columns, strict=False))
+        columns |= {call.columns[0].name: value for call, value in zip(own.calls, values, strict=True)}
+        schema = self._schemas[name]
+        return pa.table([columns[column] for column in schema.names], names=schema.names).cast(schema)
+
+
+def _calls(members: Mapping[str, WindowAggregate]) -> tuple[WindowCall, ...]:
+    return tuple(call for member in members.values() for call in member.calls)
+
+
+def _columns(calls: Sequence[WindowCall]) -> list[Expr]:
+    """Return the stored arguments in the order of their column numbers (`calls.WindowCalls`)."""
+    return list(dict.fromkeys(e for call in calls for e in call.arguments[: stored_arguments(call)]))
+
+
+def _frames(calls: Sequence[WindowCall]) -> list[FrameUnit]:
+    """Return the frame units of the groups, in order."""
+    return list(dict.fromkeys(call.window.frame for call in calls))
+
+
+def _used(members: Mapping[str, WindowAggregate], frame: FrameUnit) -> list[Expr]:
+    return _columns([call for call in _calls(members) if call.window.frame is frame])
+
+
+def _narrowed(
+    kept: OverGroupState, used: Sequence[Expr], names: Mapping[str, str], after: Sequence[Expr]
+) -> OverGroupState:
+    """Rename the columns of a group and drop arguments no longer used."""
+    wanted = {str(after.index(expr)) for expr in used}
+    old = {name: new for name, new in names.items() if new in wanted}
+    system = (TIME, SEQUENCE)
+
+    def narrow(table: pa.Table, own: Sequence[str]) -> pa.Table:
+        return table.select([*own, *old]).rename_columns([*own, *old.values()])
+
+    slices = [Slice(narrow(piece.table, (KEY, *system))) for piece in kept.slices]
+    last = None if kept.last is None else kept.last.changed(lambda table: narrow(table, system))
+    return replace(kept, slices=slices, last=last)
+
+
+def shared_over(operator: SharedOver, context: StepContext) -> SharedOverStep:
+    return SharedOverStep(operator, context)
+
+
+# Step for built-in aggregates with OVER, evaluated by kernels (`slicemill.operators.window`).
+
+
+class WindowsStep:
+    """A window aggregate whose calls are all built-ins."""
+
+    def __init__(self, calls: WindowCalls, output: pa.Schema) -> None:
+        self._calls = calls
+        self._output = output
+
+    @property
+    def state(self) -> WindowState:
+        return self._calls.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        table, until = self._calls.run(tables[0], complete[0])
+        return table.cast(self._output), until
+
+    def due(self) -> int | None:
+        return self._calls.due()
+
+
+def builtin_windows(operator: WindowAggregate, context: StepContext) -> WindowsStep:
+    state = context.state if isinstance(context.state, WindowState) else None
+    calls = WindowCalls(operator.calls, context.schemas[0], state, context.seq_bits)
+    return WindowsStep(calls, with_system_columns(to_arrow(context.node.schema)))
+
+
+# Evaluation of all OVER calls of one operator, on whole tables.
+#
+#     windows = WindowCalls(calls, schema)
+#     table, complete = windows.run(new_rows, complete)
+#
+# Returns the same rows as `reference.window_aggregate`, in the same order, for any split of the input into
+# runs. Calls with the same PARTITION BY and window share partitioning, sorting and window bounds.
+
+
+TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
+_SYSTEM_COLUMNS = (TS, SEQ, ARRIVAL)
+_BEGINNING, _END = -(2**63), 2**63 - 1
+_FEW_KEYS = 1000
+
+
+@stored_as("over.partitions", version=1)
+@dataclass(slots=True)
+class PartitionState:
+    """Partition keys seen so far, and the number of tuples of each."""
+
+    keys: Keys = field(default_factory=Keys)
+    crowded: int = _FEW_KEYS  # evict idle keys only beyond this number of keys
+    arrived: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@stored_as("over", version=1)
+@dataclass(slots=True)
+class WindowState:
+    """State between runs. `now` is the watermark, and `sequence` counts tuples."""
+
+    partitions: list[PartitionState]
+    groups: list[OverGroupState]
+    sequence: int = 0
+    now: int = _BEGINNING
+    waiting: Events | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A group with its PARTITION BY and its calls."""
+
+    group: Group
+    partitioning: int
+    calls: tuple[int, ...]
+
+
+class WindowCalls:
+    """Evaluator of the OVER calls of one operator."""
+
+    def __init__(
+        self,
+        calls: Sequence[WindowCall],
+        schema: Schema,
+        state: WindowState | None = None,
+        seq_bits: int = SEQ_BITS,
+        *,
+        apart: bool = False,
+    ) -> None:
+        """Compile the calls and restore their state.
+
+        With `apart`, an argument that fails stops only the calls that use it. `failed` has these
+        arguments.
+        """
+        self._calls = calls
+        self._apart = apart
+        self.failed: dict[Expr, ExpressionError] = {}
+        self._seq_bits = seq_bits
+        self._names = list(schema.names)
+        self._types = [arrow_type(call.columns[0].type) for call in calls]
+        partitions = list(dict.fromkeys(call.partition_by for call in calls))
+        arguments = [call.arguments[: stored_arguments(call)] for call in calls]
+        self._columns = list(dict.fromkeys(expr for of_call in arguments for expr in of_call))
+        self._groups = _grouped(calls, partitions, self._columns, arguments)
+        self._partition_sizes = [len(exprs) for exprs in partitions]
+        keys: list[Expr] = [expr for exprs in partitions for expr in exprs]
+        self._evaluate = compile_many([*keys, *self._columns], schema)
+        self._waits = any(placed.group.waits for placed in self._groups)
+        self._active = any(call.window.active for call in calls)
+        self.state = state or WindowState(
+            [PartitionState() for _ in partitions], [OverGroupState() for _ in self._groups]
+        )
+
+    def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
+        """Process new rows in order.
+
+        `complete` and the returned number are lower bounds of later timestamps.
+        """
+        state = self.state
+        names = [*_SYSTEM_COLUMNS, *self._names]
+        # Copy the columns without their statistics (such as "has no NULLs"), which may differ between runs.
+        table = pa.table([table.column(name) for name in names], names=names)
+        keys, columns = self._evaluated(table)
+        table = table.combine_chunks()
+        came = table
+        if self._active and len(table):
+            seqs = ranked(numbers(table.column(SEQ).combine_chunks()), 0, self._seq_bits)
+            table = table.set_column(1, SEQ, pa.array(seqs))
+        ts: Int64s = numbers(table.column(TS).combine_chunks())
+        before, now = state.now, max([state.now, complete, *ts[-1:].tolist()])
+        sequence = state.sequence + np.arange(len(table))
+        if not len(table) and (not self._waits or now == before):
+            return self._output(table, [self._nothing(place) for place in range(len(self._calls))]), min(
+                complete, self._held()
+            )
+        spans = self._spans(keys, len(table), before, now)
+        found = []
+        for placed, kept in zip(self._groups, state.groups, strict=True):
+            new = _new_rows(came, ts, sequence, columns, placed.group)
+            found.append(placed.group.run(kept, spans[placed.partitioning], new))
+        state.sequence, state.now = state.sequence + len(table), now
+        for place, span in enumerate(spans):
+            partition = state.partitions[place]
+            np.add.at(partition.arrived, span.partitions, 1)
+            self._forget(place)
+        out = self._held_back(table, sequence, found) if self._waits else self._at_once(table, found)
+        return out, min(complete, self._held())
+
+    def due(self) -> int | None:
+        """Return the watermark at which the next waiting row can be emitted."""
+        found = (
+            placed.group.due(kept, self.state.now)
+            for placed, kept in zip(self._groups, self.state.groups, strict=True)
+        )
+        return min((due for due in found if due is not None), default=None)
+
+    # -- input -----------------------------------------------------------------------------------------
+
+    def _evaluated(self, table: pa.Table) -> tuple[list[list[pa.Array]], list[pa.Array]]:
+        """Return the columns of each PARTITION BY and of all arguments."""
+        found = []
+        of_keys = sum(self._partition_sizes)
+        for place, outcome in enumerate(self._evaluate(table)):
+            if not isinstance(outcome, ExpressionError):
+                found.append(whole(outcome))
+            elif not self._apart or place < of_keys:
+                raise outcome
+            else:
+                expr = self._columns[place - of_keys]
+                self.failed[expr] = outcome
+                found.append(pa.nulls(len(table), arrow_type(expr.type)))
+        keys, start = [], 0
+        for size in self._partition_sizes:
+            keys.append(found[start : start + size])
+            start += size
+        return keys, found[of_keys:]
+
+    def _spans(self, keys: list[list[pa.Array]], rows: int, before: int, now: int) -> list[GroupSpan]:
+        spans = []
+        for state, columns in zip(self.state.partitions, keys, strict=True):
+            numbered = state.keys.number(distinct_keys(columns, rows), columns)
+            count = max(len(state.keys), 1)
+            state.arrived = grown(state.arrived, count)
+            spans.append(GroupSpan(numbered, count, state.arrived, before, now))
+        return spans
+
+    # -- output ----------------------------------------------------------------------------------------
+
+    def _at_once(self, table: pa.Table, found: Sequence[WindowAnswers]) -> pa.Table:
+        """Return the output where no call has to wait for time."""
+        first = self.state.sequence - len(table)
+        values: list[pa.Array] = [None] * len(self._calls)
+        some = np.zeros(len(table), np.bool_)
+        for placed, answers in zip(self._groups, found, strict=True):
+            source = np.full(len(table), -1)
+            source[answers.sequence - first] = np.arange(len(answers.sequence))
+            some |= source >= 0
+            places = pa.array(source, mask=source < 0)
+            for call, column in zip(placed.calls, answers.values, strict=True):
+                values[call] = column.take(places)
+        if not some.all():
+            chosen = pa.array(some)
+            table, values = table.filter(chosen), [column.filter(chosen) for column in values]
+        return self._output(table, values)
+
+    def _held_back(self, table: pa.Table, sequence: Int64s, found: Sequence[WindowAnswers]) -> pa.Table:
+        """Return the output where some call has to wait for time."""
+        calls = range(len(self._calls))
+        nulls = [pa.nulls(len(table), type_) for type_ in self._types]
+        marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
+        arrived = Events(table, sequence, np.zeros(len(table), np.bool_), marks, nulls)
+        waited = [] if self.state.waiting is None else [self.state.waiting]
+        expired = [self._expiries(place, answers) for place, answers in enumerate(found)]
+        events = joined([*waited, arrived, *_merged([part for part in expired if part is not None])])
+        for placed, answers in zip(self._groups, found, strict=True):
+            for call, values in zip(placed.calls, answers.values, strict=True):
+                answered(events, call, answers.sequence, values)
+                silenced(events, call, answers.overtaken)
+        out, waiting = released(events)
+        self.state.waiting = waiting if len(waiting) else None
+        return self._output(self._released(out), out.values)
+
+    def _released(self, out: Events) -> pa.Table:
+        """Return released rows, with the trigger time as arrival time.
+
+        This applies to rows that waited for the end of a slot or for an expiry. The arrival time of other
+        rows is unchanged.
+        """
+        ts = out.ts
+        until = np.where(out.expiry, ts, _BEGINNING)
+        for placed in self._groups:
+            window = placed.group.window
+            if window.slide is not None and not placed.group.by_rows:
+                for call in placed.calls:
+                    slots = (ts // window.slide + 1) * window.slide
+                    waited = ~out.expiry & (out.marks[call] == ANSWERED)
+                    until = np.where(waited, np.maximum(until, slots), until)
+        arrivals = numbers(out.tuples.column(ARRIVAL).combine_chunks())
+        found = np.where(until > _BEGINNING, released_by_time(until), arrivals)
+        return out.tuples.set_column(2, ARRIVAL, pa.array(found))
+
+    def _expiries(self, place: int, answers: WindowAnswers) -> Events | None:
+        """Return rows for tuples that expired, with the time of expiry as timestamp."""
+        if answers.expired is None:
+            return None
+        placed = self._groups[place]
+        names = [*_SYSTEM_COLUMNS, *self._names]
+        tuples = answers.expired.select([TUPLE + name for name in names]).rename_columns(names)
+        extent = placed.group.window.extent
+        assert extent is not None
+        left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
+        # At equal timestamps, tuples that arrive precede tuples that expire.
+        seqs = ranked(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
+        tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
+        rows = len(tuples)
+        events = Events(
+            tuples,
+            numbers(answers.expired.column(SEQUENCE).combine_chunks()),
+            np.ones(rows, np.bool_),
+            [np.full(rows, SILENT, np.int8) for _ in self._calls],
+            [pa.nulls(rows, type_) for type_ in self._types],
+        )
+        for call, values in zip(placed.calls, answers.expired_values, strict=True):
+            events.marks[call] = np.full(rows, ANSWERED, np.int8)
+            events.values[call] = values
+        return events
+
+    def _nothing(self, call: int) -> pa.Array:
+        return pa.nulls(0, self._types[call])
+
+    def _output(self, tuples: pa.Table, values: Sequence[pa.Array]) -> pa.Table:
+        columns = [tuples.column(name) for name in (*_SYSTEM_COLUMNS, *self._names)]
+        names = [*_SYSTEM_COLUMNS, *self._names, *(call.columns[0].name for call in self._calls)]
+        return pa.table([*columns, *values], names=names)
+
+    def _held(self) -> int:
+        """Return the lowest timestamp that a waiting row may have."""
+        if self.state.waiting is not None:
+            return int(self.state.waiting.ts[0])
+        due = self.due()
+        return _END if due is None else due - 1
+
+    # -- eviction of partitions --------------------------------------------------------------------------
+
+    def _forget(self, place: int) -> None:
+        """Evict partitions without rows if there are many.
+
+        Partitions stay if some count has to outlive their rows.
+        """
+        state = self.state.partitions[place]
+        groups = [
+            (placed.group, kept)
+            for placed, kept in zip(self._groups, self.state.groups, strict=True)
+            if placed.partitioning == place
+        ]
+        if len(state.keys) <= state.crowded or any(group.counts_forever for group, _ in groups):
+            return
+        alive = np.zeros(len(state.keys), np.bool_)
+        for _, kept in groups:
+            for piece in kept.slices:
+                alive[numbers(piece.table.column(KEY).combine_chunks())] = True
+            if kept.last is not None:
+                alive[: len(kept.last.lengths)] |= kept.last.lengths > 0
+        state.crowded = max(state.crowded, 2 * int(alive.sum()))
+        if len(state.keys) <= state.crowded:
+            return
+        renumbered = state.keys.keep(alive)
+        state.arrived = state.arrived[alive]
+        for _, kept in groups:
+            kept.slices = [_with_keys(piece, renumbered) for piece in kept.slices]
+            if kept.last is not None:
+                kept.last.reach(len(alive))
+                kept.last.keep(alive)
+
+
+def _grouped(
+    calls: Sequence[WindowCall],
+    partitions: Sequence[tuple[Expr, ...]],
+    columns: Sequence[Expr],
+    arguments: Sequence[tuple[Expr, ...]],
+) -> list[Placed]:
+    """Group calls by PARTITION BY and window.
+
+    Plain calls share the rows of the longest window, separately for time windows and row windows. Calls
+    over unbounded windows or panes of rows get a group each, because each compacts its own rows.
+    """
+    members: dict[tuple[int, Window | FrameUnit, int | None], list[int]] = {}
+    for place, call in enumerate(calls):
+        apart = call.window.extent is None or pane_of(call.window, [call]) is not None
+        alone = place if apart else None
+        window = call.window.frame if is_plain(call) else call.window
+        members.setdefault((partitions.index(call.partition_by), window, alone), []).append(place)
+    placed = []
+    for (partitioning, _, _), found in members.items():
+        used = [[columns.index(expr) for expr in arguments[place]] for place in found]
+        placed.append(Placed(Group([calls[p] for p in found], used), partitioning, tuple(found)))
+    return placed
+
+
+def _new_rows(
+    table: pa.Table, ts: Int64s, sequence: Int64s, columns: Sequence[pa.Array], group: Group
+) -> pa.Table:
+    """Return the columns of new tuples that a group stores.
+
+    A group stores its arguments, and with active expiry all columns.
+    """
+    new = {TIME: pa.array(ts), SEQUENCE: pa.array(sequence)}
+    new |= {str(place): columns[place] for place in group.columns}
+    if group.window.active:
+        new |= {TUPLE + name: table.column(name) for name in table.column_names}
+    return pa.table(new)
+
+
+def _merged(parts: list[Events]) -> list[Events]:
+    """Merge a tuple's expiries from windows of equal length."""
+    if len(parts) < 2:
+        return parts
+    together = joined(parts)
+    ts, sequence = together.ts, together.sequence
+    first = np.ones(len(together), np.bool_)
+    first[1:] = (ts[1:] != ts[:-1]) | (sequence[1:] != sequence[:-1])
+    row = np.cumsum(first) - 1
+    merged = together.take(np.flatnonzero(first))
+    for call, marks in enumerate(together.marks):
+        places = np.flatnonzero(marks == ANSWERED)
+        source = np.full(len(merged), -1)
+        source[row[places]] = places
+        merged.marks[call] = np.where(source >= 0, ANSWERED, SILENT).astype(np.int8)
+        merged.values[call] = together.values[call].take(pa.array(source, mask=source < 0))
+    return [merged]
+
+
+def _with_keys(piece: Slice, renumbered: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Slice:
+    numbers_ = renumbered[numbers(piece.table.column(KEY).combine_chunks())]
+    return Slice(piece.table.set_column(0, KEY, pa.array(numbers_)))
+
+
+# Output order of a query whose calls return results at different times.
+#
+# A row is an arrival or an expiry. Rows are ordered by time, then arrivals before expiries, then by
+# sequence number. A row is emitted when each call has returned a value or is known not to, and all earlier
+# rows were emitted. A row without any value is dropped.
+
+
+OPEN, SILENT, ANSWERED = 0, 1, 2
+Marks = NDArray[np.int8]
+
+
+@stored_as("over.events", version=1)
+@dataclass(slots=True)
+class Events:
+    """Tuples with sequence numbers, and a mark and value per call."""
+
+    tuples: pa.Table
+    sequence: Int64s
+    expiry: NDArray[np.bool_]
+    marks: list[Marks]
+    values: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.sequence)
+
+    @property
+    def ts(self) -> Int64s:
+        found: Int64s = numbers(self.tuples.column("_ts").combine_chunks())
+        return found
+
+    def take(self, places: Int64s) -> Events:
+        chosen = pa.array(places)
+        return Events(
+            self.tuples.take(chosen),
+            self.sequence[places],
+            self.expiry[places],
+            [marks[places] for marks in self.marks],
+            [values.take(chosen) for values in self.values],
+        )
+
+
+def joined(parts: Sequence[Events]) -> Events:
+    """Concatenate and sort events."""
+    together = Events(
+        pa.concat_tables([part.tuples for part in parts]),
+        np.concatenate([part.sequence for part in parts]),
+        np.concatenate([part.expiry for part in parts]),
+        [np.concatenate(marks) for marks in zip(*(part.marks for part in parts), strict=True)],
+        [pa.concat_arrays(values) for values in zip(*(part.values for part in parts), strict=True)],
+    )
+    return together.take(np.lexsort((together.sequence, together.expiry, together.ts)))
+
+
+def released(events: Events) -> tuple[Events, Events]:
+    """Split events into emitted and waiting ones."""
+    marks = np.stack(events.marks)
+    open_ = (marks == OPEN).any(axis=0)
+    until = int(np.argmax(open_)) if open_.any() else len(events)
+    silent = (marks == SILENT).all(axis=0)
+    places = np.arange(len(events))
+    return events.take(places[:until][~silent[:until]]), events.take(places[until:][~silent[until:]])
+
+
+def answered(events: Events, call: int, sequence: Int64s, values: pa.Array) -> None:
+    """Store a call's results for arrivals."""
+    place = np.flatnonzero(~events.expiry)
+    rank = np.argsort(events.sequence[place], kind="stable")
+    place = place[rank]
+    found = place[np.searchsorted(events.sequence[place], sequence)]
+    events.marks[call][found] = ANSWERED
+    source = np.arange(len(events))
+    source[found] = len(events) + np.arange(len(found))
+    events.values[call] = pa.concat_arrays([events.values[call], values]).take(pa.array(source))
+
+
+def silenced(events: Events, call: int, sequence: Int64s) -> None:
+    """Mark arrivals for which a call returns nothing.
+
+    Some of them may have been emitted already.
+    """
+    gone = pc.is_in(pa.array(events.sequence), value_set=pa.array(sequence)).to_numpy(zero_copy_only=False)
+    marks = events.marks[call]
+    marks[gone & ~events.expiry & (marks == OPEN)] = SILENT

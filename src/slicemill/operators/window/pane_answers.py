@@ -1,0 +1,252 @@
+"""Built-in aggregates, computed from partial aggregates for spans of entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.aggregates.exact import Totals, span_variances
+from slicemill.aggregates.moments import ColumnMoments
+from slicemill.catalog.expressions import Expr
+from slicemill.catalog.queries import AggregateCall, WindowCall
+from slicemill.errors import SlicemillError
+from slicemill.functions.decimals import from_unscaled
+from slicemill.functions.render import render
+from slicemill.functions.values import BIGINT_MAX, BIGINT_MIN, EXACT
+from slicemill.functions.vectors import arrow_type, fixed_width
+from slicemill.kernels.arrays import Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.window.pane_state import Partials, partial_columns, picked, reduced
+from slicemill.operators.window.partial_aggregates import (
+    Columns,
+    Counts,
+    Edge,
+    Extreme,
+    Known,
+    Partial,
+    Sum,
+    sortable,
+)
+from slicemill.operators.window.spans import Spans
+from slicemill.operators.window.spec import MEANS
+from slicemill.types import Kind, Type
+
+Call: TypeAlias = AggregateCall | WindowCall
+
+_NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
+_BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop": 0, "stddev_pop": 0}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Evaluation of an aggregate call over panes: its partials, and its result column."""
+
+    partials: tuple[Partial, ...]
+    over: Callable[[PaneView, Spans], pa.Array]
+
+
+def figure_of(call: Call) -> Figure | None:
+    """Return the evaluation of a call over panes, or None if unsupported."""
+    if call.distinct:
+        return None
+    if call.name == "count" and not call.arguments:
+        return Figure((), lambda view, spans: pa.array(view.index("").over(spans)))
+    if len(call.arguments) != 1 or len(call.columns) != 1:
+        return None
+    argument, type_ = call.arguments[0], call.columns[0].type
+    known = Known(argument)
+    if call.name == "count":
+        return Figure((known,), lambda view, spans: pa.array(view.index(known.name).over(spans)))
+    if call.name in ("min", "max") and sortable(argument.type):
+        return _extreme(known, Extreme(argument, call.name == "max"))
+    if call.name in ("first", "last") and (sortable(argument.type) or argument.type.kind is Kind.MONTHS):
+        edge = Edge(argument, call.name == "last")
+        return Figure((edge,), lambda view, spans: view.index(edge.name).over(spans))
+    if argument.type.kind not in _NUMBERS:
+        return None
+    if call.name == "sum":
+        return _total(known, Sum(argument), call, type_)
+    if call.name in MEANS:
+        if argument.type.kind is Kind.DECIMAL:
+            return _decimal_mean(known, Sum(argument), ColumnMoments("avg", argument.type, type_))
+        return _mean(known, Sum(argument))
+    if call.name in _BIAS:
+        return _variance(argument, known, _BIAS[call.name], call.name.startswith("stddev"))
+    return None
+
+
+def _extreme(known: Known, extreme: Extreme) -> Figure:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
+        return view.index(extreme.name).over(spans, view.index(known.name).over(spans) > 0)
+
+    return Figure((known, extreme), over)
+
+
+def _total(known: Known, sum_: Sum, call: Call, type_: Type) -> Figure:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
+        totals: Totals = view.index(sum_.name).over(spans)
+        valid = view.index(known.name).over(spans) > 0
+        if type_.kind is Kind.DOUBLE:
+            return _doubles(totals.doubles(), valid)
+        whole = totals.whole
+        assert whole is not None, "sums of doubles are doubles"
+        least, largest = _limits(type_)
+        if whole.dtype == object and len(whole) and not least <= min(whole) <= max(whole) <= largest:
+            raise SlicemillError(f"sum({render(call.arguments[0])}) does not fit into {type_}")
+        if type_.kind is Kind.DECIMAL:
+            return _decimals(whole, valid, type_)
+        return fixed_width(whole.astype(np.int64), None if valid.all() else valid, pa.int64())
+
+    return Figure((known, sum_), over)
+
+
+def _limits(type_: Type) -> tuple[int, int]:
+    """Return the range of a column's values, in units of the last digit."""
+    if type_.kind is Kind.DECIMAL:
+        largest = 10 ** (type_.precision or 0) - 1
+        return -largest, largest
+    return BIGINT_MIN, BIGINT_MAX
+
+
+def _decimals(whole: NDArray[Any], valid: NDArray[np.bool_], type_: Type) -> pa.Array:
+    if whole.dtype != object and valid.all():
+        return from_unscaled(whole, type_)
+    scale = type_.scale or 0
+    values = [
+        Decimal(digits).scaleb(-scale, EXACT) if known else None
+        for digits, known in zip(whole.tolist(), valid.tolist(), strict=True)
+    ]
+    return pa.array(values, arrow_type(type_))
+
+
+def _mean(known: Known, sum_: Sum) -> Figure:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
+        count: Int64s = view.index(known.name).over(spans)
+        return _doubles(view.index(sum_.name).over(spans).means(count), count > 0)
+
+    return Figure((known, sum_), over)
+
+
+def _decimal_mean(known: Known, sum_: Sum, statistic: ColumnMoments) -> Figure:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
+        count: Int64s = view.index(known.name).over(spans)
+        whole = view.index(sum_.name).over(spans).whole
+        assert whole is not None, "sums of decimals are whole numbers of their last digits"
+        return statistic.means_of(whole, count)
+
+    return Figure((known, sum_), over)
+
+
+def _variance(argument: Expr, known: Known, bias: int, root: bool) -> Figure:
+    first, second = Sum(argument), Sum(argument, 2)
+
+    def over(view: PaneView, spans: Spans) -> pa.Array:
+        count: Int64s = view.index(known.name).over(spans)
+        totals = [view.index(sum_.name).over(spans) for sum_ in (first, second)]
+        found = span_variances(totals[0], totals[1], count, bias)
+        return _doubles(np.sqrt(found) if root else found, count > bias)
+
+    return Figure((known, first, second), over)
+
+
+def _doubles(values: NDArray[np.float64], valid: NDArray[np.bool_]) -> pa.Array:
+    return fixed_width(values, None if valid.all() else valid, pa.float64())
+
+
+# View: entries of selected patterns by key and time, with span indexes.
+
+
+@dataclass
+class PaneView:
+    """Entries ordered by key and time.
+
+    The entries of `keys[r]` are at positions begin[r] to begin[r + 1]. There is one entry per key and
+    pane, unless entries are single tuples.
+    """
+
+    keys: Int64s
+    begin: Int64s
+    columns: Columns
+    partials: Partials
+    _made: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def start(self) -> Int64s:
+        start: Int64s = self.columns["start"]
+        return start
+
+    def index(self, name: str) -> Any:
+        """Return the index of a partial, built on first use."""
+        if name not in self._made:
+            if not name:
+                self._made[name] = Counts(self.columns["rows"])
+            else:
+                columns = partial_columns(self.columns, name)
+                self._made[name] = self.partials[name].index(columns, self.begin)
+        return self._made[name]
+
+    def shown_keys(self, values: Callable[[Int64s], list[pa.Array]]) -> list[pa.Array]:
+        """Return the key columns, with -0.0 replaced by 0.0."""
+        if "keys" not in self._made:
+            self._made["keys"] = [
+                pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+                for column in values(self.keys)
+            ]
+        found: list[pa.Array] = self._made["keys"]
+        return found
+
+    def ranks(self, keys: Int64s) -> Int64s:
+        """Return the rank of each key, -1 for a key without entries."""
+        places = np.searchsorted(self.keys, keys)
+        places[places == len(self.keys)] = 0
+        found = self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
+        return np.where(found, places, -1).astype(np.int64)
+
+
+def by_key(entries: Columns, n_keys: int) -> Columns:
+    """Return the entries ordered by key, then time."""
+    return picked(entries, _key_order(entries["key"], n_keys))
+
+
+def view_of(
+    ordered: Columns, selected: NDArray[np.bool_], since: int, partials: Partials, single: bool = False
+) -> PaneView:
+    """Return the view of entries with a selected pattern.
+
+    Panes that begin before `since` are excluded. `ordered` is sorted by key once and shared by several
+    views.
+    """
+    wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
+    columns = ordered if wanted.all() else picked(ordered, np.flatnonzero(wanted))
+    key, start = columns["key"], columns["start"]
+    if not len(key):
+        return PaneView(key, np.zeros(1, np.int64), columns, partials)
+    changes = key[1:] != key[:-1]
+    again = ~changes & (start[1:] == start[:-1])
+    if not single and again.any():
+        group = np.concatenate(([0], np.cumsum(~again)))
+        columns = reduced(columns, group, int(group[-1]) + 1, partials)
+        key = columns["key"]
+        changes = key[1:] != key[:-1]
+    begin = np.concatenate(([0], np.flatnonzero(changes) + 1, [len(key)]))
+    return PaneView(key[begin[:-1]], begin, columns, partials)
+
+
+@kernel
+def _key_order(key: Int64s, n_keys: int) -> Int64s:
+    place = np.zeros(n_keys + 1, np.int64)
+    for k in key:
+        place[k + 1] += 1
+    place = np.cumsum(place)
+    order = np.empty(len(key), np.int64)
+    for i in range(len(key)):
+        order[place[key[i]]] = i
+        place[key[i]] += 1
+    return order

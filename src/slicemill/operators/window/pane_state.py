@@ -1,0 +1,417 @@
+"""State of shared windows: slices of entries and keys, progress of queries.
+
+Slices are merged as in a log-structured merge tree: each slice is more than twice as long as the next. So
+there are few slices and each row is rewritten only a few times. A pane that is still open may have
+entries in several slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.codec.registry import register, stored_as
+from slicemill.columns.keys import DistinctKeys, Keys
+from slicemill.columns.pieces import Slice
+from slicemill.functions.vectors import numbers
+from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.window.partial_aggregates import Columns, Partial, taken
+from slicemill.operators.window.spans import first_of_group, sum_by_group
+
+BEGINNING = -(2**63) + 1
+NEVER = 2**63 - 1
+
+_SMALL = 1 << 12
+_FEW = 1 << 10
+
+
+def _unbalanced(slices: Sequence[Slice]) -> bool:
+    return len(slices) > 1 and slices[-2].table.num_rows <= 2 * slices[-1].table.num_rows
+
+
+@stored_as("panes.entries", version=1)
+@dataclass
+class Store:
+    """Entries in slices, ordered by pane.
+
+    If `single`, each entry holds one tuple and is never merged.
+    """
+
+    single: bool = False
+    slices: list[Slice] = field(default_factory=list)
+
+    def append(self, entries: Columns, partials: Partials) -> None:
+        self.slices.append(Slice(to_table(entries)))
+        while _unbalanced(self.slices):
+            newer, older = (from_table(self.slices.pop().table) for _ in range(2))
+            together = joined([older, newer], partials) if self.single else merged(older, newer, partials)
+            self.slices.append(Slice(to_table(together)))
+
+    def all(self, partials: Partials) -> Columns:
+        return joined([no_entries(), *(from_table(part.table) for part in self.slices)], partials)
+
+    def keep(self, needed: Callable[[Int64s, Int64s], NDArray[np.bool_]]) -> None:
+        """Evict entries that are not needed.
+
+        A large slice is rewritten only if more than half of it is evicted.
+        """
+        kept = []
+        for part in self.slices:
+            alive = needed(*(part.table.column(name).to_numpy() for name in ("start", "pattern")))
+            count = int(alive.sum())
+            if count == len(alive) or 2 * count >= len(alive) > _SMALL:
+                kept.append(part)
+            elif count:
+                kept.append(Slice(part.table.filter(pa.array(alive))))
+        self.slices = kept
+
+    def used(self, column: str, count: int) -> NDArray[np.bool_]:
+        """Return a mask of the used key or pattern numbers below `count`."""
+        alive = np.zeros(count, np.bool_)
+        for part in self.slices:
+            alive[part.table.column(column).to_numpy()] = True
+        return alive
+
+    def renumber(self, column: str, numbers: NDArray[np.integer[Any]]) -> None:
+        """Replace key or pattern numbers by `numbers[old]`."""
+        self.slices = [Slice(_renumbered(part.table, column, numbers)) for part in self.slices]
+
+    @property
+    def rows(self) -> int:
+        return sum(part.table.num_rows for part in self.slices)
+
+
+class StoredKeys:
+    """Dictionary of group keys, stored as slices of newly added keys."""
+
+    def __init__(self) -> None:
+        self._keys = Keys()
+        self._slices: list[Slice] = []
+        self._stored = 0
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def number(self, keys: DistinctKeys, columns: Sequence[Any]) -> Int32s:
+        return self._keys.number(keys, columns)
+
+    def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
+        return self._keys.values(numbers)
+
+    def keep(self, alive: NDArray[np.bool_]) -> Int32s:
+        self._slices, self._stored = [], 0
+        return self._keys.keep(alive)
+
+    def stored(self) -> list[Slice]:
+        """Return slices that together contain all keys."""
+        if self._stored < len(self._keys):
+            new = self._keys.values(np.arange(self._stored, len(self._keys)))
+            if new:
+                self._slices.append(Slice(_key_table(new)))
+            self._stored = len(self._keys)
+            while _unbalanced(self._slices):
+                newer, older = self._slices.pop().table, self._slices.pop().table
+                self._slices.append(Slice(pa.concat_tables([older, newer]).combine_chunks()))
+        return self._slices
+
+    @staticmethod
+    def restored(slices: list[Slice]) -> StoredKeys:
+        keys = StoredKeys()
+        keys._slices = slices
+        if slices:
+            keys._keys = Keys.restored(pa.concat_tables([part.table for part in slices]).columns)
+            keys._stored = len(keys._keys)
+        return keys
+
+
+register("panes.keys", 1, StoredKeys, StoredKeys.stored, StoredKeys.restored)
+
+
+def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
+    return pa.table({str(place): column for place, column in enumerate(columns)})
+
+
+@stored_as("panes.member", version=1)
+@dataclass
+class MemberState:
+    """Progress of one query.
+
+    Windows that end at or before `closed` have been emitted. `oldest` and `newest` are the starts of the
+    first and last pane with tuples of the query. `waiting` has, for OVER with SLIDE, the last tuple of
+    each key in each open slot.
+    """
+
+    definition: object
+    closed: int = BEGINNING
+    oldest: int | None = None
+    newest: int | None = None
+    waiting: pa.Table | None = None
+    failure: str | None = None
+
+
+@stored_as("panes", version=1)
+@dataclass
+class PaneState:
+    """State of the operator.
+
+    `patterns[i]` is the set of queries whose conditions the tuples of an entry satisfy. `values` are
+    entries of single tuples, for aggregates that need each value.
+    """
+
+    keys: StoredKeys = field(default_factory=StoredKeys)
+    entries: Store = field(default_factory=Store)
+    values: Store = field(default_factory=lambda: Store(single=True))
+    patterns: list[frozenset[str]] = field(default_factory=list)
+    members: dict[str, MemberState] = field(default_factory=dict)
+    seen: int = 0
+    newest: int = BEGINNING
+
+    def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
+        """Rename the state of replaced queries to the names of their successors."""
+        taken = {
+            before: name
+            for name, before in successors.items()
+            if name in definitions and before in self.members
+        }
+        for before, name in taken.items():
+            self.members[name] = replace(self.members.pop(before), definition=definitions[name])
+        if taken:
+            self.patterns = [frozenset(taken.get(name, name) for name in p) for p in self.patterns]
+
+    def adopt(self, definitions: Mapping[str, object]) -> None:
+        """Restore state for these queries.
+
+        New ones start empty; state of removed ones is dropped.
+        """
+        known = {
+            name: member
+            for name, member in self.members.items()
+            if name in definitions and member.definition == definitions[name]
+        }
+        self.members = {name: known.get(name) or MemberState(what) for name, what in definitions.items()}
+        self.patterns = [pattern & known.keys() for pattern in self.patterns]
+
+    def pattern(self, names: frozenset[str]) -> int:
+        if names not in self.patterns:
+            self.patterns.append(names)
+        return self.patterns.index(names)
+
+    def release(self, since: dict[str, int]) -> None:
+        """Evict entries that no window will read again, and keys without entries.
+
+        `since` is the start of the earliest pane that each query still reads.
+        """
+        horizon = np.array(
+            [min((since[name] for name in p if name in since), default=NEVER) for p in self.patterns]
+        )
+
+        def needed(start: Int64s, pattern: Int64s) -> NDArray[np.bool_]:
+            return np.asarray(start >= horizon[pattern])
+
+        stores = (self.entries, self.values)
+        for store in stores:
+            store.keep(needed)
+        if len(self.keys) > 2 * sum(store.rows for store in stores) + _FEW:
+            self._forget_keys()
+        if len(self.patterns) > _FEW:
+            self._forget_patterns()
+
+    def _forget_keys(self) -> None:
+        alive = self.entries.used("key", len(self.keys)) | self.values.used("key", len(self.keys))
+        for member in self.members.values():
+            if member.waiting is not None:
+                alive[member.waiting.column("_key").to_numpy()] = True
+        numbers = self.keys.keep(alive)
+        for store in (self.entries, self.values):
+            store.renumber("key", numbers)
+        for member in self.members.values():
+            if member.waiting is not None:
+                member.waiting = _renumbered(member.waiting, "_key", numbers)
+
+    def _forget_patterns(self) -> None:
+        count = len(self.patterns)
+        alive = self.entries.used("pattern", count) | self.values.used("pattern", count)
+        if 2 * int(alive.sum()) < count:
+            self.patterns = [p for p, used in zip(self.patterns, alive.tolist(), strict=True) if used]
+            for store in (self.entries, self.values):
+                store.renumber("pattern", np.cumsum(alive) - 1)
+
+
+def _renumbered(table: pa.Table, column: str, numbers: NDArray[np.integer[Any]]) -> pa.Table:
+    changed = numbers[table.column(column).to_numpy()].astype(np.int64)
+    return table.set_column(table.column_names.index(column), column, pa.array(changed))
+
+
+# Entries: aggregates of the tuples of one pane, key and pattern.
+#
+# Entries are stored as columns: `start` (of the pane), `key` and `pattern` (numbers), `seq` (of the first
+# tuple), `rows` (tuple count), and the columns of each partial aggregate. Entries are ordered by pane, and
+# within a pane by first tuple. Tuples are ordered by time.
+
+
+_SPARE_CELLS = 4
+_OWN = ("start", "key", "pattern", "seq", "rows")
+
+Partials = Mapping[str, Partial]  # by name
+
+
+def entries_of(
+    panes: tuple[Int64s, Int64s],
+    cells: tuple[Int64s, int],
+    seqs: Int64s,
+    lifted: Mapping[str, Columns],
+    partials: Partials,
+) -> tuple[Columns, Int64s]:
+    """Aggregate rows into entries.
+
+    Return these without key and pattern, and the first row of each. `cells` has a number per row for its
+    combination of key and pattern, and how many combinations there are.
+    """
+    starts, borders = panes
+    slot, pane, count = _slots(cells[0], cells[1], borders)
+    first = first_of_group(slot, count)
+    entries: dict[str, Any] = {"start": starts[pane], "seq": seqs[first], "rows": _counted(slot, count)}
+    for name, columns in lifted.items():
+        entries |= _stored(name, partials[name].reduce(columns, slot, count))
+    return entries, first
+
+
+def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> tuple[Int64s, int]:
+    """Return a number per row for its key and pattern.
+
+    The second result is an upper bound of these numbers.
+    """
+    if n_patterns == 1:
+        return codes, n_codes
+    both = codes * n_patterns + patterns
+    if n_codes * n_patterns <= _SPARE_CELLS * len(both):
+        return both, n_codes * n_patterns  # Unused numbers cost less than encoding the used ones.
+    encoded = pc.dictionary_encode(pa.array(both))
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def _counted(slot: Int64s, count: int) -> Int64s:
+    return np.bincount(slot, minlength=count).astype(np.int64)
+
+
+@kernel
+def _slots(cells: Int64s, n_cells: int, borders: Int64s) -> tuple[Int64s, Int64s, int]:
+    """Return each row's entry, each entry's pane, and the entry count."""
+    latest = np.full(n_cells, -1, np.int64)
+    slot, pane = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
+    count = 0
+    for p in range(len(borders) - 1):
+        first = count
+        for i in range(borders[p], borders[p + 1]):
+            c = cells[i]
+            if latest[c] < first:
+                latest[c], pane[count] = count, p
+                count += 1
+            slot[i] = latest[c]
+    return slot, pane[:count], count
+
+
+def reduced(entries: Columns, group: Int64s, count: int, partials: Partials) -> Columns:
+    """Combine entries of the same group.
+
+    The result keeps `seq` of the group's first tuple.
+    """
+    first = first_of_group(group, count)
+    made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
+    made["rows"] = sum_by_group(entries["rows"], group, count)
+    for name, partial in partials.items():
+        made |= _stored(name, partial.reduce(_own(entries, name), group, count))
+    return made
+
+
+def joined(parts: Sequence[Columns], partials: Partials) -> Columns:
+    """Concatenate entries.
+
+    Partials missing in some parts are filled in; unused partials are dropped.
+    """
+    made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
+    for name, partial in partials.items():
+        own = [_own(part, name) or partial.missing(len(part["start"])) for part in parts]
+        made |= _stored(name, partial.joined(own))
+    return made
+
+
+def no_entries() -> Columns:
+    return {name: np.empty(0, np.int64) for name in _OWN}
+
+
+def picked(entries: Columns, places: Int64s) -> Columns:
+    return {name: taken(column, places) for name, column in entries.items()}
+
+
+def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
+    """Merge two consecutive sets of entries.
+
+    The last pane of `older` may be the first of `newer`.
+    """
+    border = newer["start"][0]
+    head = int(np.searchsorted(older["start"], border))
+    tail = int(np.searchsorted(newer["start"], border, side="right"))
+    whole = joined([older, newer], partials)
+    if head == len(older["start"]):
+        return whole
+    last = len(older["start"]) + tail
+    codes = whole["key"][head:last] * (int(whole["pattern"].max()) + 1) + whole["pattern"][head:last]
+    _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
+    # Keep entries of a pane in the order of their first tuples.
+    ranks = np.empty(len(firsts), np.int64)
+    ranks[np.argsort(firsts)] = np.arange(len(firsts))
+    group = np.concatenate((np.arange(head), head + ranks[group]))
+    count = int(group.max()) + 1
+    rest = len(whole["start"]) - last
+    return reduced(whole, np.concatenate((group, count + np.arange(rest))), count + rest, partials)
+
+
+def partial_columns(entries: Columns, name: str) -> Columns:
+    return _own(entries, name)
+
+
+def _own(entries: Columns, name: str) -> Columns:
+    prefix = f"{name}|"
+    return {column.removeprefix(prefix): v for column, v in entries.items() if column.startswith(prefix)}
+
+
+def _stored(name: str, columns: Columns) -> dict[str, Any]:
+    return {f"{name}|{field}": values for field, values in columns.items()}
+
+
+# -- storage ---------------------------------------------------------------------------------------------
+
+
+def to_table(entries: Columns) -> pa.Table:
+    return pa.table({name: _to_arrow(column) for name, column in entries.items()})
+
+
+def from_table(table: pa.Table) -> Columns:
+    return {name: _from_arrow(name, table.column(name)) for name in table.column_names}
+
+
+def _to_arrow(column: Any) -> pa.Array:
+    if isinstance(column, np.ndarray) and column.dtype == object:
+        return pa.array([_bytes(value) for value in column.tolist()], pa.large_binary())
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+def _from_arrow(name: str, column: pa.ChunkedArray) -> Any:
+    whole = column.combine_chunks()
+    if name.endswith("|x"):
+        array: NDArray[Any] = np.empty(len(whole), object)
+        array[:] = [int.from_bytes(value, "little", signed=True) for value in whole.to_pylist()]
+        return array
+    return whole if name.endswith("|value") else numbers(whole)
+
+
+def _bytes(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)

@@ -1,0 +1,698 @@
+"""Step for sliding-window aggregates of all queries with the same stream and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.aggregates.columns import Windows
+from slicemill.catalog.expressions import Expr, conjunction
+from slicemill.columns.arrow_schema import to_arrow, with_system_columns
+from slicemill.columns.keys import distinct_keys
+from slicemill.columns.order import Numbering
+from slicemill.errors import SlicemillError
+from slicemill.functions.evaluate import compile_many
+from slicemill.functions.values import ExpressionError
+from slicemill.functions.vectors import fixed_width, numbers
+from slicemill.kernels.arrays import Bools, Int32s, Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.metrics.due_times import released_by_time
+from slicemill.operators.call_values import Evaluate, WindowRows, aligned, evaluators, needed_arguments
+from slicemill.operators.filter_project import WORD_BITS, compile_masks
+from slicemill.operators.step import StepContext, StepResult
+from slicemill.operators.window.pane_answers import Figure, PaneView, by_key, figure_of, view_of
+from slicemill.operators.window.pane_state import (
+    BEGINNING,
+    NEVER,
+    MemberState,
+    PaneState,
+    StoredKeys,
+    cells_of,
+    entries_of,
+)
+from slicemill.operators.window.partial_aggregates import Columns, Partial, Values
+from slicemill.operators.window.spans import Spans, cut, spans_at, spans_of
+from slicemill.operators.window.spec import (
+    PaneCall,
+    RelationAggregate,
+    SharedWindows,
+    WindowAggregate,
+    WindowMember,
+    edge_grids,
+)
+from slicemill.types import Column, Schema
+
+
+class SharedWindowsStep:
+    """Step that evaluates the windows of all queries that share panes.
+
+    A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
+    queries used is dropped.
+    """
+
+    def __init__(self, shared: SharedWindows, state: PaneState, context: StepContext) -> None:
+        schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
+        definitions = _as_kept(shared.members, state, context.successors)
+        state.hand_over(definitions, context.successors)
+        # A query that is dropped and created again with the same name and definition starts empty.
+        state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
+        definitions |= {m.name: m for m in shared.members if m.name in newcomers}
+        state.adopt(definitions)
+        members = {name: _member(member, context) for name, member in definitions.items()}
+        self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
+        # A user-defined aggregate may return several rows for a window.
+        self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
+        self._members = tuple(members.values())
+        self._windows = PaneWindows(
+            PaneInput(schema, shared.keys),
+            members,
+            {member.name: conjunction(member.conditions) for member in shared.members},
+            edge_grids(window for member in shared.members for window in member.windows),
+            state,
+        )
+
+    @property
+    def state(self) -> PaneState:
+        return self._windows.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
+        parts: list[StepResult] = []
+        answers = self._windows.run(tables[0], complete[0])
+        for answer, schema, numbering in zip(answers, self._schemas, self._numberings, strict=True):
+            if isinstance(answer, SlicemillError):
+                parts.append(answer)
+            else:
+                table, until = answer
+                made = schema.empty_table() if table is None else numbering.applied(table.cast(schema))
+                parts.append((made, until))
+        return parts
+
+    def due(self) -> int | None:
+        return self._windows.due()
+
+
+def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindowsStep:
+    state = context.state if isinstance(context.state, PaneState) else PaneState()
+    return SharedWindowsStep(operator, state, context)
+
+
+def _as_kept(
+    members: Sequence[WindowMember], state: PaneState, successors: Mapping[str, str]
+) -> dict[str, WindowMember]:
+    """Return the queries in the form in which their state is stored.
+
+    Earlier versions stored the values of all tuples for means of decimals; this version stores sums.
+    """
+    found = {}
+    for member in members:
+        known = state.members.get(successors.get(member.name, member.name))
+        kept = known.definition if known is not None else None
+        by_value = isinstance(kept, WindowMember) and not kept.partial
+        succeeds = member.name in successors or kept == replace(member, partial=False)
+        found[member.name] = replace(member, partial=False) if by_value and succeeds else member
+    return found
+
+
+def _member(member: WindowMember, context: StepContext) -> Member:
+    operator = member.operator
+    if isinstance(operator, WindowAggregate):
+        lengths = [length for length, _ in member.windows]
+        figures = {
+            call.columns[0].name: (length, _figure(call))
+            for call, length in zip(operator.calls, lengths, strict=True)
+        }
+        return Yields(member.windows[0][1], figures, member.columns)
+    (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
+    grows = operator.windows[0][1].grows
+    if not member.partial:
+        return _by_value(member, operator, names, context)
+    read = {call.columns[0].name: _figure(call) for call in member.calls_read}
+    return Groups(length, slide, names, read, member.columns, grows=grows)
+
+
+def _by_value(
+    member: WindowMember, operator: RelationAggregate, names: tuple[str, ...], context: StepContext
+) -> ValueGroups:
+    (length, slide), catalog = member.windows[0], context.catalog
+    arguments = (a for call in operator.calls for a in needed_arguments(call, catalog))
+    values = {argument: Values(argument) for argument in arguments}
+    columns = {argument: value.name for argument, value in values.items()}
+    evaluates = evaluators(operator.calls, columns, context)
+    grows = operator.windows[0][1].grows
+    return ValueGroups(
+        length, slide, names, {}, member.columns, tuple(values.values()), evaluates, grows=grows
+    )
+
+
+def _figure(call: PaneCall) -> Figure:
+    figure = figure_of(call)
+    assert figure is not None, "the plan says that panes can answer it"
+    return figure
+
+
+# Shared windows: aggregates of many queries, computed from common panes.
+#
+# Each run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window
+# will read. An error in one query does not stop other queries. A new query aggregates only tuples that
+# arrive after its start, because entries store the queries that they belong to.
+
+
+# Rows (None: no rows) and the output watermark; or the error of a failed query.
+Answer = tuple[pa.Table | None, int] | SlicemillError
+
+
+class PaneWindows:
+    """Pane windows of several queries.
+
+    `conditions` select the tuples of a query; None selects all. Panes are cut at `edges`.
+    """
+
+    def __init__(
+        self,
+        given: PaneInput,
+        members: Mapping[str, Member],
+        conditions: Mapping[str, Expr | None],
+        edges: tuple[tuple[int, int], ...],
+        state: PaneState,
+    ) -> None:
+        self.state = state
+        self._members = members
+        self._edges = edges
+        holds = {name: member.holds for name, member in members.items()}
+        self._selection = Selection(given, conditions, holds)
+        self._partials: dict[str, Partial] = {}
+        self._values: dict[str, Partial] = {}
+        for member in members.values():
+            known = self._values if isinstance(member, ValueGroups) else self._partials
+            known.update((partial.name, partial) for partial in member.partials)
+
+    def run(self, table: pa.Table, until: int) -> list[Answer]:
+        if table.num_rows:
+            self._take(table)
+        ready = [name for name, due in self._dues() if due <= until]
+        made = self._answered(ready, until) if ready else {}
+        answers: dict[str, Answer] = {}
+        for name, member in self._live():
+            state = self.state.members[name]
+            state.closed = max(state.closed, until)
+            held = member.held(state)
+            answers[name] = made.get(name), until if held is None else min(until, held)
+        if made:
+            self.state.release({n: member.since(self.state.members[n]) for n, member in self._live()})
+        failures = {name: SlicemillError(state.failure or "") for name, state in self.state.members.items()}
+        return [answers.get(name, failures[name]) for name in self._members]
+
+    def due(self) -> int | None:
+        return min((due for _, due in self._dues()), default=None)
+
+    def _dues(self) -> list[tuple[str, int]]:
+        dues = ((name, member.due(self.state.members[name])) for name, member in self._live())
+        return [(name, due) for name, due in dues if due is not None]
+
+    # -- input -----------------------------------------------------------------------------------------
+
+    def _live(self) -> list[tuple[str, Member]]:
+        return [(n, m) for n, m in self._members.items() if self.state.members[n].failure is None]
+
+    def _names(self) -> list[str]:
+        return [name for name, _ in self._live()]
+
+    def _fail(self, failed: Mapping[str, SlicemillError]) -> None:
+        for name, problem in failed.items():
+            self.state.members[name].failure = str(problem)
+
+    def _take(self, table: pa.Table) -> None:
+        """Add new tuples to entries."""
+        selected, failed = self._selection.select(table, self._names())
+        self._fail(failed)
+        rows = selected.table.num_rows
+        if not rows:
+            return
+        state = self.state
+        columns = self._arguments(selected)
+        places = state.seen + np.arange(rows)
+        panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
+        lifted = {n: p.lift(columns[n], places) for n, p in self._partials.items() if n in columns}
+        seqs = selected.table.column("_seq").to_numpy()
+        state.seen += rows
+        numbers, patterns = self._put(selected, panes, seqs, lifted)
+        if self._values:
+            self._take_values(selected.table, panes, numbers, patterns, columns, places)
+        for name, member in self._live():
+            if isinstance(member, Yields):
+                own = self._selection.takes(name, selected)
+                member.take(state.members[name], selected.table.filter(pa.array(own)), numbers[own])
+
+    def _put(
+        self,
+        selected: Selected,
+        panes: tuple[Int64s, Int64s],
+        seqs: Int64s,
+        lifted: Mapping[str, Columns],
+    ) -> tuple[Int64s, Int64s]:
+        """Add rows to their panes.
+
+        Return the key number and pattern number of each row.
+        """
+        state = self.state
+        distinct = distinct_keys(selected.keys, selected.table.num_rows)
+        numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
+        found, names = self._selection.patterns(selected, self._names())
+        patterns = np.array([state.pattern(members) for members in names], np.int64)[found]
+        state.newest = int(panes[0][-1])
+        self._note(panes, found, names)
+        if any(not isinstance(member, ValueGroups) for _, member in self._live()):
+            cells = cells_of(distinct.codes, len(distinct.values), found, len(names))
+            entries, first = entries_of(panes, cells, seqs, lifted, self._partials)
+            entries = {**entries, "key": numbers[first], "pattern": patterns[first]}
+            state.entries.append(entries, self._partials)
+        return numbers, patterns
+
+    def _arguments(self, selected: Selected) -> dict[str, pa.Array]:
+        """Return the argument column of each partial."""
+        users: dict[Expr, list[str]] = {}
+        for name, member in self._live():
+            for expr in dict.fromkeys(partial.expr for partial in member.partials):
+                users.setdefault(expr, []).append(name)
+        found, failed = self._selection.arguments(selected, users)
+        self._fail(failed)
+        partials = {**self._partials, **self._values}
+        return {name: found[partial.expr] for name, partial in partials.items() if partial.expr in found}
+
+    def _take_values(
+        self,
+        table: pa.Table,
+        panes: tuple[Int64s, Int64s],
+        numbers: Int64s,
+        patterns: Int64s,
+        columns: Mapping[str, pa.Array],
+        places: Int64s,
+    ) -> None:
+        wanted = np.array(
+            [any(isinstance(self._members.get(n), ValueGroups) for n in p) for p in self.state.patterns]
+        )
+        rows = np.flatnonzero(wanted[patterns])
+        if not len(rows):
+            return
+        made: dict[str, object] = {
+            "start": np.repeat(panes[0], np.diff(panes[1]))[rows],
+            "key": numbers[rows],
+            "pattern": patterns[rows],
+            "seq": table.column("_seq").to_numpy()[rows],
+            "rows": np.ones(len(rows), np.int64),
+        }
+        for name, partial in self._values.items():
+            if name in columns:
+                lifted = partial.lift(columns[name].take(pa.array(rows)), places[rows])
+                made |= {f"{name}|{field}": values for field, values in lifted.items()}
+        self.state.values.append(made, self._values)
+
+    def _note(self, panes: tuple[Int64s, Int64s], patterns: Int64s, names: Sequence[frozenset[str]]) -> None:
+        """Update the first and last pane with tuples, for each query."""
+        starts, borders = panes
+        for number, taking in enumerate(names):
+            rows = np.flatnonzero(patterns == number) if len(names) > 1 else np.array([0, len(patterns) - 1])
+            first, last = (
+                int(starts[np.searchsorted(borders, row, side="right") - 1]) for row in (rows[0], rows[-1])
+            )
+            for name in taking:
+                member = self.state.members[name]
+                member.oldest = first if member.oldest is None else member.oldest
+                member.newest = last if member.newest is None else max(member.newest, last)
+
+    # -- output ----------------------------------------------------------------------------------------
+
+    def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
+        """Return the output of these queries.
+
+        Queries with the same patterns share a view.
+        """
+        alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
+        for name in ready:
+            by_value = isinstance(self._members[name], ValueGroups)
+            signature = tuple(name in pattern for pattern in self.state.patterns)
+            alike.setdefault((by_value, signature), []).append(name)
+        answers: dict[str, pa.Table] = {}
+        stored: dict[bool, Columns] = {}
+        for (by_value, signature), names in alike.items():
+            store = self.state.values if by_value else self.state.entries
+            partials = self._values if by_value else self._partials
+            if by_value not in stored:
+                # Without group keys there is one key, number 0, which may not be stored yet.
+                stored[by_value] = by_key(store.all(partials), max(len(self.state.keys), 1))
+            since = min(self._members[n].since(self.state.members[n]) for n in names)
+            selected = np.array(signature, np.bool_)
+            view = view_of(stored[by_value], selected, since, partials, store.single)
+            for name in names:
+                try:
+                    answers[name] = self._answer(name, view, until)
+                except SlicemillError as problem:
+                    self._fail({name: problem})
+        return answers
+
+    def _answer(self, name: str, view: PaneView, until: int) -> pa.Table:
+        member, state = self._members[name], self.state.members[name]
+        if isinstance(member, Yields):
+            return member.answer(view, state, until)
+        return member.answer(view, self.state.keys, state, until)
+
+
+# Evaluation of conditions, keys and arguments, once for all queries.
+#
+# A query fails if one of these expressions fails on a tuple in its windows. Errors on tuples that a query
+# does not select are ignored.
+
+
+@dataclass(frozen=True)
+class PaneInput:
+    """Schema of the stream and group keys, common to all queries."""
+
+    schema: Schema
+    keys: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Tuples that some query selects, with condition bits and keys."""
+
+    table: pa.Table
+    words: NDArray[np.uint64]
+    keys: list[pa.ChunkedArray] = field(default_factory=list)
+
+    def only(self, rows: Bools) -> Selected:
+        if rows.all():
+            return self
+        chosen = pa.array(rows)
+        return Selected(
+            self.table.filter(chosen), self.words[:, rows], [key.filter(chosen) for key in self.keys]
+        )
+
+
+class Selection:
+    """Evaluator of the conditions, keys and arguments of all queries.
+
+    `conditions` select the tuples of a query; None selects all. `holds` returns which timestamps lie in a
+    window of the query. The parameter `live` of methods names the queries that have not failed.
+    """
+
+    def __init__(
+        self,
+        given: PaneInput,
+        conditions: Mapping[str, Expr | None],
+        holds: Mapping[str, Callable[[Int64s], Bools]],
+    ) -> None:
+        self._given = given
+        self._holds = holds
+        distinct = list(dict.fromkeys(c for c in conditions.values() if c is not None))
+        self._place = {name: None if c is None else distinct.index(c) for name, c in conditions.items()}
+        self._masks = compile_masks(distinct, given.schema)
+        self._keys = compile_many(given.keys, given.schema)
+
+    def select(self, table: pa.Table, live: Collection[str]) -> tuple[Selected, dict[str, ExpressionError]]:
+        """Return the tuples that live queries select, and the failed queries."""
+        masks = self._masks(table)
+        failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
+        selected = Selected(table, masks.words)
+        if all(self._place[name] is not None for name in live if name not in failed):
+            selected = selected.only(np.asarray(masks.words.any(axis=0)))
+        keys = self._keys(selected.table)
+        if any(isinstance(key, ExpressionError) for key in keys):
+            rows = np.zeros(selected.table.num_rows, np.bool_)
+            for name in (name for name in live if name not in failed):
+                own = self._needs(name, selected)
+                errors = [k for k in self._keys(selected.only(own).table) if isinstance(k, ExpressionError)]
+                if errors:
+                    failed[name] = errors[0]
+                else:
+                    rows |= own
+            selected = selected.only(rows)
+            keys = self._keys(selected.table)
+        found = [key for key in keys if isinstance(key, pa.ChunkedArray)]
+        return Selected(selected.table, selected.words, found), failed
+
+    def takes(self, name: str, selected: Selected) -> Bools:
+        place = self._place[name]
+        if place is None:
+            return np.ones(selected.table.num_rows, np.bool_)
+        return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
+
+    def _needs(self, name: str, selected: Selected) -> Bools:
+        """Return a mask of tuples for which a query needs its arguments.
+
+        The group keys count as arguments.
+        """
+        return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
+
+    def patterns(self, selected: Selected, live: Collection[str]) -> tuple[Int64s, list[frozenset[str]]]:
+        """Return each tuple's pattern number, and each pattern's queries."""
+        found = distinct_keys([pa.array(word) for word in selected.words], selected.table.num_rows)
+        names = []
+        for value in found.values:
+            words = value if isinstance(value, tuple) else (value,)
+            bits = sum(word << (WORD_BITS * i) for i, word in enumerate(words))
+            taking = (n for n in live if (place := self._place[n]) is None or bits >> place & 1)
+            names.append(frozenset(taking))
+        return found.codes, names
+
+    def arguments(
+        self, selected: Selected, users: Mapping[Expr, Collection[str]]
+    ) -> tuple[dict[Expr, pa.Array], dict[str, ExpressionError]]:
+        """Return the column of each expression, and the failed queries.
+
+        Rows that no query needs may be NULL.
+        """
+        found: dict[Expr, pa.Array] = {}
+        failed: dict[str, ExpressionError] = {}
+        evaluate = compile_many(list(users), self._given.schema)
+        for expr, outcome in zip(users, evaluate(selected.table), strict=True):
+            if isinstance(outcome, ExpressionError):
+                rows = np.zeros(selected.table.num_rows, np.bool_)
+                for name in users[expr]:
+                    own = self._needs(name, selected)
+                    (alone,) = compile_many([expr], self._given.schema)(selected.only(own).table)
+                    if isinstance(alone, ExpressionError):
+                        failed[name] = alone
+                    else:
+                        rows |= own
+                (outcome,) = compile_many([expr], self._given.schema)(selected.only(rows).table)
+                assert isinstance(outcome, pa.ChunkedArray), "it has a value on these rows"
+                outcome = outcome.take(pa.array(np.maximum(np.cumsum(rows) - 1, 0), mask=~rows))
+            found[expr] = outcome.combine_chunks()
+        return found, failed
+
+
+# Evaluation of one query over panes: GROUP BY, and OVER with SLIDE.
+
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+_SLOT, _KEY = "_slot", "_key"
+
+
+def first_end_after(ts: int, slide: int) -> int:
+    return min((ts // slide + 1) * slide, NEVER)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """`GROUP BY` over `[RANGE … SLIDE …]`: one row per non-empty window.
+
+    If `grows` is set, windows begin at multiples of `length` and end at each slide (cumulative windows).
+    """
+
+    length: int
+    slide: int
+    key_names: tuple[str, ...]
+    figures: Mapping[str, Figure]  # by the name of the column
+    columns: tuple[Column, ...]
+    grows: bool = field(default=False, kw_only=True)
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(partial for figure in self.figures.values() for partial in figure.partials)
+
+    def begins(self, end: Any) -> Any:
+        """Return the start of windows with these ends."""
+        return (end - 1) // self.length * self.length if self.grows else end - self.length
+
+    def holds(self, ts: Int64s) -> Bools:
+        """Return a mask of the timestamps that lie in a window.
+
+        If slide > length, some timestamps lie in none.
+        """
+        return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
+
+    def due(self, state: MemberState) -> int | None:
+        """Return the end of the next non-empty window, None without tuples."""
+        if state.oldest is None or state.newest is None:
+            return None
+        end = first_end_after(max(state.closed, state.oldest), self.slide)
+        return end if state.newest >= self.begins(end) else None
+
+    def since(self, state: MemberState) -> int:
+        """Return the start of the earliest pane that is still needed."""
+        if state.closed == BEGINNING:
+            return BEGINNING
+        return int(self.begins(first_end_after(state.closed, self.slide)))
+
+    held = due
+
+    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+        spans = self._spans(view, state, until)
+        found = {name: figure.over(view, spans) for name, figure in self.figures.items()}
+        return self._table(view, keys, spans, found)
+
+    def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
+        """Return new windows by end, then by first tuple of the group."""
+        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until, self.grows)
+        seqs = view.columns["seq"][spans.lo]
+        falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
+        return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
+
+    def _table(self, view: PaneView, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
+        # The watermark triggers these rows, so they have no arrival time of a tuple.
+        arrays: dict[str, Any] = {
+            "_ts": spans.end,
+            "_seq": view.columns["seq"][spans.lo],
+            "_arr": np.zeros(len(spans), np.int64),
+        }
+        groups = dict(zip(self.key_names, view.shown_keys(keys.values), strict=True))
+        for column in self.columns:
+            if column.name in groups:
+                arrays[column.name] = _taken(groups[column.name], spans.rank)
+            elif column.name == "window_end":
+                arrays[column.name] = fixed_width(spans.end, None, _INSTANT)
+            elif column.name == "window_start":
+                arrays[column.name] = fixed_width(self.begins(spans.end), None, _INSTANT)
+            else:
+                arrays[column.name] = found[column.name]
+        return pa.table(arrays)
+
+
+def _taken(column: pa.Array, places: Int32s) -> pa.Array:
+    plain = pa.types.is_primitive(column.type) and not pa.types.is_boolean(column.type)
+    if plain and not column.null_count:
+        return fixed_width(numbers(column)[places], None, column.type)
+    return column.take(pa.array(places))
+
+
+@dataclass(frozen=True)
+class ValueGroups(Groups):
+    """Like `Groups`, for calls that need all values of a window (`call_values`)."""
+
+    values: tuple[Values, ...]  # the arguments of all calls
+    evaluates: tuple[Evaluate, ...]
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return self.values
+
+    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+        spans = self._spans(view, state, until)
+        # Kernels require windows with ascending ends, so the windows are ordered by key.
+        order = np.argsort(spans.rank, kind="stable")
+        windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
+        partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
+        rows = WindowRows(partitions, view.index)
+        found = aligned([evaluate(rows, windows) for evaluate in self.evaluates], len(order))
+        places = order[found.windows]
+        back = np.argsort(places, kind="stable")
+        taken = {name: array.take(pa.array(back)) for name, array in found.columns.items()}
+        return self._table(view, keys, spans.take(places[back]), taken)
+
+
+@dataclass(frozen=True)
+class Yields:
+    """`OVER (… RANGE … SLIDE …)`, evaluated at the end of each slot.
+
+    The last tuple of each key in the slot gets the results.
+    """
+
+    slide: int
+    figures: Mapping[str, tuple[int, Figure]]  # by column: the length of the window, and the aggregate
+    columns: tuple[Column, ...]
+
+    @property
+    def length(self) -> int:
+        return max(length for length, _ in self.figures.values())
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(partial for _, figure in self.figures.values() for partial in figure.partials)
+
+    @property
+    def carried(self) -> list[str]:
+        """Return the output columns that are copied from the tuple."""
+        return [column.name for column in self.columns if column.name not in self.figures]
+
+    def holds(self, ts: Int64s) -> Bools:
+        """Return True for all timestamps, since any tuple may be emitted."""
+        return np.ones(len(ts), np.bool_)
+
+    def due(self, state: MemberState) -> int | None:
+        return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())
+
+    def held(self, state: MemberState) -> int | None:
+        """Return the oldest waiting tuple's timestamp, which bounds later output."""
+        return None if state.waiting is None else int(state.waiting.column("_ts")[0].as_py())
+
+    def since(self, state: MemberState) -> int:
+        if state.closed == BEGINNING:
+            return BEGINNING
+        return first_end_after(state.closed, self.slide) - self.length
+
+    def take(self, state: MemberState, table: pa.Table, keys: Int64s) -> None:
+        """Add new tuples.
+
+        Each replaces the waiting tuple of its key and slot.
+        """
+        chosen = table.select(["_ts", "_seq", *self.carried])
+        ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
+        chosen = chosen.append_column(_SLOT, pa.array(ends)).append_column(_KEY, pa.array(keys))
+        if state.waiting is not None:
+            chosen = pa.concat_tables([state.waiting, chosen])
+        slots, numbers = (chosen.column(name).to_numpy() for name in (_SLOT, _KEY))
+        kept = _last_of_slots(slots, numbers, int(numbers.max(initial=0)) + 1)
+        state.waiting = chosen.take(pa.array(kept)).combine_chunks() if len(kept) else None
+
+    def answer(self, view: PaneView, state: MemberState, until: int) -> pa.Table:
+        assert state.waiting is not None
+        ready = state.waiting.column(_SLOT).to_numpy() <= until
+        rows = state.waiting.filter(pa.array(ready))
+        rest = state.waiting.filter(pa.array(~ready)).combine_chunks()
+        state.waiting = rest if rest.num_rows else None
+        ranks, ends = view.ranks(rows.column(_KEY).to_numpy()), rows.column(_SLOT).to_numpy()
+        spans: dict[int, Spans] = {}
+        arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_seq", *self.carried)}
+        arrays["_arr"] = released_by_time(ends)
+        for name, (length, figure) in self.figures.items():
+            if length not in spans:
+                spans[length] = spans_at(view.begin, view.start, length, ranks, ends)
+            arrays[name] = figure.over(view, spans[length])
+        names = ("_ts", "_seq", "_arr", *(column.name for column in self.columns))
+        return pa.table({name: arrays[name] for name in names})
+
+
+@kernel
+def _last_of_slots(slots: Int64s, keys: Int64s, n_keys: int) -> Int64s:
+    """Return the position of the last tuple of each key in each slot.
+
+    Tuples are ordered by slot.
+    """
+    slot_seen = np.full(n_keys, -(2**63), np.int64)
+    kept = np.empty(len(slots), np.int64)
+    count = 0
+    for i in range(len(slots) - 1, -1, -1):
+        if slot_seen[keys[i]] != slots[i]:
+            slot_seen[keys[i]] = slots[i]
+            kept[count] = i
+            count += 1
+    return kept[:count][::-1].copy()
+
+
+Member = Groups | Yields

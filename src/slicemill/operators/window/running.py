@@ -1,0 +1,507 @@
+"""Running aggregates of groups, kept as arrays with an accumulator per group.
+
+Counts, sums and means of integers support retractions. Distinct counts, minima and maxima support only
+groups that grow. Rows are sorted by group once for all aggregates:
+
+    group   0   0   1   0      sorted   0   0   0   1       kept before   7   2
+    value   1   5   2   1               1   5   1   2       sums          8  13  14   4
+
+Other aggregates keep rows, or compacted rows (`over.past`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregates import exact as limbs
+from slicemill.aggregates.columns import Rows, Windows, bigints, doubles, known, weights_of, whole_numbers
+from slicemill.aggregates.definition import declared
+from slicemill.aggregates.moments import MANY, ColumnMoments, Prepared
+from slicemill.catalog.expressions import Case, ColumnRef, Expr, Literal
+from slicemill.catalog.queries import AggregateCall, WindowCall
+from slicemill.codec.registry import stored_as
+from slicemill.columns.keys import Keys, distinct_keys, first_rows, grown, touched
+from slicemill.columns.ranges import by_partition, last_of_each, running
+from slicemill.functions.vectors import arrow_type, fixed_width
+from slicemill.kernels.arrays import Bools, Int32s, Int64s
+from slicemill.kernels.kernel import kernel
+from slicemill.operators.window.accumulators import Accumulator, Call, accumulator_of
+from slicemill.types import NULL
+
+# Rows of a run by group, the input of running aggregates (`over.running`).
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows:
+    """Rows of a run with their group numbers.
+
+    There are `count` groups in all. `touched` are the groups with rows in this run. `order` sorts rows by
+    group; `groups` has for each sorted row the index of its group in `touched`. `signs` are 1 for inserted
+    and -1 for retracted rows. `tells` marks the rows after which a result is needed. Without these two,
+    all rows are inserts and each needs a result.
+    """
+
+    numbered: Int32s
+    count: int
+    touched: Int64s
+    order: Int64s
+    groups: Int32s
+    signs: Int64s | None = None
+    tells: Bools | None = None
+
+    @staticmethod
+    def of(
+        numbered: Int32s, count: int, signs: Int64s | None = None, tells: Bools | None = None
+    ) -> GroupedRows:
+        distinct, local = touched(numbered)
+        order, groups, _ = by_partition(local, len(distinct))
+        return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
+
+    def in_rows(self, figures: Int64s) -> Int64s:
+        """Return figures of rows sorted by group in the rows' original order."""
+        found = np.empty_like(figures)
+        found[self.order] = figures
+        return found
+
+    def counted(self, chosen: Bools, kept: Int64s) -> Int64s:
+        """Return a running count of chosen rows in each row's group.
+
+        `kept` has the counts of earlier runs, and is updated.
+        """
+        signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
+        found = running(self.groups, signs[self.order], kept[self.touched])
+        self.keep_last(found, kept)
+        return self.in_rows(found)
+
+    def keep_last(self, figures: Int64s, kept: Int64s) -> None:
+        """Store the last figure of each group in `kept`."""
+        last = last_of_each(self.groups)
+        kept[self.touched] = figures[last]
+
+
+def no_figures() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+def all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Bools:
+    chosen = np.ones(len(rows.numbered), np.bool_)
+    for argument in arguments:
+        chosen &= known(argument)
+    return chosen
+
+
+# Running sums, means, variances and deviations of groups: exact, in limbs (`aggregates.exact`).
+
+
+_LIMB_BITS = 32
+_STEP = 64  # Exponents are multiples of this, so that a new value seldom needs a lower exponent.
+
+
+def _no_limbs() -> NDArray[np.uint32]:
+    return np.zeros(0, np.uint32)
+
+
+@stored_as("group.moments", version=1)
+@dataclass(slots=True)
+class RunningMoments:
+    """Exact sums of numbers per group, and of squares for variances.
+
+    `sums` has `size` limbs for each group, and `squares` twice as many. The unit is 2**`exponent` for
+    doubles and the last digit for decimals. `odd` counts NaNs and infinities, by name. All numbers are
+    below 2**`high`, and no group has more than `most` numbers.
+    """
+
+    counts: Int64s = field(default_factory=no_figures)
+    sums: NDArray[np.uint32] = field(default_factory=_no_limbs)
+    squares: NDArray[np.uint32] = field(default_factory=_no_limbs)
+    odd: dict[str, Int64s] = field(default_factory=dict)
+    size: int = limbs.WHOLE
+    exponent: int = 0
+    high: int = 0
+    most: int = 1
+
+    def run(
+        self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall | WindowCall
+    ) -> pa.Array:
+        statistic = _statistic(call)
+        order = pa.array(rows.order)
+        prepared = statistic.prepared(Rows(rows.groups, [arguments[0].take(order)]))
+        leaves = None if rows.signs is None else rows.signs[rows.order] < 0
+        self.counts = grown(self.counts, rows.count)
+        counts = _counted(rows, prepared.counts, leaves, self.counts)
+        odd = self._odd(rows, prepared, leaves)
+        self._fit(prepared, int(counts.max(initial=1)))
+        prepared = replace(prepared, exponent=self.exponent)
+        numbers = statistic.limbs_of(prepared, self.size)
+        squares = statistic.squares_of(prepared, numbers) if statistic.degree == 2 else None
+        self.sums, sums = _summed_moments(rows, numbers, leaves, self.sums)
+        if squares is not None:
+            self.squares, squares = _summed_moments(rows, squares, leaves, self.squares)
+        told = np.arange(len(order)) if rows.tells is None else np.flatnonzero(rows.tells[rows.order])
+        values = self._values(statistic, sums, squares, counts, odd, told)
+        places = np.full(len(order), -1)
+        places[rows.order[told]] = np.arange(len(told))
+        return values.take(pa.array(places, mask=places < 0))
+
+    def adopt(self, past: Rows, count: int, call: AggregateCall | WindowCall) -> None:
+        """Take over the moments of partitions from the state of an unbounded window."""
+        statistic = _statistic(call)
+        nothing = Rows(past.partitions, [past.arguments[0]], summaries=past.summaries)
+        prepared = statistic.prepared(nothing)
+        self._fit(prepared, int(prepared.counts.max(initial=1)))
+        prepared = replace(prepared, exponent=self.exponent)
+        numbers = statistic.limbs_of(prepared, self.size)
+        self.counts = grown(self.counts, count)
+        self.counts[past.partitions] = prepared.counts
+        self.sums = grown(self.sums, count * self.size)
+        self.sums.reshape(-1, self.size)[past.partitions] = numbers
+        if statistic.degree == 2:
+            self.squares = grown(self.squares, count * 2 * self.size)
+            squares = statistic.squares_of(prepared, numbers)
+            self.squares.reshape(-1, 2 * self.size)[past.partitions] = squares
+        for name, copies in prepared.odd.items():
+            self.odd[name] = grown(no_figures(), count)
+            self.odd[name][past.partitions] = copies
+
+    def keep(self, alive: Bools) -> None:
+        self.counts = self.counts[alive]
+        self.odd = {name: counted[alive] for name, counted in self.odd.items()}
+        self.sums = self.sums.reshape(-1, self.size)[alive].reshape(-1)
+        if len(self.squares):
+            self.squares = self.squares.reshape(-1, 2 * self.size)[alive].reshape(-1)
+
+    def _values(
+        self,
+        statistic: ColumnMoments,
+        sums: limbs.Limbs,
+        squares: limbs.Limbs | None,
+        counts: Int64s,
+        odd: dict[str, Int64s],
+        told: Int64s,
+    ) -> pa.Array:
+        """Return the aggregates after some of the sorted rows.
+
+        The sums of row i have index i + 1.
+        """
+        counts, ends = counts[told], told + 1
+        odd = {name: counted[told] for name, counted in odd.items()}
+        if statistic.in_limbs and (statistic.name == "sum" or counts.max(initial=0) < MANY):
+            windows = Windows(np.zeros(len(ends), np.int64), ends)
+            some = {name: counted > 0 for name, counted in odd.items()}
+            return statistic.figures(sums, squares, windows, counts, self.exponent, some)
+        powers = [sums] if squares is None else [sums, squares]
+        totals = [limbs.ints_of(power[ends]) for power in powers]
+        return statistic.by_moments(statistic.moments(counts, totals, odd, self.exponent))
+
+    def _odd(self, rows: GroupedRows, prepared: Prepared, leaves: Bools | None) -> dict[str, Int64s]:
+        """Return running counts of NaNs and infinities in each row's group."""
+        none = np.zeros(len(rows.groups), np.int64)
+        found = {}
+        for name in {**self.odd, **prepared.odd}:
+            self.odd[name] = grown(self.odd.get(name, no_figures()), rows.count)
+            found[name] = _counted(rows, prepared.odd.get(name, none), leaves, self.odd[name])
+        return found
+
+    def _fit(self, prepared: Prepared, most: int) -> None:
+        """Widen the sums as far as the new numbers require."""
+        self.most = max(self.most, most)
+        self.high = max(self.high, prepared.exponent + prepared.bits)
+        exponent = min(self.exponent, prepared.exponent // _STEP * _STEP)
+        size = limbs.limbs_for(self.high - exponent, self.most)
+        if (size, exponent) != (self.size, self.exponent):
+            shift = (self.exponent - exponent) // _LIMB_BITS
+            self.sums = _refitted(self.sums, self.size, size, shift)
+            self.squares = _refitted(self.squares, 2 * self.size, 2 * size, 2 * shift)
+            self.size, self.exponent = size, exponent
+
+
+def _statistic(call: AggregateCall | WindowCall) -> ColumnMoments:
+    return ColumnMoments(call.name.lower(), call.arguments[0].type, call.columns[0].type)
+
+
+def _refitted(flat: NDArray[np.uint32], before: int, size: int, shift: int) -> NDArray[np.uint32]:
+    return limbs.widened(flat.reshape(-1, before), size, shift).reshape(-1)
+
+
+def _counted(rows: GroupedRows, counted: Int64s, leaves: Bools | None, kept: Int64s) -> Int64s:
+    """Return the counts of groups up to each sorted row, and update `kept`."""
+    signed = counted if leaves is None else np.where(leaves, -counted, counted)
+    found: Int64s = running(rows.groups, signed, kept[rows.touched])
+    rows.keep_last(found, kept)
+    return found
+
+
+def _summed_moments(
+    rows: GroupedRows, numbers: limbs.Limbs, leaves: Bools | None, kept: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint32], limbs.Limbs]:
+    """Return the sums to keep, and running sums after a zero row."""
+    size = numbers.shape[1]
+    if leaves is not None:
+        limbs.negate_where(numbers, leaves)
+    kept = grown(kept, rows.count * size)
+    by_group = kept.reshape(-1, size)
+    found = limbs.running_sums(rows.groups, numbers, by_group[rows.touched])
+    by_group[rows.touched] = found[1:][last_of_each(rows.groups)]
+    return kept, found
+
+
+_EXACT = 2**53  # doubles represent all integers up to here
+_LOW_BITS = 32
+
+
+class RunningFigure(Protocol):
+    """Accumulators of all groups for one call; `counts` has the values of each group so far."""
+
+    counts: Int64s
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
+        """Process rows, and return the aggregate of each row's group after the row."""
+
+
+class RetractableFigure(RunningFigure, Protocol):
+    """Running aggregate with support for retracted rows."""
+
+    def keep(self, alive: Bools) -> None:
+        """Drop all groups but these."""
+
+
+@stored_as("group.count", version=1)
+@dataclass(slots=True)
+class RunningCount:
+    counts: Int64s = field(default_factory=no_figures)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:  # noqa: ARG002
+        self.counts = grown(self.counts, rows.count)
+        return bigints(rows.counted(all_known(rows, arguments), self.counts))
+
+    def keep(self, alive: Bools) -> None:
+        self.counts = self.counts[alive]
+
+
+@stored_as("group.count_distinct", version=1)
+@dataclass(slots=True)
+class RunningDistinct:
+    """Count of distinct values.
+
+    `met` has pairs (group number, value number), in sorted runs. A run is at least twice as long as the
+    next, so a pair is copied only when the number of pairs has doubled.
+    """
+
+    counts: Int64s = field(default_factory=no_figures)
+    values: Keys = field(default_factory=Keys)
+    met: list[Int64s] = field(default_factory=list)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:  # noqa: ARG002
+        return self.run_over(rows, arguments, self.number(rows, arguments))
+
+    def number(self, rows: GroupedRows, values: Sequence[pa.Array]) -> Int32s:
+        """Return the number of each row's value, whether the row counts or not.
+
+        Calls that differ only in FILTER get the same numbers, so they can share one call of this method.
+        """
+        return self.values.number(distinct_keys(values, len(rows.numbered)), values)
+
+    def run_over(self, rows: GroupedRows, arguments: Sequence[pa.Array], numbered: Int32s) -> pa.Array:
+        """Like `run` for numbered values.
+
+        A value counts if all arguments are not NULL.
+        """
+        chosen = np.flatnonzero(all_known(rows, arguments))
+        pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
+        pairs, first = first_rows(pairs)
+        new = np.ones(len(pairs), np.bool_)
+        for run in self.met:
+            places = np.minimum(np.searchsorted(run, pairs), len(run) - 1)
+            new &= run[places] != pairs
+        begins = np.zeros(len(rows.numbered), np.bool_)
+        begins[chosen[first[new]]] = True
+        self._meet(np.sort(pairs[new]))
+        self.counts = grown(self.counts, rows.count)
+        return bigints(rows.counted(begins, self.counts))
+
+    def _meet(self, pairs: Int64s) -> None:
+        if not len(pairs):
+            return
+        self.met.append(pairs)
+        while len(self.met) > 1 and len(self.met[-2]) < 2 * len(self.met[-1]):
+            last = self.met.pop()
+            self.met[-1] = np.sort(np.concatenate([self.met[-1], last]))
+
+
+@kernel
+def running_sums(groups: Int32s, values: Int64s, before: Int64s) -> Int64s:
+    """Return running sums per group, continued from `before`.
+
+    Rows are sorted by group.
+    """
+    out = np.empty(len(values), np.int64)
+    total = 0
+    for row in range(len(values)):
+        if row == 0 or groups[row] != groups[row - 1]:
+            total = before[groups[row]]
+        total += values[row]
+        out[row] = total
+    return out
+
+
+@stored_as("group.sum", version=1)
+@dataclass(slots=True)
+class RunningSum:
+    """Exact sums of integers.
+
+    A sum is split into its upper half and a lower half of 32 bits that is never negative.
+    """
+
+    counts: Int64s = field(default_factory=no_figures)
+    upper: Int64s = field(default_factory=no_figures)
+    lower: Int64s = field(default_factory=no_figures)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
+        chosen = all_known(rows, arguments)
+        self.counts, self.upper, self.lower = (
+            grown(kept, rows.count) for kept in (self.counts, self.upper, self.lower)
+        )
+        counts = rows.counted(chosen, self.counts)
+        values = np.where(chosen, whole_numbers(arguments[0]), 0)
+        signs = 1 if rows.signs is None else rows.signs
+        upper = _summed(rows, signs * (values >> _LOW_BITS), self.upper)
+        lower = _summed(rows, signs * (values & (2**_LOW_BITS - 1)), self.lower)
+        upper, lower = upper + (lower >> _LOW_BITS), lower & (2**_LOW_BITS - 1)
+        valid = counts > 0
+        wide = (upper < -(2**31)) | (upper >= 2**31)
+        sums = (upper << _LOW_BITS) | lower
+        if call.name.lower() == "sum":
+            convert = declared(call.columns[0].type)
+            for place in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
+                # The sum does not fit into its column. Raise the same error as row-wise evaluation.
+                assert convert is not None
+                convert((int(upper[place]) << _LOW_BITS) + int(lower[place]))
+            return bigints(sums, None if valid.all() else valid)
+        divisors = np.maximum(counts, 1)
+        means = sums / divisors
+        # Division is exact up to rounding if doubles represent the sum. Otherwise use integers in Python.
+        for place in np.flatnonzero(wide | (sums > _EXACT) | (sums < -_EXACT)):
+            means[place] = ((int(upper[place]) << _LOW_BITS) + int(lower[place])) / int(divisors[place])
+        return doubles(means, valid)
+
+    def adopt(self, past: Rows, count: int) -> None:
+        """Take over the moments of partitions."""
+        self.counts, self.upper, self.lower = (
+            grown(kept, count) for kept in (self.counts, self.upper, self.lower)
+        )
+        assert past.summaries is not None, "windows without a beginning keep moments"
+        for partition, moments in zip(past.partitions.tolist(), past.summaries.tolist(), strict=True):
+            total = int(moments.sums[0])
+            self.counts[partition] = moments.count
+            self.upper[partition], self.lower[partition] = total >> _LOW_BITS, total & (2**_LOW_BITS - 1)
+
+    def keep(self, alive: Bools) -> None:
+        self.counts, self.upper, self.lower = self.counts[alive], self.upper[alive], self.lower[alive]
+
+
+def _summed(rows: GroupedRows, values: Int64s, kept: Int64s) -> Int64s:
+    """Return the running sums of rows including earlier runs, and update `kept`."""
+    sums = running_sums(rows.groups, values[rows.order], kept[rows.touched])
+    rows.keep_last(sums, kept)
+    return rows.in_rows(sums)
+
+
+@kernel
+def running_extremes(groups: Int32s, values: Int64s, before: Int64s, greatest: bool) -> Int64s:
+    """Return the running minimum or maximum of each group.
+
+    Rows are sorted by group.
+    """
+    out = np.empty(len(values), np.int64)
+    best = 0
+    for row in range(len(values)):
+        if row == 0 or groups[row] != groups[row - 1]:
+            best = before[groups[row]]
+        value = values[row]
+        if (greatest and value > best) or (not greatest and value < best):
+            best = value
+        out[row] = best
+    return out
+
+
+@stored_as("group.extreme", version=1)
+@dataclass(slots=True)
+class RunningExtreme:
+    """Minimum or maximum of each group.
+
+    Groups without values have the neutral element.
+    """
+
+    counts: Int64s = field(default_factory=no_figures)
+    best: Int64s = field(default_factory=no_figures)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
+        greatest = call.name.lower() == "max"
+        beyond = -(2**63) if greatest else 2**63 - 1
+        chosen = all_known(rows, arguments)
+        self.counts, self.best = grown(self.counts, rows.count), grown(self.best, rows.count, beyond)
+        counts = rows.counted(chosen, self.counts)
+        values = np.where(chosen, whole_numbers(arguments[0]), beyond)
+        found = running_extremes(rows.groups, values[rows.order], self.best[rows.touched], greatest)
+        rows.keep_last(found, self.best)
+        valid, kind = counts > 0, arrow_type(call.columns[0].type)
+        width = np.int32 if kind.bit_width == 32 else np.int64
+        return fixed_width(rows.in_rows(found).astype(width), None if valid.all() else valid, kind)
+
+
+def values_counted(call: Call) -> tuple[Expr, ...]:
+    """Return the columns whose values `count(DISTINCT …)` counts.
+
+    With FILTER the argument is a CASE, and its value is counted.
+    """
+    if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
+        value = case.branches[0][1]
+        # Other expressions may fail where the condition is false.
+        if case.default == Literal(None, NULL) and isinstance(value, ColumnRef) and value.type == case.type:
+            return (value,)
+    return call.arguments
+
+
+def running_figure(call: Call) -> RunningFigure | None:
+    """Return the running aggregate for a call, or None if there is none."""
+    kind = accumulator_of(call)
+    return None if kind is None else _FIGURES[kind]()
+
+
+_FIGURES: Mapping[Accumulator, type[RunningFigure]] = {
+    Accumulator.COUNT: RunningCount,
+    Accumulator.DISTINCT: RunningDistinct,
+    Accumulator.SUM: RunningSum,
+    Accumulator.MOMENTS: RunningMoments,
+    Accumulator.EXTREME: RunningExtreme,
+}
+
+
+def retractable_figure(call: Call) -> RetractableFigure | None:
+    """Return the running aggregate for a call over a changelog, or None.
+
+    Extremes are excluded: after a retraction of the maximum, a smaller value becomes the maximum.
+    """
+    figure = running_figure(call)
+    return figure if isinstance(figure, RunningCount | RunningSum | RunningMoments) else None
+
+
+def adopt_past(figure: RunningFigure, past: Rows, count: int, call: Call) -> None:
+    """Initialise an accumulator from the state of an unbounded window with `count` partitions."""
+    if isinstance(figure, RunningMoments):
+        figure.adopt(past, count, call)
+    elif isinstance(figure, RunningSum):
+        figure.adopt(past, count)
+    else:
+        figure.run(GroupedRows.of(past.partitions, count), past.arguments, call)
+    if isinstance(figure, RunningCount):
+        # A kept row may stand for several rows.
+        chosen = np.flatnonzero(all_known(GroupedRows.of(past.partitions, count), past.arguments))
+        figure.counts[:] = 0
+        np.add.at(figure.counts, past.partitions[chosen], weights_of(past)[chosen])

@@ -1,0 +1,622 @@
+"""Operators: aggregates over sliding time windows that share panes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal, conjunction
+from slicemill.catalog.queries import AggregateCall, FrameUnit, RankedBy, SelectItem, Window, WindowCall
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.functions.render import render
+from slicemill.operators.changelog.spec import order_of
+from slicemill.operators.protocol import (
+    ColumnsRead,
+    Description,
+    Keys,
+    MemberKind,
+    Operator,
+    OperatorKind,
+    Role,
+    SharedOperator,
+    UnitOf,
+    each,
+    grouped,
+    length_of,
+    longest_us,
+    many,
+    partition,
+    window_calls,
+)
+from slicemill.operators.window.accumulators import is_by_itself, sources_of_calls, sources_of_columns
+from slicemill.time import format_us
+from slicemill.types import DOUBLE, Column, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMember:
+    """Aggregate query that shares panes with others (M35).
+
+    `name` is stable for the lifetime of the query. `columns` are the output columns that consumers read.
+    If `partial`, results are combined from partial aggregates of panes; otherwise panes keep the argument
+    values of each tuple.
+    """
+
+    name: str
+    conditions: tuple[Expr, ...]
+    operator: RelationAggregate | WindowAggregate
+    columns: tuple[Column, ...]
+    partial: bool
+
+    @property
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """Return (length, slide) of each window, in microseconds."""
+        if isinstance(self.operator, RelationAggregate):
+            found = [(self.operator.windows[0][1].extent, self.operator.slide)]
+        else:
+            found = [(call.window.extent, call.window.slide) for call in self.operator.calls]
+        return tuple((length, slide) for length, slide in found if length is not None and slide is not None)
+
+    @property
+    def calls_read(self) -> Sequence[PaneCall]:
+        """Return the calls whose results are read."""
+        read = {column.name for column in self.columns}
+        return [call for call in self.operator.calls if call.columns[0].name in read]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWindows(SharedOperator):
+    """Aggregates over sliding windows with common input and keys, in one operator."""
+
+    keys: tuple[Expr, ...]
+    members: tuple[WindowMember, ...]
+
+
+def _describe_panes(shared: SharedWindows) -> Description:
+    """Describe for EXPLAIN where panes are cut and what they store."""
+    edges = edge_grids(window for member in shared.members for window in member.windows)
+    panes = " and ".join(
+        f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}" for step, offset in edges
+    )
+    kept: dict[str, list[str]] = {}
+    for member in shared.members:
+        for call in member.operator.calls:
+            partials = KEPT[call.name] if member.partial else ("values",)
+            found = kept.setdefault(", ".join(render(a) for a in call.arguments) or "*", [])
+            found += [partial for partial in partials if partial not in found]
+    facts = [("in", f"panes cut {panes}")]
+    facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
+    facts += partition(shared.keys)
+    return Description("γ", f"Windows of {many(len(shared.members), 'aggregate')}", tuple(facts))
+
+
+def _member_words(member: WindowMember) -> Description:
+    if isinstance(member.operator, RelationAggregate):
+        facts = words_of_windows(member.operator).facts
+    else:
+        facts = window_calls(member.operator.calls)
+    where = conjunction(member.conditions)
+    selected = (("where", render(where)),) if where is not None else ()
+    return Description("γ", "From panes", (*facts, *selected))
+
+
+def _member_history_us(member: WindowMember) -> int | None:
+    if isinstance(member.operator, RelationAggregate):
+        return longest_us(window for _, window in member.operator.windows)
+    return longest_us(call.window for call in member.operator.calls)
+
+
+def _holds(kept: WindowMember, member: WindowMember) -> bool:
+    """Return True if the panes kept for `kept` contain all that `member` reads.
+
+    sum(v), count(*)   [RANGE 60 SLIDE 10]     keeps per pane: rows, count and sum of v
+    avg(v)             [RANGE 60 SLIDE 10]     reads per pane: count and sum of v
+    """
+    if not (kept.partial and member.partial) or kept.conditions != member.conditions:
+        return False
+    if isinstance(kept.operator, RelationAggregate):
+        if not isinstance(member.operator, RelationAggregate):
+            return False
+        if replace(kept.operator, calls=()) != replace(member.operator, calls=()):
+            return False
+        return kept_for(member.calls_read) <= kept_for(kept.calls_read)
+    if not isinstance(member.operator, WindowAggregate) or _passed(kept) != _passed(member):
+        return False
+    same_keys = kept.operator.calls[0].partition_by == member.operator.calls[0].partition_by
+    in_time = set(member.windows) <= set(kept.windows)
+    return same_keys and in_time and kept_for(member.operator.calls) <= kept_for(kept.operator.calls)
+
+
+def _passed(member: WindowMember) -> list[Column]:
+    """Return the input columns in the member's output.
+
+    Waiting tuples are stored with these columns.
+    """
+    returned = {column.name for call in member.operator.calls for column in call.columns}
+    return [column for column in member.columns if column.name not in returned]
+
+
+def _panes_columns_read(shared: SharedWindows) -> ColumnsRead:
+    exprs, names = [*shared.keys], set()
+    for member in shared.members:
+        exprs += [*member.conditions, *(part for call in member.operator.calls for part in call.arguments)]
+        names |= {column.name for column in member.columns}
+    return ColumnsRead(exprs, names)
+
+
+_PANES_KINDS = (
+    OperatorKind(
+        spec=SharedWindows,
+        role=Role.STATEFUL,
+        words=lambda shared, *_: _describe_panes(shared),
+        waits_for_time=lambda *_: True,
+        selections=lambda shared, _: tuple(conjunction(member.conditions) for member in shared.members),
+        columns_read=lambda shared, *_: _panes_columns_read(shared),
+        unit=UnitOf.KEYS,
+        keys=lambda shared: (shared.keys,),
+        member=MemberKind(
+            words=_member_words,
+            history_us=_member_history_us,
+            # A user-defined aggregate may return several rows for a window.
+            seq_bits=lambda member, bits, _: bits if member.partial else fanned_bits(bits),
+            holds=_holds,
+        ),
+        stored={"plan.window_member": WindowMember},
+        step="slicemill.operators.window.panes:shared_windows",
+    ),
+)
+
+
+# Panes (M35): where time is cut, and which partial aggregates a pane stores.
+#
+# RANGE w SLIDE s has windows that end at the multiples of s and begin w earlier. Panes are cut at all these
+# edges, for all windows that share them, and nowhere else. These panes are never finer than the grid of the
+# greatest common divisor, and often much coarser:
+#
+#     RANGE 7 SLIDE 10     ends    0         10        20
+#                          begins     3         13        23          4 edges in 20, where the gcd, 1, has
+#                          20
+#
+# `KEPT` lists the partials that panes store for each aggregate. For aggregates that are not listed they
+# store the values. The kernels are in `slicemill.operators.window.pane_answers`.
+
+
+PaneCall: TypeAlias = AggregateCall | WindowCall
+
+MEANS = ("avg", "mean")
+_SQUARES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
+KEPT: dict[str, tuple[str, ...]] = {
+    "count": ("count",),
+    "sum": ("count", "sum"),
+    "avg": ("count", "sum"),
+    "mean": ("count", "sum"),
+    "min": ("least",),
+    "max": ("greatest",),
+    "first": ("first",),
+    "last": ("last",),
+    **dict.fromkeys(_SQUARES, ("count", "sum", "sum of squares")),
+}
+_NO_ORDER = (Kind.PERIOD, Kind.MONTHS, Kind.NULL, Kind.ANY)
+
+
+def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return (step, offset) of the edges of windows (length, slide), without redundant grids.
+
+    >>> edge_grids([(60, 10), (40, 20)]), edge_grids([(7, 10)])
+    (((10, 0),), ((10, 0), (10, 3)))
+    """
+    found = sorted({(slide, offset) for length, slide in windows for offset in (0, -length % slide)})
+    return tuple(
+        grid
+        for grid in found
+        if not any(
+            finer != grid and grid[0] % finer[0] == 0 and (grid[1] - finer[1]) % finer[0] == 0
+            for finer in found
+        )
+    )
+
+
+def kept_for(calls: Sequence[PaneCall]) -> set[tuple[str, Expr]]:
+    """Return the partials that panes store for some calls.
+
+    The tuple count for `count(*)` is always stored.
+
+    >>> from slicemill.catalog.expressions import ColumnRef
+    >>> from slicemill.types import BIGINT, DOUBLE, Column
+    >>> v = ColumnRef("v", BIGINT)
+    >>> total = AggregateCall("sum", (v,), False, (Column("a", BIGINT),))
+    >>> mean = AggregateCall("avg", (v,), False, (Column("m", DOUBLE),))
+    >>> kept_for([mean]) == kept_for([total])
+    True
+    """
+    return {(kept, argument) for call in calls for argument in call.arguments for kept in KEPT[call.name]}
+
+
+def kept_in_panes(call: PaneCall, catalog: Catalog) -> bool:
+    """Return True if results can be combined from partial aggregates of panes."""
+    if call.name not in KEPT or call.distinct or catalog.aggregates(call.name) != (None, None):
+        return False
+    kinds = [argument.type.kind for argument in call.arguments]
+    if call.name == "count":
+        return True
+    if call.name in MEANS:
+        # With OVER, means of decimals keep rows for compatibility with stored state of earlier versions.
+        decimal = isinstance(call, WindowCall) and kinds[0] is Kind.DECIMAL
+        return not decimal and kinds[0] not in (Kind.NULL, Kind.ANY)
+    return kinds[0] not in _NO_ORDER
+
+
+# Operators: aggregates with OVER, for one query or shared by several.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate(Operator):
+    """Aggregates with OVER, one column per call (M37).
+
+    Emits a row per tuple, or per slide.
+    """
+
+    calls: tuple[WindowCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverMember:
+    """One of the window aggregates that share stored rows.
+
+    `columns` are the output columns that are read.
+    """
+
+    name: str
+    operator: WindowAggregate
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOver(SharedOperator):
+    """Plain aggregates with OVER of several queries, over shared rows.
+
+    All queries have the same input and keys.
+    """
+
+    keys: tuple[Expr, ...]
+    members: tuple[OverMember, ...]
+
+    @property
+    def calls(self) -> tuple[WindowCall, ...]:
+        return tuple(call for member in self.members for call in member.operator.calls)
+
+
+_COUNTING_FOREVER = ("priority_sample", "approx_count_if")
+
+
+def is_plain(call: WindowCall) -> bool:
+    """Return True if a call needs only a range of the newest rows."""
+    window = call.window
+    stretch = window.extent is not None and window.slide is None and not window.active
+    return stretch and call.name.lower() not in _COUNTING_FOREVER
+
+
+def holds(kept: OverMember, member: OverMember) -> bool:
+    """Return True if the rows stored for `kept` are sufficient for `member`.
+
+    Both have plain calls. Each argument must be stored for a window that reaches at least as far back.
+    """
+    return all(
+        any(
+            before.window.frame is call.window.frame
+            and (before.window.extent or 0) >= (call.window.extent or 0)
+            for before in kept.operator.calls
+        )
+        and _stored([call]) <= _stored(c for c in kept.operator.calls if c.window.frame is call.window.frame)
+        for call in member.operator.calls
+    )
+
+
+def _stored(calls: Iterable[WindowCall]) -> set[Expr]:
+    return {expr for call in calls for expr in BUILTINS[call.name.lower()].stored(call.arguments)}
+
+
+def _takes(kept: WindowAggregate, over: WindowAggregate) -> list[int] | None:
+    """Return by call the former call with the same state, for windows without a beginning."""
+    partitions = [list(dict.fromkeys(call.partition_by for call in one.calls)) for one in (kept, over)]
+    if partitions[0] != partitions[1] or not all(map(_is_unbounded, (*kept.calls, *over.calls))):
+        return None
+    return sources_of_calls(kept.calls, over.calls)
+
+
+def _is_unbounded(call: WindowCall) -> bool:
+    window = call.window
+    return window.extent is None and window.slide is None and not window.active and is_by_itself(call)
+
+
+def has_expiries(calls: Sequence[WindowCall]) -> bool:
+    """Return True if tuples that leave a window also cause rows."""
+    return any(call.window.active for call in calls)
+
+
+def returns_many(calls: Sequence[WindowCall], catalog: Catalog) -> bool:
+    """Return True if a tuple may cause several rows."""
+    return any(any(catalog.aggregates(call.name)) for call in calls)
+
+
+def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object) -> int:
+    bits = ranked_bits(bits) if has_expiries(over.calls) else bits
+    return fanned_bits(bits) if returns_many(over.calls, catalog) else bits
+
+
+def calls_wait(calls: Sequence[WindowCall]) -> bool:
+    """Return True if output waits for a slot's end or an expiry."""
+    windows = [call.window for call in calls]
+    return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
+
+
+def _over_keys(over: WindowAggregate) -> tuple[Keys, ...] | None:
+    partitions = {call.partition_by for call in over.calls}
+    return tuple(partitions) if len(partitions) == 1 else None
+
+
+def _shared_words(shared: SharedOver) -> Description:
+    facts = (*window_calls(shared.calls), *partition(shared.keys))
+    return Description("γ", f"Rows of {many(len(shared.members), 'window aggregate')}", facts)
+
+
+def _columns_of_members(shared: SharedOver) -> ColumnsRead:
+    arguments = (argument for call in shared.calls for argument in call.arguments)
+    names = {column.name for member in shared.members for column in member.columns}
+    return ColumnsRead([*shared.keys, *arguments], names)
+
+
+def _over_columns_read(over: WindowAggregate) -> list[Expr]:
+    return [part for call in over.calls for part in (*call.arguments, *call.partition_by)]
+
+
+_OVER_KINDS = (
+    OperatorKind(
+        spec=WindowAggregate,
+        role=Role.STATEFUL,
+        words=lambda over, *_: Description("γ", "Window aggregate", window_calls(over.calls)),
+        label=lambda _: "window",
+        waits_for_time=lambda over, _: calls_wait(over.calls),
+        columns_read=lambda over, _, wanted: ColumnsRead(_over_columns_read(over), wanted),
+        unit=UnitOf.KEYS,
+        keys=_over_keys,
+        history_us=lambda over, *_: longest_us(call.window for call in over.calls),
+        seq_bits=bits_of_calls,
+        takes=_takes,
+        taken_over="slicemill.operators.window.state_takeover:windows_taken_over",
+        stored={"plan.window_aggregate": WindowAggregate},
+        step="slicemill.operators.window.over:over",
+    ),
+    OperatorKind(
+        spec=SharedOver,
+        role=Role.STATEFUL,
+        words=lambda shared, *_: _shared_words(shared),
+        columns_read=lambda shared, *_: _columns_of_members(shared),
+        unit=UnitOf.KEYS,
+        keys=lambda shared: (shared.keys,),
+        member=MemberKind(
+            words=lambda member: Description("γ", "Window aggregate", window_calls(member.operator.calls)),
+            history_us=lambda member: longest_us(call.window for call in member.operator.calls),
+            seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
+            holds=holds,
+        ),
+        step="slicemill.operators.window.over:shared_over",
+    ),
+)
+
+
+# Operator: GROUP BY over windows of FROM.
+
+
+GROUP_BITS = 32  # bits for the position of a group in its window
+
+
+@dataclass(frozen=True, slots=True)
+class RelationAggregate(Operator):
+    """Base aggregates over windows of FROM: rows per slide, or per arrival.
+
+    `windows` belong to the inputs of the join below, in order, with the column of each input's timestamp.
+    The column is None for a single stream. `where` filters the content of a ROWS window. The condition
+    must not be applied before the window, because the last n rows would be different rows.
+    """
+
+    group_by: tuple[SelectItem, ...]
+    calls: tuple[AggregateCall, ...]
+    windows: tuple[tuple[str | None, Window], ...]
+    slide: int | None
+    where: Expr | None = None
+
+
+def words_of_windows(aggregate: RelationAggregate) -> Description:
+    windows = [window for _, window in aggregate.windows]
+    aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
+    extents = each(aliases, [length_of(window) for window in windows])
+    report = "at each arrival"
+    if aggregate.slide is not None:
+        frame = next(window.frame for window in windows if window.slide is not None)
+        report = format_us(aggregate.slide) if frame is FrameUnit.RANGE else f"{aggregate.slide} tuples"
+    facts = [*grouped(aggregate.calls, aggregate.group_by), ("window", extents)]
+    if aggregate.where is not None:
+        facts.append(("where", render(aggregate.where)))
+    return Description("γ", "Aggregate", (*facts, ("every", report)))
+
+
+def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
+    """Return the group keys as partition keys.
+
+    ROWS windows have none, because they count the rows of all groups.
+    """
+    if aggregate.windows[0][1].frame is not FrameUnit.RANGE or not aggregate.group_by:
+        return None
+    return (tuple(item.expr for item in aggregate.group_by),)
+
+
+def numbered_by_place(aggregate: RelationAggregate) -> bool:
+    """Return True if results of a window are numbered from 0.
+
+    Results are numbered so for sliding windows over joins, if these are partitioned by key.
+    """
+    joined = any(column is not None for column, _ in aggregate.windows)
+    return joined and aggregate.slide is not None and keys_of_windows(aggregate) is not None
+
+
+def _windowed_group_columns_read(aggregate: RelationAggregate) -> ColumnsRead:
+    exprs = [item.expr for item in aggregate.group_by]
+    exprs += [argument for call in aggregate.calls for argument in call.arguments]
+    exprs += [aggregate.where] if aggregate.where is not None else []
+    return ColumnsRead(exprs, {column for column, _ in aggregate.windows if column is not None})
+
+
+def _seq_bits(aggregate: RelationAggregate, bits: int) -> int:
+    if numbered_by_place(aggregate):
+        return GROUP_BITS
+    return SEQ_BITS if keys_of_windows(aggregate) is None else fanned_bits(ranked_bits(bits))
+
+
+def _windowed_group_takes(kept: RelationAggregate, aggregate: RelationAggregate) -> list[int] | None:
+    """Return by stored argument its index in the former state of the same windows."""
+    if replace(kept, calls=()) != replace(aggregate, calls=()):
+        return None
+    return sources_of_columns(kept.calls, aggregate.calls)
+
+
+_WINDOWED_GROUP_KINDS = (
+    OperatorKind(
+        spec=RelationAggregate,
+        role=Role.STATEFUL,
+        words=lambda aggregate, *_: words_of_windows(aggregate),
+        label=lambda _: "aggregate",
+        waits_for_time=lambda aggregate, _: (
+            aggregate.slide is not None and aggregate.windows[0][1].frame is FrameUnit.RANGE
+        ),
+        columns_read=lambda aggregate, *_: _windowed_group_columns_read(aggregate),
+        unit=UnitOf.KEYS,
+        keys=keys_of_windows,
+        history_us=lambda aggregate, *_: longest_us(window for _, window in aggregate.windows),
+        seq_bits=lambda aggregate, bits, *_: _seq_bits(aggregate, bits),
+        stored={"plan.relation_aggregate": RelationAggregate},
+        step="slicemill.operators.window.expiring_rows:windowed_group",
+        takes=_windowed_group_takes,
+        taken_over="slicemill.operators.window.state_takeover:taken_over",
+        redistribute="slicemill.operators.window.expiring_rows:redistributed",
+    ),
+)
+
+
+# Translation of GROUP BY over the last rows into calls with OVER.
+#
+# GROUP BY runs the base version of an aggregate, and OVER its window version. Aggregates for which the two
+# differ are not translated: user-defined ones with both versions, and built-ins whose result depends on
+# expired rows.
+
+
+# Their result depends on the number of tuples that arrived before the window or left it.
+_KNOWS_THE_PAST = ("approx_count_if", "priority_sample")
+
+
+def same_over(call: AggregateCall, catalog: Catalog) -> bool:
+    """Return True if a call has the same result with OVER."""
+    base, own = catalog.aggregates(call.name)
+    if base is None and own is None:
+        return call.name.lower() not in _KNOWS_THE_PAST
+    return own is None or (base is not None and base.model is not None)
+
+
+def calls_that_run(operator: RelationAggregate, catalog: Catalog) -> tuple[AggregateCall | WindowCall, ...]:
+    """Return the calls as they are evaluated, possibly translated to OVER."""
+    window = counting_window(operator, catalog)
+    return operator.calls if window is None else over_calls(operator, window)
+
+
+def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | None:
+    """Return an equivalent OVER window by tuple numbers, or None."""
+    _, rows = operator.windows[0]
+    if operator.slide is not None or rows.frame is not FrameUnit.ROWS:
+        return None
+    assert rows.extent is not None, "the binder asks for a window with a beginning"
+    same = all(same_over(call, catalog) for call in operator.calls)
+    return Window(FrameUnit.RANGE, rows.extent - 1) if same else None
+
+
+def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall, ...]:
+    """Return the calls with OVER.
+
+    Their columns have names that no column of a tuple has.
+    """
+    keys = tuple(item.expr for item in operator.group_by)
+    return tuple(
+        WindowCall(
+            call.name,
+            call.arguments,
+            call.distinct,
+            keys,
+            window,
+            tuple(Column(_over_name(column), column.type) for column in call.columns),
+        )
+        for call in operator.calls
+    )
+
+
+def shown_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
+    """Return the select list: group keys with -0.0 as 0.0, and call results."""
+    groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
+    columns = (column for call in operator.calls for column in call.columns)
+    return (
+        *groups,
+        *(SelectItem(column.name, ColumnRef(_over_name(column), column.type)) for column in columns),
+    )
+
+
+def _over_name(column: Column) -> str:
+    return f"over.{column.name}"
+
+
+def _with_one_zero(expr: Expr) -> Expr:
+    return Call("+", (expr, Literal(0.0, DOUBLE)), DOUBLE) if expr.type.kind is Kind.DOUBLE else expr
+
+
+# Operator: ORDER BY, LIMIT and ranks among the rows of one timestamp.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTop(Operator):
+    """Top rows per timestamp and partition, in order.
+
+    Rows with a rank above `limit` are dropped. Ranks are final when the watermark has passed the
+    timestamp, so each row is emitted once and no state is kept afterwards. `shown` names the output column
+    with the rank, if any.
+    """
+
+    by: RankedBy
+    limit: int | None
+    shown: str | None = None
+
+
+def _describe_window_top(top: WindowTop) -> Description:
+    first = [("first", f"{top.by.function} <= {top.limit}")] if top.limit is not None else []
+    return Description("τ", "Top of each window", (*partition(top.by.partition_by), order_of(top.by), *first))
+
+
+def _window_top_columns_read(top: WindowTop, wanted: Collection[str]) -> ColumnsRead:
+    exprs = [*top.by.partition_by, *(expr for expr, _ in top.by.order_by)]
+    return ColumnsRead(exprs, set(wanted) - {top.shown})
+
+
+_WINDOW_TOP_KINDS = (
+    OperatorKind(
+        spec=WindowTop,
+        role=Role.STATEFUL,
+        words=lambda top, *_: _describe_window_top(top),
+        label=lambda _: "top",
+        waits_for_time=lambda *_: True,
+        columns_read=lambda top, _, wanted: _window_top_columns_read(top, wanted),
+        seq_bits=lambda *_: SEQ_BITS,
+        step="slicemill.operators.window.top:window_top",
+    ),
+)
+
+
+KINDS = (*_PANES_KINDS, *_OVER_KINDS, *_WINDOWED_GROUP_KINDS, *_WINDOW_TOP_KINDS)

@@ -1,1 +1,0 @@
-"""Windows with early and late emissions (EMIT EARLY … LATE …)."""

@@ -1,1 +1,0 @@
-"""ORDER BY and LIMIT for each result of a window."""

@@ -1,1 +1,0 @@
-"""GROUP BY over windows of FROM that panes do not support."""

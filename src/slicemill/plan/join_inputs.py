@@ -1,0 +1,213 @@
+"""Join structure of a unit: its inputs and classes of equal keys.
+
+    a ─┐                                        inputs    a, b, c: one row of each is in every result
+    b ─┴─ ⋈ a.x = b.x ─┐
+    c ─────────────────┴─ ⋈ b.y = c.y ─ π       classes   {a.x, b.x}, {b.y, c.y}
+
+A log that is joined with itself is two inputs. An input may also be the output of a stateful operator.
+Then each cell that reads all rows of its logs computes the same input. The choice of a placement
+(`placement`) needs only this structure: a result has one row of each input, and these rows agree in each
+class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
+from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.functions.render import render
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import InOrder
+from slicemill.operators.protocol import InnerJoin, Keys
+from slicemill.operators.registry import kind_of
+from slicemill.plan.units import Unit, log_of
+
+# An input is a join and its port. The flag of a key says if it is over a log's columns.
+_Place: TypeAlias = tuple[str, int]
+_Key: TypeAlias = tuple[_Place, Expr, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedInput:
+    """An input of a join (its id and port), with its window.
+
+    It has one row for each row of its log that passes selections and look-ups, or it is `computed` from one
+    or several logs by a stateful operator.
+    """
+
+    logs: tuple[str, ...]
+    computed: bool
+    window: Window
+    join: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClass:
+    """Expressions that are equal in a result's rows, by input number.
+
+    None for an input whose log does not have these keys.
+    """
+
+    keys: Mapping[int, Keys | None]
+
+    def of_logs(self, inputs: Sequence[JoinedInput]) -> dict[str, Keys]:
+        """Return the logs that can be partitioned by these keys.
+
+        A log that is several inputs must have the same keys in all of them.
+        """
+        found: dict[str, Keys] = {}
+        for log in sorted({log for one in inputs for log in one.logs}):
+            own = {self.keys.get(number) for number, one in enumerate(inputs) if log in one.logs}
+            keys = own.pop() if len(own) == 1 else None
+            if keys is not None:
+                found[log] = keys
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedInputs:
+    """Inputs of a unit's joins in join order, and their key classes.
+
+    No stateful operator follows the joins.
+    """
+
+    inputs: tuple[JoinedInput, ...]
+    classes: tuple[KeyClass, ...]
+
+    @property
+    def counts_rows(self) -> bool:
+        """Return True if some window is a ROWS window.
+
+        Such a window counts the rows of all keys, so a grid of cells cannot hold it.
+        """
+        return any(joined.window.frame is FrameUnit.ROWS for joined in self.inputs)
+
+
+def joined_inputs(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
+    """Return the join structure of a unit, or None.
+
+    None if the unit has other stateful operators, or if its results do not all come from one join or from one
+    chain of joins with ordering at its end.
+    """
+    tops = {_joined_in(graph, node_id) for node_id, _ in unit.outputs}
+    top = tops.pop() if len(tops) == 1 else None
+    stateful = [graph[node_id].operator for node_id in unit.stateful_nodes]
+    if top is None or not all(kind_of(operator).computes for operator in stateful):
+        return None
+    joins = list(_joins(graph, top))
+    ordered = any(isinstance(reader.operator, InOrder) for reader in graph.consumers(top))
+    all_of_them = sum(_is_join(graph[node_id]) for node_id in unit.stateful_nodes)
+    if len(joins) != all_of_them or (len(joins) > 1 and not ordered):
+        return None
+    inputs: dict[_Place, JoinedInput] = {}
+    equal: list[list[_Key]] = []
+    for node, join in joins:
+        for port, source in enumerate(node.inputs):
+            if not _is_join(graph[source]):
+                logs, computed = _logs_below(graph, source)
+                inputs[node.id, port] = JoinedInput(logs, computed, join.windows[port], node.id, port)
+        for together in join.equal:
+            keys = [_origin(graph, (node.id, port), key) for port, key in together]
+            equal.append([key for key in keys if key is not None])
+    return JoinedInputs(tuple(inputs.values()), tuple(_classes(list(inputs), equal)))
+
+
+def _is_join(node: Node) -> bool:
+    return kind_of(node.operator).joins(node.operator) is not None
+
+
+def _joined_in(graph: QueryGraph, node_id: str) -> str | None:
+    """Return the join whose rows a node passes on, else None."""
+    node = graph[node_id]
+    while not _is_join(node):
+        kind = kind_of(node.operator)
+        if kind.keeps_state or not kind.ties or len(node.inputs) != 1:
+            return None
+        node = graph[node.inputs[0]]
+    return node.id
+
+
+def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
+    """Yield the joins below and including `top`, upstream joins first."""
+    node = graph[top]
+    join = kind_of(node.operator).joins(node.operator)
+    if join is not None:
+        for source in node.inputs:
+            yield from _joins(graph, source)
+        yield node, join
+
+
+def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]:
+    """Return the logs below a node, and if the input is computed."""
+    found: dict[str, None] = {}
+    computed = False
+    waiting = [node_id]
+    while waiting:
+        node = graph[waiting.pop()]
+        log = log_of(node, graph)
+        if log is not None:
+            found[log] = None
+        else:
+            computed |= kind_of(node.operator).keeps_state
+            waiting.extend(node.inputs)
+    return tuple(sorted(found)), computed or len(found) != 1
+
+
+def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
+    """Translate a key of a join input into a log expression.
+
+    If the log does not have the key, it is returned unchanged. If the input is itself a join, the key is
+    traced to one of that join's inputs; the result is None if it uses columns of several inputs.
+    """
+    node, own = graph[graph[place[0]].inputs[place[1]]], key
+    join = kind_of(node.operator).joins(node.operator)
+    if join is not None:
+        columns = join.columns
+        ports = {columns[name][0] if name in columns else None for name in columns_of(key)}
+        port = ports.pop() if len(ports) == 1 else None
+        return None if port is None else _origin(graph, (node.id, port), _renamed(key, columns))
+    while log_of(node, graph) is None:
+        kind = kind_of(node.operator)
+        below = None if kind.keeps_state else kind.keys_below(node.operator, node, graph, (own,))
+        if below is None or len(below) != 1:
+            return place, key, False
+        ((source, (own,)),) = below
+        node = graph[source]
+    return place, own, True
+
+
+def _renamed(key: Expr, columns: Mapping[str, tuple[int, str]]) -> Expr:
+    return transform(key, lambda e: replace(e, name=columns[e.name][1]) if isinstance(e, ColumnRef) else None)
+
+
+def _classes(places: list[_Place], equal: list[list[_Key]]) -> Iterator[KeyClass]:
+    """Merge equal keys into classes; classes over the same inputs become one."""
+    merged: list[set[_Key]] = []
+    for keys in equal:
+        together = set(keys)
+        apart = []
+        for known in merged:
+            if known & together:
+                together |= known
+            else:
+                apart.append(known)
+        merged = [*apart, together]
+    by_inputs: dict[frozenset[tuple[int, bool]], list[dict[int, Expr | None]]] = {}
+    for together in merged:
+        own: dict[int, Expr | None] = {}
+        for place, key, of_log in sorted(together, key=lambda one: (one[2], render(one[1]))):
+            own[places.index(place)] = key if of_log else None
+        if len(own) > 1:
+            inputs = frozenset((number, key is None) for number, key in own.items())
+            by_inputs.setdefault(inputs, []).append(own)
+    for found in by_inputs.values():
+        yield KeyClass({number: _together(found, number) for number in sorted(found[0])})
+
+
+def _together(found: list[dict[int, Expr | None]], number: int) -> Keys | None:
+    keys = [own[number] for own in found]
+    return tuple(key for key in keys if key is not None) if None not in keys else None

@@ -1,0 +1,52 @@
+"""The optimizer: ordered lists of rewrites of query graphs.
+
+All engines apply `RULES`. Only the runtime applies `SHARING`, which merges operators of several queries.
+The reference engine runs queries unshared, so tests can compare shared with unshared results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slicemill.catalog.catalog import Catalog
+from slicemill.extensions.models.sharing import share_models
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
+from slicemill.plan.rules.drop_boxes import drop_boxes
+from slicemill.plan.rules.multi_joins import multi_joins
+from slicemill.plan.rules.name_by_content import name_by_content
+from slicemill.plan.rules.narrow_chains import narrow_chains
+from slicemill.plan.rules.push_selections import push_selections
+from slicemill.plan.rules.share_joins import share_joins
+from slicemill.plan.rules.share_over import share_over
+from slicemill.plan.rules.share_sessions import share_sessions
+from slicemill.plan.rules.share_windows import share_windows
+from slicemill.plan.rules.split_joins import split_joins
+
+RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
+SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
+    narrow_chains,
+    drop_boxes,
+    name_by_content,
+    arrivals_to_over,
+    multi_joins,
+    split_joins,
+    share_joins,
+    share_windows,
+    share_sessions,
+    share_models,
+    share_over,
+)
+
+
+def optimize(graph: QueryGraph) -> QueryGraph:
+    for rule in RULES:
+        graph = rule(graph)
+    return graph
+
+
+def share(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
+    """Return the optimized graph with operators that several queries share merged."""
+    for rule in SHARING:
+        graph = rule(graph, catalog)
+    return graph

@@ -1,0 +1,382 @@
+"""State sharing between joins over overlapping sets of streams.
+
+    a ─┐                                              a ─┐
+    b ─┼─ joins of a, b and c on k ── q1              b ─┤                             ┌─ q1: a, b, c
+    c ─┘                                              c ─┼─ joins of a, b and c on k ──┼─ q2: a, b, d
+    a, b, d ── joins of a, b and d on k ── q2         d ─┤                             └─ q3: a, b
+    a, b ── joins of a and b on k ── q3
+
+Each statement is planned alone, so its join first has a node of its own, named after inputs and keys.
+This module merges such nodes into a *house*: the node of one of them, whose set of inputs grows. The
+house of a query is chosen by the saved state when the query is added. Later plans read that choice from
+the journal, which stores the queries of each unit. So state never moves when other queries are added or
+removed. A house keeps the name of its first join even after that join is dropped.
+
+* A new query over {a, b, d} in the house of {a, b, c} finds the stored rows of a and b, so its results
+are
+  complete sooner (S23). The house starts to read and store d.
+* A dropped query's state is dropped unless other queries use it. State and input of d are dropped with
+the
+  last query that joins d.
+* Queries over other streams do not delay results (`operators.join.multiway_orders`).
+
+Outer, semi and anti joins of two streams never move. If their node also holds joins that live in another
+house, these joins are first split off (`_parted`).
+
+Joins that probe each other's state must run in the same cell at the same time, so they share one node.
+The node can be partitioned if all its joins use the same key. Therefore only joins on a single equality
+move, and their keys on common streams must be equal. They read declared streams, each of them once, so a
+node can never wait for its own results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slicemill.catalog.expressions import Expr
+from slicemill.functions.render import render
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.multiway_form import saved_by_sharing
+from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, one_key
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.specs import Part, Source, member_of
+from slicemill.plan.rules.multi_joins import states_id
+from slicemill.plan.rules.sharing import content_of
+from slicemill.plan.units import Unit, log_of
+
+# A join moves only if at least this share of its state is then shared.
+WORTH = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class HeldStates:
+    """Join state of a running unit: the keys of its inputs.
+
+    `open` says if the unit can take more inputs. The key of a removed input is kept, since the query that
+    founded the unit may be registered again.
+    """
+
+    keys: Mapping[str, str]
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedQueries:
+    """Units that write logs, and units with join state."""
+
+    unit_of: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, HeldStates] = field(default_factory=dict)
+
+
+NOTHING_RUNS = PlacedQueries()
+
+
+@dataclass(frozen=True)
+class _Movable:
+    """Join node that may be merged into another.
+
+    `sources` maps the names of its inputs to nodes.
+    """
+
+    node: Node
+    unit: Unit
+    members: tuple[MultiJoinMember, ...]
+    sources: Mapping[str, str]
+    keys: Mapping[str, Expr]
+
+    @property
+    def can_found(self) -> bool:
+        return isinstance(self.node.operator, SharedMultiJoin)
+
+
+@dataclass
+class _House:
+    """Node into which other joins may be merged."""
+
+    name: str
+    open: bool = True
+    known: Mapping[str, str] = field(default_factory=dict)  # keys of all inputs, from the journal
+    inside: list[_Movable] = field(default_factory=list)
+
+    def fits(self, one: _Movable) -> bool:
+        """Return True if two inputs are common and no keys differ."""
+        there = {name: render(key) for other in self.inside for name, key in other.keys.items()}
+        keys = {**self.known, **there}
+        same = all(keys.get(name, render(key)) == render(key) for name, key in one.keys.items())
+        return same and len(there.keys() & one.keys.keys()) > 1
+
+    def saved(self, one: _Movable) -> float:
+        there = [member for other in self.inside for member in other.members]
+        return saved_by_sharing(one.members, there)
+
+
+def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
+    """Map each log of a unit to the logs it depends on.
+
+    For a merged node, only the inputs of the log's own join count.
+    """
+    behind: dict[str, frozenset[str]] = {}  # by node
+    for node_id in unit.nodes:
+        read = [_given(source, graph, behind) for source in _sources(graph[node_id], graph)]
+        behind[node_id] = read[0] if len(read) == 1 else frozenset().union(*read)
+    return {log: behind[root] for root, log in unit.outputs}
+
+
+def _given(source: str, graph: QueryGraph, behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    log = log_of(graph[source], graph)
+    return behind.get(source, frozenset()) if log is None else frozenset([log])
+
+
+def _sources(node: Node, graph: QueryGraph) -> Sequence[str]:
+    shared = graph[node.inputs[0]] if isinstance(node.operator, Part) else None
+    if not isinstance(node.operator, Part) or not shared or not isinstance(shared.operator, SharedMultiJoin):
+        return node.inputs
+    member = member_of(shared.operator, node.operator)
+    by_name = dict(zip(shared.operator.inputs, shared.inputs, strict=True))
+    return [by_name[name] for name in member.inputs]
+
+
+def joined_on(
+    unit: Unit, graph: QueryGraph, before: Mapping[str, str] | None = None
+) -> dict[str, str] | None:
+    """Return the join key of each input of a unit.
+
+    Keys are rendered as in the journal.
+
+    Keys of inputs `before` are kept. None for a unit whose joins cannot be merged.
+    """
+    movable = next((one for one in _movables(graph, unit) if one.can_found), None)
+    if movable is None:
+        return None
+    return {**(before or {}), **{name: render(key) for name, key in movable.keys.items()}}
+
+
+def gathered(
+    graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries = NOTHING_RUNS
+) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    """Merge joins over overlapping sets of streams into one node per house."""
+    graph, units = _parted(graph, units, placed)
+    movable = [one for unit in units for one in _movables(graph, unit)]
+    if not any(one.can_found for one in movable):
+        return graph, units
+    houses: dict[str, _House] = {}
+    new: list[_Movable] = []
+    for one in movable:
+        home = _home(graph, one, placed)
+        if home is None:
+            new.append(one)
+        elif home != one.unit.id or one.can_found:
+            known = placed.states.get(home)
+            if home not in houses:
+                houses[home] = _House(home) if known is None else _House(home, known.open, known.keys)
+            house = houses[home]
+            house.inside.append(one)
+    # Joins of two streams come last: they cannot found a house, and sharing is optional for them.
+    for one in sorted(new, key=lambda one: not one.can_found):
+        best = _best(houses, one)
+        if best is None and one.can_found:
+            best = houses.setdefault(one.unit.id, _House(one.unit.id))
+        if best is not None:
+            best.inside.append(one)
+    return _moved(graph, units, [house for house in houses.values() if _has_guests(house)])
+
+
+def _parted(
+    graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries
+) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    """Split units in which only some of the two-way joins move away."""
+    found: list[Unit] = []
+    for unit in units:
+        away = _living_elsewhere(graph, unit, placed)
+        if away and len(away) < len(unit.outputs):
+            graph, *parts = _split(graph, unit, away)
+            found += parts
+        else:
+            found.append(unit)
+    return graph, tuple(found)
+
+
+def _living_elsewhere(graph: QueryGraph, unit: Unit, placed: PlacedQueries) -> set[str]:
+    """Return the logs of a unit's joins that run in another unit.
+
+    If none of the joins stays, new logs are included.
+    """
+    if len(unit.stateful_nodes) != 1 or not isinstance(graph[unit.stateful_nodes[0]].operator, SharedJoin):
+        return set()
+    homes = {log: placed.unit_of.get(log, "") for _, log in unit.outputs}
+    away = {log for log, home in homes.items() if home != unit.id and home in placed.states}
+    judging = {log for root, log in unit.outputs if _judges(graph, unit, root)}
+    if not judging and unit.id not in homes.values():
+        return away and set(homes)
+    return away - judging
+
+
+def _judges(graph: QueryGraph, unit: Unit, root: str) -> bool:
+    """Return True if a result depends on whether rows have matched."""
+    (node_id,) = unit.stateful_nodes
+    join, members = graph[node_id].operator, _members_of(graph, node_id, [root])
+    assert isinstance(join, SharedJoin)
+    return replace(join, members=tuple(m for m in join.members if m.name in members)).judges_rows
+
+
+def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[str]:
+    parts = (graph[one] for root in roots for one in graph.ancestors(root))
+    return {p.operator.member for p in parts if isinstance(p.operator, Part) and p.inputs[0] == node_id}
+
+
+def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryGraph, Unit, Unit]:
+    """Split a unit and its join into staying and moving logs."""
+    (node_id,) = unit.stateful_nodes
+    join, guests = graph[node_id].operator, f"{node_id} of guests"
+    assert isinstance(join, SharedJoin)
+    outputs = [[one for one in unit.outputs if (one[1] in away) is moving] for moving in (False, True)]
+    moving = _members_of(graph, node_id, [root for root, _ in outputs[1]])
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        if node.id == node_id:
+            for name, there in ((node_id, False), (guests, True)):
+                members = tuple(member for member in join.members if (member.name in moving) is there)
+                nodes[name] = replace(node, id=name, operator=replace(join, members=members))
+        elif isinstance(node.operator, Part) and node.operator.member in moving:
+            nodes[node.id] = replace(node, inputs=(guests,))
+        else:
+            nodes[node.id] = node
+    parted = QueryGraph(nodes, graph.streams)
+    inside = {*unit.nodes, guests}
+    units = []
+    for name, kept, own in ((unit.id, node_id, outputs[0]), (guests, guests, outputs[1])):
+        behind = {one for root, _ in own for one in parted.ancestors(root)} & inside
+        ordered = tuple(one for one in nodes if one in behind)
+        units.append(Unit(name, ordered, unit.inputs, tuple(own), (kept,)))
+    return parted, units[0], units[1]
+
+
+def _has_guests(house: _House) -> bool:
+    return any(one.unit.id != house.name for one in house.inside)
+
+
+def _home(graph: QueryGraph, one: _Movable, placed: PlacedQueries) -> str | None:
+    """Return the unit that runs a node's queries.
+
+    None if the queries are new or redefined.
+    """
+    outputs = [log for root, log in one.unit.outputs if one.node.id in graph.ancestors(root)]
+    home = next((placed.unit_of[log] for log in outputs if log in placed.unit_of), None)
+    if home is None or home == one.unit.id:
+        return home
+    keys = placed.states[home].keys if home in placed.states else {}
+    return home if any(keys.get(name) == render(key) for name, key in one.keys.items()) else None
+
+
+def _best(houses: Mapping[str, _House], one: _Movable) -> _House | None:
+    """Return the house that saves most state.
+
+    A node whose own unit is a house always stays there.
+    """
+    if one.unit.id in houses:
+        return houses[one.unit.id]
+    possible = [house for house in houses.values() if house.open and house.fits(one)]
+    best = max(possible, key=lambda house: (house.saved(one), house.name), default=None)
+    return best if best is not None and best.saved(one) >= WORTH else None
+
+
+def _movables(graph: QueryGraph, unit: Unit) -> Iterator[_Movable]:
+    if len(unit.stateful_nodes) == 1:
+        found = _movable(graph, graph[unit.stateful_nodes[0]], unit)
+        if found is not None:
+            yield found
+
+
+def _movable(graph: QueryGraph, node: Node, unit: Unit) -> _Movable | None:
+    """Return the node if movable, else None.
+
+    It must read distinct declared streams with one key and RANGE windows.
+    """
+    join = node.operator
+    sources = [graph[source] for source in node.inputs]
+    if not isinstance(join, (SharedJoin, SharedMultiJoin)) or not graph.has_parts(node.id):
+        return None
+    declared = all(isinstance(source.operator, Source) for source in sources)
+    if not declared or len({source.id for source in sources}) != len(sources):
+        return None
+    names = [content_of(graph, source) for source in sources]
+    keys: dict[str, Expr] = {}
+    if isinstance(join, SharedJoin):
+        if join.counts_rows or join.expires_rows or join.deadlines or join.judges_rows:
+            return None
+        if len(join.keys[0]) != 1:
+            return None
+        ((left,), (right,)) = join.keys
+        members = tuple(
+            MultiJoinMember(
+                member.name, member.windows, member.selections, member.residual, member.columns, member.limit,
+                inputs=tuple(names), equal=(((0, left), (1, right)),),
+            )
+            for member in join.members
+        )  # fmt: skip
+        return _Movable(
+            node, unit, members, dict(zip(names, node.inputs, strict=True)), {names[0]: left, names[1]: right}
+        )
+    for member in join.members:
+        own = one_key(member)
+        if own is None or any(keys.setdefault(name, key) != key for name, key in own.items()):
+            return None
+    return _Movable(node, unit, join.members, dict(zip(join.inputs, node.inputs, strict=True)), keys)
+
+
+def _moved(
+    graph: QueryGraph, units: tuple[Unit, ...], houses: list[_House]
+) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    made = {house.name: _built(graph, house) for house in houses}
+    moved = {one.node.id: made[house.name] for house in houses for one in house.inside}
+    nodes: dict[str, Node] = {node.id: node for node in graph if isinstance(node.operator, Source)}
+    for node in graph:
+        if node.id in moved:
+            nodes.setdefault(moved[node.id].id, moved[node.id])
+        elif isinstance(node.operator, Part) and node.inputs[0] in moved:
+            nodes[node.id] = replace(node, inputs=(moved[node.inputs[0]].id,))
+        else:
+            nodes.setdefault(node.id, node)
+    position = {node_id: number for number, node_id in enumerate(nodes)}
+    home = {one.unit.id: house for house in houses for one in house.inside}
+    found: dict[str, Unit] = {}
+    for unit in units:
+        if unit.id not in home:
+            found[unit.id] = unit
+        elif home[unit.id].name not in found:
+            found[home[unit.id].name] = _unit(home[unit.id], made[home[unit.id].name], position)
+    return QueryGraph(nodes, graph.streams), tuple(found.values())
+
+
+def _built(graph: QueryGraph, house: _House) -> Node:
+    """Build the merged node of a house."""
+    sources = dict(sorted({name: s for one in house.inside for name, s in one.sources.items()}.items()))
+    members = [member for one in house.inside for member in _told(house, one)]
+    operator = SharedMultiJoin(tuple(sources), tuple(members))
+    first = graph[next(iter(sources.values()))]
+    return Node(
+        states_id(house.name), operator, tuple(sources.values()), first.schema, first.kind, house.name
+    )
+
+
+def _told(house: _House, one: _Movable) -> Iterator[MultiJoinMember]:
+    """Yield the members of one join, annotated with its shared state."""
+    others = [member for other in house.inside if other is not one for member in other.members]
+    share = (
+        f"{saved_by_sharing(one.members, others):.0%} of what it would keep by itself is kept for others too"
+    )
+    for member in one.members:
+        yield replace(member, why=f"{member.why}; {share}" if member.why else share)
+
+
+def _unit(house: _House, node: Node, position: Mapping[str, int]) -> Unit:
+    own = {one.node.id for one in house.inside}
+    inside = {node_id for one in house.inside for node_id in one.unit.nodes if node_id not in own}
+    return Unit(
+        house.name,
+        tuple(sorted({node.id, *inside}, key=position.__getitem__)),
+        tuple(sorted({log for one in house.inside for log in one.unit.inputs})),
+        tuple(output for one in house.inside for output in one.unit.outputs),
+        (node.id,),
+    )

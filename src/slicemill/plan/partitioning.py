@@ -1,0 +1,252 @@
+"""Partitioning of units into cells, by keys of their input logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+from slicemill.catalog.expressions import Expr
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.protocol import Keys
+from slicemill.operators.registry import kind_of, partition_keys
+from slicemill.plan.content import digest
+from slicemill.plan.units import Unit, keys_in_logs, log_of
+
+# a cell's number is stored in two bytes
+MOST_CELLS = 1 << 16
+
+
+class Along(Enum):
+    """Rule for a row's coordinate along a dimension without keys."""
+
+    EVERY = "it goes to all of them"
+    STRIPE = "by its number: one row here, the next one there"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Distribution of the rows of a log over a grid of cells.
+
+    Along each dimension, a row's coordinate is the hash of keys (expressions over the log's columns) or given
+    by `Along`. Cells are numbered in row-major order.
+    """
+
+    shape: tuple[int, ...]
+    by: tuple[Keys | Along, ...]
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def by_key(self) -> bool:
+        """Return True if a row's keys determine a single cell."""
+        return len(self.by) == 1 and not isinstance(self.by[0], Along)
+
+    @property
+    def spread(self) -> tuple[tuple[int, Keys | Along], ...]:
+        """Return size and rule of the dimensions that do not broadcast rows."""
+        return tuple(
+            (count, by) for count, by in zip(self.shape, self.by, strict=True) if by is not Along.EVERY
+        )
+
+    @property
+    def parts(self) -> int:
+        """Return the number of parts; several cells may read the same part."""
+        return prod(count for count, _ in self.spread)
+
+    def part_of(self, cell: int) -> int:
+        """Return the number of the part that a cell reads."""
+        part = 0
+        beyond = self.cells
+        for count, by in zip(self.shape, self.by, strict=True):
+            beyond //= count
+            if by is not Along.EVERY:
+                part = part * count + cell // beyond % count
+        return part
+
+    @property
+    def id(self) -> str:
+        """Return a digest, equal for exchanges that divide the rows alike."""
+        return digest(self.spread)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerCells:
+    """Cells that wrote a checkpoint, without the keys of their rows.
+
+    The keys may belong to dropped queries. State is moved to other cells without them, because each stored
+    row is found in one of the cells that `having_each_row` returns. `spread` has by log the dimensions along
+    which the rows of the log were divided.
+    """
+
+    shape: tuple[int, ...]
+    spread: Mapping[str, tuple[bool, ...]]
+
+    @property
+    def by_time(self) -> bool:
+        """Return True if all cells read all rows."""
+        return bool(self.spread) and not any(map(any, self.spread.values()))
+
+    def having_each_row(self, logs: Iterable[str]) -> tuple[int, ...]:
+        """Return cells that together have each row made from these logs once.
+
+        A row that joins rows of several logs is in the cells that have all of these rows.
+        """
+        known = [self.spread[log] for log in logs if log in self.spread]
+        if not known:
+            return (0,)
+        rules = (Along.STRIPE if any(along) else Along.EVERY for along in zip(*known, strict=True))
+        joined = Exchange(self.shape, tuple(rules))
+        first = {joined.part_of(cell): cell for cell in reversed(range(joined.cells))}
+        return tuple(sorted(first.values()))
+
+
+def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+    """Send all rows to all cells; each stores a stripe (PSP-D, S33).
+
+    This requires that the unit has one join and that each result row is made from one row of that join. The
+    inputs of the join are computed in each cell. The result is empty if the unit does not allow it.
+    """
+    found = {join for output, _ in unit.outputs for join in _found_by(graph, output)}
+    joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
+    if len(joins) != 1 or found != set(joins):
+        return {}
+    return dict.fromkeys(unit.inputs, Exchange((cells,), (Along.EVERY,)))
+
+
+def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
+    """Return True if rows of heavy keys may go to all cells.
+
+    See `operators.join.heavy_keys`. The exchange keys must be all keys of the join, so that both use the same
+    hash.
+    """
+    lengths = {len(by) for exchange in keyed.values() for by in exchange.by if not isinstance(by, Along)}
+    joins = (join for node_id in unit.nodes if isinstance(join := graph[node_id].operator, SharedJoin))
+    return bool(keyed) and all(lengths == {len(join.keys[0])} for join in joins)
+
+
+def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
+    """Return the stateful operators whose rows a node emits one by one.
+
+    None stands for an operator that makes new rows.
+    """
+    operator = graph[node_id].operator
+    kind = kind_of(operator)
+    if kind.keeps_state or not kind.ties:
+        return {node_id if kind.ties else None}
+    return {found for source in graph[node_id].inputs for found in _found_by(graph, source)}
+
+
+def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+    """Partition the input logs by key; empty if not possible.
+
+    This requires that all state of the unit is keyed by expressions over its logs' columns, with one set of
+    keys per log, and that each result depends on such state.
+    """
+    computing = _computing(unit, graph)
+    ids = {node.id for node in computing}
+    if not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
+        return {}
+    by_node = [_keys_of_logs(node, graph) for node in computing]
+    found: dict[str, Keys] = {}
+    for wanted in sorted(by_node, key=_number_of_keys):
+        known = next((log for log in wanted if log in found), None)
+        if known is not None and set(found[known]) <= set(wanted[known]):
+            # Rows with equal keys also agree on a subset of the keys: partition by the subset, in one order.
+            order = [wanted[known].index(key) for key in found[known]]
+            wanted = {log: tuple(keys[place] for place in order) for log, keys in wanted.items()}
+        if not wanted or any(found.setdefault(log, keys) != keys for log, keys in wanted.items()):
+            return {}
+    if found.keys() != set(unit.inputs):
+        return {}
+    return {log: Exchange((cells,), (keys,)) for log, keys in found.items()}
+
+
+def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
+    """Map each log to those keys of a node that it has."""
+    found: dict[str, Keys] = {}
+    for together in zip(*(partition_keys(node.operator) or ()), strict=True):
+        in_logs = _in_logs(graph, zip(node.inputs, together, strict=True))
+        found |= {log: (*found.get(log, ()), key) for log, key in in_logs.items()}
+    return found
+
+
+def logs_behind(node: Node, port: int, graph: QueryGraph) -> set[str]:
+    """Return the logs from whose rows an input of a node is made."""
+    logs = (log_of(graph[node_id], graph) for node_id in graph.ancestors(node.inputs[port]))
+    return {log for log in logs if log is not None}
+
+
+def exchange_at(
+    node: Node, port: int, graph: QueryGraph, exchanges: Mapping[str, Exchange]
+) -> Exchange | None:
+    """Return the exchange of a node's input, by keys over that input.
+
+    None for a single cell. Raises ValueError if the node lacks the keys of the exchange.
+    """
+    source = graph[node.inputs[port]]
+    behind = logs_behind(node, port, graph)
+    kind = kind_of(node.operator)
+    keys = list((partition_keys(node.operator) or {port: ()})[port])
+    joined = None if kind.joins is None else kind.joins(node.operator)
+    if joined is not None:
+        keys += [key for equal in joined.equal for of, key in equal if of == port]
+    below = {key: keys_in_logs(graph, source, (key,)) or {} for key in keys}
+
+    def own(log: str, wanted: Expr) -> Expr:
+        for key, in_logs in below.items():
+            if in_logs.get(log) == (wanted,):
+                return key
+        raise ValueError(f"{node.id} has no key by which its rows are spread")
+
+    found = {
+        Exchange(
+            exchange.shape,
+            tuple(by if isinstance(by, Along) else tuple(own(log, key) for key in by) for by in exchange.by),
+        )
+        for log, exchange in exchanges.items()
+        if log in behind
+    }
+    if len(found) > 1:
+        raise ValueError(f"what comes to {node.id} is made from rows that are spread in several ways")
+    return next(iter(found), None)
+
+
+def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
+    """Map equal keys of nodes to log expressions; empty if ambiguous."""
+    found: dict[str, Expr] = {}
+    for source, key in keys:
+        below = keys_in_logs(graph, graph[source], (key,))
+        if below is None or any(found.setdefault(log, own) != own for log, (own,) in below.items()):
+            return {}
+    return found
+
+
+def _number_of_keys(by_log: Mapping[str, Keys]) -> int:
+    return max(map(len, by_log.values()), default=0)
+
+
+def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
+    """Collect the exchanges by which all units read each log."""
+    found: dict[str, dict[Exchange, None]] = {}
+    for exchanges in readers:
+        for log, exchange in exchanges.items():
+            found.setdefault(log, {})[exchange] = None
+    return {log: tuple(by) for log, by in found.items()}
+
+
+def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
+    """Return the stateful nodes of a unit that restrict its keys.
+
+    A drop box, for example, can be split by any key.
+    """
+    found = []
+    for node in (graph[node_id] for node_id in unit.stateful_nodes):
+        kind = kind_of(node.operator)
+        if kind.computes and not kind.split_by_any(node.operator, node, graph):
+            found.append(node)
+    return found

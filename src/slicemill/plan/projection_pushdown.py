@@ -1,0 +1,158 @@
+"""Projection and predicate push-down to the sources.
+
+Rows and columns of a stream that no query reads are not stored.
+
+Only conditions that cannot fail are evaluated at the source. A query that divides by zero must fail
+alone, without stopping the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from slicemill.catalog.catalog import LATE
+from slicemill.catalog.expressions import Call, Case, Cast, ColumnRef, Expr, Literal, columns_of, walk
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.registry import kind_of
+from slicemill.plan.units import log_of
+from slicemill.types import BOOLEAN, Kind
+
+_SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
+_REMEMBERED = 1 << 14  # cache size: nodes and their required columns; enough for some thousand queries
+_MOST_CONDITIONS = 64  # limit on the conditions evaluated on each row before it is stored
+_OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Required rows and columns of a source. Condition None means all rows."""
+
+    condition: Expr | None
+    columns: frozenset[str]
+
+    def with_columns(self, names: Iterable[str]) -> Need:
+        return Need(self.condition, self.columns.union(names))
+
+    @property
+    def read(self) -> frozenset[str]:
+        """Return the columns that the condition reads."""
+        return frozenset() if self.condition is None else columns_of(self.condition)
+
+
+def needs_of(graph: QueryGraph) -> dict[str, Need]:
+    """Return the required rows and columns of each source of a graph."""
+    read = columns_read(graph)
+    return {node.id: Need(_needed_rows(node.id, graph), read[node.id]) for node in graph.sources}
+
+
+def needed_together(
+    streams: Iterable[str],
+    needs: Iterable[Mapping[str, Need]],
+    whole: Mapping[str, Iterable[str]] | None = None,
+) -> dict[str, Need]:
+    """Combine the needs of all statements by stream, including late rows.
+
+    Streams in `whole` are stored with all rows and the given columns, since later queries may read any of
+    them.
+    """
+    wanted: dict[str, list[Need]] = {}
+    for one in needs:
+        for source, need in one.items():
+            wanted.setdefault(source, []).append(need)
+    found = {}
+    for stream in streams:
+        if whole is not None and stream in whole:
+            found[stream] = Need(None, frozenset(whole[stream]))
+            continue
+        own, late = wanted.get(stream, []), wanted.get(stream + LATE, [])
+        columns = frozenset[str]().union(*(need.columns for need in (*own, *late)))
+        found[stream] = Need(None if late else _either(need.condition for need in own), columns)
+    return found
+
+
+def cannot_fail(expr: Expr) -> bool:
+    return all(_is_safe(part) for part in walk(expr))
+
+
+def _is_safe(part: Expr) -> bool:
+    if isinstance(part, (ColumnRef, Literal)):
+        return True
+    if not isinstance(part, Call):
+        return False
+    if part.function == "%":
+        divisor = part.arguments[1]
+        return isinstance(divisor, Literal) and divisor.value not in (0, None)
+    periods = any(argument.type.kind is Kind.PERIOD for argument in part.arguments)
+    return part.function in _SAFE and not periods
+
+
+def _needed_rows(source: str, graph: QueryGraph) -> Expr | None:
+    """Return the disjunction of all consumers' conditions on a source.
+
+    None means that all rows are needed.
+    """
+    found = [c for node in graph.consumers(source) for c in _selections(node, source, graph)]
+    return _either(c if c is not None and cannot_fail(c) else None for c in found)
+
+
+def _either(conditions: Iterable[Expr | None]) -> Expr | None:
+    """Return the disjunction of conditions.
+
+    None, for all rows, if one is None or there are too many of them.
+    """
+    distinct: dict[Expr, None] = {}
+    for condition in conditions:
+        if condition is None or len(distinct) == _MOST_CONDITIONS:
+            return None
+        distinct[condition] = None
+    return _disjunction(list(distinct)) if distinct else Literal(False, BOOLEAN)
+
+
+def _disjunction(parts: Sequence[Expr]) -> Expr:
+    """Return the disjunction as a balanced tree, to limit its depth."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return Call("or", (_disjunction(parts[:half]), _disjunction(parts[half:])), BOOLEAN)
+
+
+def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None, ...]:
+    """Return the condition of each consumer of a stream, or None."""
+    kind = kind_of(node.operator)
+    if not kind.computes:
+        return tuple(c for reader in graph.consumers(node.id) for c in _selections(reader, node.id, graph))
+    ports = [port for port, source in enumerate(node.inputs) if source == stream]
+    return kind.selections(node.operator, ports)
+
+
+def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
+    """Return the columns of each source that some operator reads."""
+    read: dict[str, set[str]] = {node.id: set() for node in graph}
+    for node in reversed(list(graph)):  # each node after all its consumers
+        if node.inputs and log_of(node, graph) is not None:
+            # Any query may read a log later: keep all its columns.
+            read[node.id].update(node.schema.names)
+        for port, given in enumerate(node.inputs):
+            taken = _columns_taken(node, port, frozenset(read[node.id]))
+            names = graph[given].schema.names
+            read[given].update(names if taken is None else taken.intersection(names))
+    return {node.id: frozenset(read[node.id]) for node in graph.sources}
+
+
+@lru_cache(_REMEMBERED)
+def _columns_taken(node: Node, port: int, wanted: frozenset[str]) -> frozenset[str] | None:
+    """Return the input columns needed for `wanted` output columns.
+
+    None means all columns.
+    """
+    operator, kind = node.operator, kind_of(node.operator)
+    if kind.columns_read is None:
+        return None
+    read = kind.columns_read(operator, port, wanted)
+    if not all(isinstance(part, _OF_THE_ROW) for expr in read.exprs for part in walk(expr)):
+        return None
+    taken = set(read.names).union(*(columns_of(expr) for expr in read.exprs))
+    alias = kind.alias(operator, port)
+    return frozenset(name.removeprefix(f"{alias}.") if alias else name for name in taken)

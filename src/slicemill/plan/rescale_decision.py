@@ -1,0 +1,96 @@
+"""Change of a running unit's placement, based on measured costs (S39)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.join_inputs import joined_inputs
+from slicemill.plan.placement import Placement, candidates, price_of
+from slicemill.plan.placement_cost import PlacementStatistics, cost_of
+from slicemill.plan.units import Unit
+
+# A unit is not changed while its busiest cell uses less than this share of a core.
+BUSY = 0.5
+# A change moves all state, so the price must fall by this share.
+_WORTH = 0.3
+# A change needs as many checks in a row with the same result; then so many checks are skipped.
+_LOOKS, _REST = 3, 12
+
+
+@dataclass(frozen=True, slots=True)
+class UnitWork:
+    """CPU seconds per second, and rows compared by each join."""
+
+    cpu_s: float
+    compared: Mapping[str, float]
+
+
+def measured(
+    unit: Unit, graph: QueryGraph, now: Placement, rates: Mapping[str, float], work: UnitWork
+) -> PlacementStatistics:
+    """Return cost model inputs scaled to the unit's measured work.
+
+    With an equality, only rows with a common key are compared, so the number of comparisons gives the share
+    of matching pairs. The costs per row are multiplied so that the model yields the measured CPU time,
+    because wide columns and expensive conditions are not modelled.
+    """
+    joined = joined_inputs(unit, graph)
+    known = PlacementStatistics(rates=rates)
+    if joined is not None and len(joined.inputs) == 2:
+        left, right = joined.inputs
+        pairs = known.rate(left.logs[0]) * known.kept(right) + known.rate(right.logs[0]) * known.kept(left)
+        if pairs and left.join in work.compared:
+            known = replace(known, matching={left.join: min(1.0, work.compared[left.join] / pairs)})
+    costs = known.costs
+    idle_s = now.cells * costs.cell * 1e-6
+    expected_s = cost_of(now.exchanges, unit.inputs, joined, known).cpu_s - idle_s
+    factor = max(work.cpu_s - idle_s, 0.0) / expected_s if expected_s > 0 else 1.0
+    scaled = {one.name: getattr(costs, one.name) * factor for one in fields(costs) if one.name != "cell"}
+    return replace(known, costs=replace(costs, **scaled))
+
+
+def better(
+    unit: Unit,
+    graph: QueryGraph,
+    now: Placement,
+    workers: int,
+    statistics: PlacementStatistics,
+    allowed: Callable[[Placement], bool],
+) -> Placement | None:
+    """Return the cheapest allowed placement if much cheaper than the current one.
+
+    Candidates have as many cells as there are workers, or twice as many for better balance.
+    """
+    price = price_of(now, unit, graph, statistics, workers)
+    found = [
+        candidate.placement
+        for cells in sorted({workers, 2 * workers})
+        for candidate in candidates(unit, graph, cells, statistics)
+        if candidate.placement.exchanges != now.exchanges and allowed(candidate.placement)
+    ]
+    if not found:
+        return None
+    prices = [price_of(placement, unit, graph, statistics, workers) for placement in found]
+    cheapest = min(range(len(found)), key=prices.__getitem__)
+    return found[cheapest] if prices[cheapest] <= (1 - _WORTH) * price else None
+
+
+@dataclass(slots=True)
+class Hysteresis:
+    """Delays a change until several checks have found the same placement."""
+
+    wanted: Placement | None = None
+    looks: int = 0
+    rest: int = 0
+
+    def decide(self, found: Placement | None) -> Placement | None:
+        """Record a check; return the placement if the change is due."""
+        self.rest = max(0, self.rest - 1)
+        self.looks = self.looks + 1 if found is not None and found == self.wanted else int(found is not None)
+        self.wanted = found
+        if self.looks < _LOOKS or self.rest:
+            return None
+        self.looks, self.rest, self.wanted = 0, _REST, None
+        return found

@@ -1,0 +1,194 @@
+"""State migration when queries are added to or removed from a unit.
+
+State is stored by the ids of stateful nodes and, in a shared node, by the names of its members. Both
+names contain a digest of the content and the name of the query (`rules.name_by_content`), so two queries
+never share a name. The exception is a query that is dropped and registered again with the same text. The
+caller must then mark it as new, so that it does not adopt the old state (`names_of_state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from slicemill.extensions.models.spec import ModelMember
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.protocol import SharedOperator, with_members
+from slicemill.operators.registry import kind_of
+from slicemill.operators.specs import Part
+from slicemill.plan.units import Unit
+
+if TYPE_CHECKING:
+    from slicemill.plan.planner import Plan
+
+
+def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tuple[Unit, QueryGraph]:
+    """Return the unit and its graph without the outputs to some logs."""
+    outputs = tuple((root, log) for root, log in unit.outputs if log not in logs)
+    needed = {node for root, _ in outputs for node in graph.ancestors(root)}
+    needed |= graph.nodes.keys() - set(unit.nodes)  # the unit still reads the logs of upstream nodes
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        if node.id not in needed:
+            continue
+        if isinstance(node.operator, SharedOperator):
+            kept = _kept(graph, node, needed)
+            members = [member for member in node.operator.members if member.name in kept]
+            node = replace(node, operator=with_members(node.operator, members))
+        nodes[node.id] = node
+    streams = {name: node for name, node in graph.streams.items() if node in nodes}
+    inside = tuple(node for node in unit.nodes if node in nodes)
+    stateful = tuple(node for node in unit.stateful_nodes if node in nodes)
+    reduced = replace(unit, nodes=inside, outputs=outputs, stateful_nodes=stateful)
+    return reduced, QueryGraph(nodes, streams)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanges:
+    """Stateful nodes whose state is kept, new and empty, or dropped."""
+
+    kept: tuple[str, ...]
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def node_changes(before: Collection[str], unit: Unit) -> NodeChanges:
+    """Compare the stateful nodes `before` with those of the changed unit."""
+    return NodeChanges(
+        kept_nodes(before, unit),
+        tuple(node for node in unit.stateful_nodes if node not in before),
+        tuple(node for node in before if node not in unit.stateful_nodes),
+    )
+
+
+def kept_nodes(before: Collection[str], unit: Unit) -> tuple[str, ...]:
+    """Return the nodes among `before` whose state the unit keeps."""
+    return tuple(node for node in unit.stateful_nodes if node in before)
+
+
+def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
+    """Return the names under which a unit stores state of one result.
+
+    These are its members of shared nodes, and the stateful nodes that only it uses.
+    """
+    behind = graph.ancestors(root)
+    own = [node for node in unit.stateful_nodes if node in behind and graph[node].owner]
+    parts = [node for node in unit.nodes if node in behind and isinstance(graph[node].operator, Part)]
+    return [*own, *parts]
+
+
+def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
+    """Return True if the stored state has all columns now read.
+
+    Joins and models store only those columns of a row that some query reads.
+    """
+    was, now = _member(before, name), _member(after, name)
+    if not isinstance(was, (JoinMember, ModelMember)) or not isinstance(now, (JoinMember, ModelMember)):
+        return True
+    return set(now.columns) <= set(was.columns)
+
+
+def successors(
+    before: QueryGraph, after: QueryGraph, was: Collection[str], now: Collection[str]
+) -> dict[str, str]:
+    """Map new names of a query's state to reusable old names.
+
+    q: aggregate #1f…    sum(v), count(*)                 before
+    q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
+
+    A table that is the same is taken over too, because its rows are deleted and emitted again.
+    """
+    left, found = [name for name in was if name not in now], {}
+    for name in now:
+        others = left if name not in was else [name] * after[name].schema.changelog
+        kept = next((one for one in others if _holds(before, after, one, name)), None)
+        if kept is not None:
+            found[name] = kept
+            left = [one for one in left if one != kept]
+    return found
+
+
+def parts_taken(before: QueryGraph, after: QueryGraph, taken: Mapping[str, str]) -> dict[str, list[int]]:
+    """Return by node which calls or columns of its former node provide its state."""
+    found = {name: _parts_taken(before, after, kept, name) for name, kept in taken.items()}
+    return {name: list(parts) for name, parts in found.items() if parts is not None}
+
+
+def _parts_taken(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> Sequence[int] | None:
+    was, now = before[kept].operator, after[name].operator
+    if type(was) is not type(now) or before[kept].inputs != after[name].inputs:
+        return None
+    return kind_of(now).takes(was, now)
+
+
+def _holds(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
+    """Return True if a member's old state suffices for the new member."""
+    if _parts_taken(before, after, kept, name) is not None:
+        return True
+    was, now = _member(before, kept), _member(after, name)
+    if was is None or type(was) is not type(now) or before[kept].inputs != after[name].inputs:
+        return False
+    member = kind_of(after[after[name].inputs[0]].operator).member
+    return member is not None and member.holds(was, now)
+
+
+def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
+    """Return True if a new plan keeps all state of a query."""
+    return kept_state(before, after, log) == state_of(after, log)[1]
+
+
+def table_is_kept(before: Plan, after: Plan, log: str) -> bool:
+    """Return True if a query's table can be emitted again from state that the new plan keeps."""
+    was, now = state_of(before, log), state_of(after, log)
+    tables = {name for name in now[1] if after.graph[name].schema.changelog}
+    taken = successors(before.graph, after.graph, was[1], now[1])
+    return bool(tables) and tables <= taken.keys() and state_is_kept(before, after, log)
+
+
+def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
+    """Return the names of a query's state kept in plan `after`."""
+    was, now = state_of(before, log), state_of(after, log)
+    if was[0] != now[0]:
+        return []
+    taken = successors(before.graph, after.graph, was[1], now[1])
+    return [
+        name
+        for name in now[1]
+        if name in taken or (name in was[1] and serves(before.graph, after.graph, name))
+    ]
+
+
+def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:
+    """Return the unit that writes a log, and its state names."""
+    for unit in plan.units:
+        for root, written in unit.outputs:
+            if written == log:
+                return unit.id, names_of_state(plan.graph, unit, root)
+    return "", []
+
+
+def _member(graph: QueryGraph, name: str) -> object:
+    part = graph.nodes.get(name)
+    if part is None or not isinstance(part.operator, Part):
+        return None
+    shared = graph[part.inputs[0]].operator
+    assert isinstance(shared, SharedOperator), "it is a part of one"
+    return next(member for member in shared.members if member.name == part.operator.member)
+
+
+def _kept(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
+    """Return the members of a shared node that are still read.
+
+    If the node has no parts, all its members are returned.
+    """
+    assert isinstance(shared.operator, SharedOperator)
+    parts = {
+        part.id: part.operator.member
+        for part in graph.consumers(shared.id)
+        if isinstance(part.operator, Part)
+    }
+    if not parts:
+        return {member.name for member in shared.operator.members}
+    return {member for part, member in parts.items() if part in needed}

@@ -1,0 +1,1 @@
+"""Runtime: the driver, its workers, and the units and streams that they run."""

@@ -1,0 +1,315 @@
+"""Assignments: connected workers, the state in their memory, and their current messages.
+
+Cells of units and readers of streams are pinned to a worker, because their state is in its memory, until
+rebalancing moves them (`adapting.balancing`). When a worker leaves, its cells and readers become free,
+and the next worker restores them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from slicemill.runtime.messages import (
+    CheckpointDone,
+    CheckpointUnit,
+    Forget,
+    Item,
+    Message,
+    ReadDone,
+    ReadStream,
+    RunDone,
+    RunUnit,
+)
+from slicemill.runtime.step_limit import StepPlace, cancel_steps, current_step, remove_record, remove_records
+from slicemill.runtime.streams import RunningStream
+from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.workers.events import Notice, WorkerAnswer, WorkerJoined, WorkerLeft
+from slicemill.runtime.workers.sharing import Pool
+from slicemill.scheduling.balance import CellId
+from slicemill.storage.segments import parse_segment
+from slicemill.time import wall_clock_us
+
+# A worker and the incarnation of its process.
+At: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepUnderWay:
+    """Current or last step of a worker: its run, and its index."""
+
+    item: RunUnit
+    step: int
+    stuck: bool  # its process was killed because of this step
+
+
+@dataclass(slots=True)
+class AssignedWorker:
+    """One worker: its process, its cells and readers, and its current message."""
+
+    incarnation: int
+    plans: set[str] = field(default_factory=set)
+    writers: set[str] = field(default_factory=set)  # names under which it writes segments
+    asked: tuple[Item, ...] = ()
+    asked_s: float = 0.0  # when the message was sent
+    messages: int = 0
+    cancelled: bool = False  # steps of the message that only dropped queries need are cancelled
+    left: list[CellId] = field(default_factory=list)  # cells that have moved away and are still in its memory
+    # Checkpoints in progress, also after it has answered their message.
+    writing: dict[CellId, CheckpointUnit] = field(default_factory=dict)
+    writing_s: float = 0.0  # since when
+
+    @property
+    def idle(self) -> bool:
+        return not self.asked
+
+
+class Assignments:
+    """Workers of a pool that one mill uses.
+
+    With `sync`, their writes must survive a power failure. In the folder `records`, workers record the step
+    that they run.
+    """
+
+    def __init__(self, pool: Pool, mill: str, records: Path, *, sync: bool) -> None:
+        self.resident = pool.resident
+        self._pool = pool
+        self._mill = mill
+        self._records = records
+        self._sync = sync
+        self._workers: dict[int, AssignedWorker] = {}
+        self._pinned: dict[CellId, int] = {}  # cell -> worker
+        self._loaded: dict[CellId, At] = {}  # cell -> worker process with its state in memory
+        for joined in pool.members():
+            self.join(joined)
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._workers)
+
+    @property
+    def busy(self) -> bool:
+        """Return True while a worker has a message or checkpoint in progress."""
+        return any(assigned.asked or assigned.writing for assigned in self._workers.values())
+
+    @property
+    def idle(self) -> list[int]:
+        return [worker for worker, assigned in self._workers.items() if assigned.idle]
+
+    def busy_since(self) -> dict[int, tuple[float, tuple[Item, ...]]]:
+        """Return the busy workers, with start time and items of their message."""
+        return {
+            worker: (assigned.asked_s, assigned.asked)
+            for worker, assigned in list(self._workers.items())
+            if not assigned.idle
+        }
+
+    def writing_since(self) -> dict[int, float]:
+        """Return the workers that write checkpoints, with the start time."""
+        return {
+            worker: assigned.writing_s for worker, assigned in list(self._workers.items()) if assigned.writing
+        }
+
+    def is_idle(self, worker: int) -> bool:
+        return self._workers[worker].idle
+
+    def is_writing(self, worker: int) -> bool:
+        """Return True if a worker is writing a checkpoint."""
+        return bool(self._workers[worker].writing)
+
+    @property
+    def writers(self) -> set[str]:
+        """Names of the writers that may still append to their segments."""
+        return {name for assigned in self._workers.values() for name in assigned.writers}
+
+    # -- joining and leaving ---------------------------------------------------------------------------
+
+    def join(self, joined: WorkerJoined) -> None:
+        self._workers[joined.worker] = AssignedWorker(joined.incarnation)
+
+    def leave(self, left: WorkerLeft, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
+        """Remove a worker and return the items that it will not finish."""
+        assigned = self._workers.get(left.worker)
+        if assigned is None or assigned.incarnation != left.incarnation:
+            return ()
+        del self._workers[left.worker]
+        remove_record(self._record(left.worker, left.incarnation))
+        self._pinned = {cell: worker for cell, worker in self._pinned.items() if worker != left.worker}
+        self._loaded = {cell: at for cell, at in self._loaded.items() if at[0] != left.worker}
+        for stream in streams:
+            if stream.loaded is not None and stream.loaded[0] == left.worker:
+                stream.lost()
+        # A checkpoint in a message that is not answered yet is in both lists.
+        return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
+
+    def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
+        """Return the items that a worker has answered, or None if outdated."""
+        assigned = self._workers.get(answer.worker)
+        if assigned is None or assigned.incarnation != answer.incarnation:
+            return None
+        asked, assigned.asked = assigned.asked, ()
+        return asked
+
+    def written(self, by: WorkerAnswer | Notice, done: CheckpointDone) -> bool:
+        """Record the end of a checkpoint.
+
+        Return False if this mill does not wait for the checkpoint.
+        """
+        assigned = self._workers.get(by.worker)
+        if assigned is None or (assigned.incarnation, self._mill) != (by.incarnation, done.mill):
+            return False
+        return assigned.writing.pop((done.unit, done.cell), None) is not None
+
+    def not_written(self, worker: int, unit_id: str) -> None:
+        """Record that a worker could not take snapshots of a unit."""
+        writing = self._workers[worker].writing
+        for cell in [cell for cell in writing if cell[0] == unit_id]:
+            del writing[cell]
+
+    def note_writers(self, worker: int, done: ReadDone | RunDone) -> None:
+        assigned = self._workers[worker]
+        for appended in done.written.values():
+            for extent in appended.extents:
+                parsed = parse_segment(extent.segment)
+                if parsed is not None:
+                    assigned.writers.add(parsed[0])
+
+    # -- the steps that workers run -------------------------------------------------------------------
+
+    def _record(self, worker: int, incarnation: int) -> Path:
+        return self._records / f"{self._mill}-{worker}-{incarnation}"
+
+    def current_place(self, worker: int) -> StepPlace | None:
+        """Return the place of a worker's current step, or None."""
+        found = current_step(self._record(worker, self._workers[worker].incarnation))
+        return None if found is None else found[0]
+
+    def current_step(self, worker: int, incarnation: int | None = None) -> StepUnderWay | None:
+        """Return the current step of a worker, or its last step.
+
+        Only workers with a separate process record steps.
+        """
+        assigned = self._workers.get(worker)
+        if assigned is None or incarnation not in (None, assigned.incarnation):
+            return None
+        found = current_step(self._record(worker, assigned.incarnation))
+        if found is None or found[0].item >= len(assigned.asked):
+            return None
+        item = assigned.asked[found[0].item]
+        return StepUnderWay(item, found[0].step, found[1]) if isinstance(item, RunUnit) else None
+
+    def cancel(self, worker: int, places: Collection[StepPlace]) -> None:
+        """Cancel these steps of a worker's message."""
+        assigned = self._workers[worker]
+        if places and not assigned.cancelled:
+            assigned.cancelled = True
+            cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, places)
+
+    def end(self, worker: int) -> None:
+        """Kill a stuck worker; `Pool.wait` then reports that it has left."""
+        self._pool.end_stuck(worker)
+
+    def close(self) -> None:
+        """Remove the step records of this mill."""
+        remove_records(self._records, self._mill)
+
+    # -- placement of cells and readers ----------------------------------------------------------------
+
+    def worker_of(self, unit: RunningUnit, cell: int) -> int:
+        """Return a cell's worker; a new cell goes to the least used."""
+        worker = self._pinned.get((unit.id, cell))
+        if worker is None:
+            counts = dict.fromkeys(self._workers, 0)
+            for other in self._pinned.values():
+                counts[other] += 1
+            worker = min(counts, key=lambda candidate: (counts[candidate], candidate))
+            self._pinned[unit.id, cell] = worker
+        return worker
+
+    def pinned_to(self, cell: CellId) -> int | None:
+        """Return the worker that a cell is pinned to, or None."""
+        return self._pinned.get(cell)
+
+    def move(self, cell: CellId, worker: int) -> bool:
+        """Pin a cell to another worker.
+
+        Return False if that worker has left, or has the cell already.
+        """
+        if worker not in self._workers or self._pinned.get(cell) == worker:
+            return False
+        self._pinned[cell] = worker
+        before = self._loaded.pop(cell, None)
+        if before is not None:
+            self._workers[before[0]].left.append(cell)
+        return True
+
+    def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
+        """Assign a cell; return True if its state is in memory."""
+        at = (worker, self._workers[worker].incarnation)
+        known = self._loaded.get((unit.id, cell)) == at
+        self._loaded[unit.id, cell] = at
+        return known and self.resident
+
+    def holder_of(self, unit: RunningUnit, cell: int) -> int | None:
+        """Return the worker that has a cell's state in memory, or None."""
+        at = self._loaded.get((unit.id, cell))
+        return None if at is None else at[0]
+
+    def unload(self, unit_id: str) -> None:
+        """Invalidate the state of a unit in the memory of workers."""
+        for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
+            del self._loaded[cell]
+
+    def release(self, unit_id: str) -> None:
+        """Unpin all cells of a unit that is removed or rescaled."""
+        self.unload(unit_id)
+        for cell in [cell for cell in self._pinned if cell[0] == unit_id]:
+            del self._pinned[cell]
+
+    def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
+        """Return the worker that reads a stream, always the same if possible."""
+        if stream.loaded is not None and stream.loaded[0] in self._workers:
+            return stream.loaded[0]
+        busy = [other.loaded[0] for other in streams if other.loaded is not None]
+        return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
+
+    def readable(self, streams: Iterable[RunningStream]) -> list[RunningStream]:
+        """Return the streams whose worker is idle."""
+        loaded = [(stream, stream.loaded) for stream in streams]
+        return [
+            stream for stream, at in loaded if at is None or at[0] not in self._workers or self.is_idle(at[0])
+        ]
+
+    def begin_reading(self, stream: RunningStream, worker: int) -> bool:
+        """Assign a stream; return True if its worker has not read it."""
+        at = (worker, self._workers[worker].incarnation)
+        first, stream.loaded = stream.loaded != at or not self.resident, at
+        return first
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
+        """Send each worker its items as one message, with the missing plans."""
+        for worker, queue in queues.items():
+            assigned, items = self._workers[worker], list(queue)
+            if assigned.left:
+                items.insert(0, Forget(self._mill, cells=tuple(assigned.left)))
+                assigned.left = []
+            planned = {item.plan: item for item in items if isinstance(item, RunUnit | ReadStream)}
+            plans = {plan: pickled(item) for plan, item in planned.items() if plan not in assigned.plans}
+            if self.resident:
+                assigned.plans.update(plans)
+            assigned.asked, assigned.asked_s = tuple(items), time.monotonic()
+            for item in items:
+                if isinstance(item, CheckpointUnit):
+                    assigned.writing[item.unit, item.cell] = item
+                    assigned.writing_s = assigned.asked_s
+            assigned.messages, assigned.cancelled = assigned.messages + 1, False
+            record = self._record(worker, assigned.incarnation)
+            message = Message(assigned.asked, plans, self._sync, wall_clock_us(), assigned.messages, record)
+            self._pool.send(worker, message)

@@ -1,0 +1,78 @@
+"""Autoscaler: rescales units whose cells are busy, according to the cost model.
+
+The cost model uses the row rates and join comparisons since the last measurement. The autoscaler is
+disabled if the mill has a fixed number of cells or a fixed placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slicemill.plan.placement import Placement
+from slicemill.plan.rescale_decision import BUSY, Hysteresis, UnitWork, better, measured
+from slicemill.runtime.rescale import Replacing, can_change
+from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.workers.sharing import Pool
+from slicemill.time import US
+
+_LOOK_US = 2 * US
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Counters of a unit at the last measurement."""
+
+    rows: dict[str, int]
+    pairs: dict[str, int]
+    cells_s: dict[int, float]
+
+
+@dataclass(slots=True)
+class Placing:
+    """Autoscaler of a mill: measures all units periodically and changes their placement."""
+
+    replacing: Replacing
+    pool: Pool
+    clock: Callable[[], int]
+    _looked_us: int = 0
+    _counted: dict[str, _Counted] = field(default_factory=dict)
+    _hysteresis: dict[str, Hysteresis] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Change placements whose change has been worthwhile for some time; called often."""
+        now_us = self.clock()
+        elapsed_s = (now_us - self._looked_us) / US
+        if now_us - self._looked_us < _LOOK_US:
+            return
+        self._looked_us = now_us
+        units, workers = self.replacing.dispatcher.running.units, len(self.pool.members())
+        before, self._counted = self._counted, {unit.id: _counted(unit) for unit in units}
+        self._hysteresis = {unit.id: self._hysteresis.get(unit.id, Hysteresis()) for unit in units}
+        for unit in list(units):
+            known = before.get(unit.id)
+            found = self._better(unit, known, elapsed_s, workers) if known is not None else None
+            wanted = self._hysteresis[unit.id].decide(found)
+            if wanted is not None and self.replacing.replace_placement(unit, wanted):
+                del self._counted[unit.id]  # counters restart with the new cells
+
+    def _better(
+        self, unit: RunningUnit, before: _Counted, elapsed_s: float, workers: int
+    ) -> Placement | None:
+        now = self._counted[unit.id]
+        busy_s = [cpu_s - before.cells_s.get(cell, cpu_s) for cell, cpu_s in now.cells_s.items()]
+        if workers < 2 or max(busy_s, default=0.0) < BUSY * elapsed_s:
+            return None
+        rates = {log: (rows - before.rows.get(log, rows)) / elapsed_s for log, rows in now.rows.items()}
+        pairs = {join: (count - before.pairs.get(join, 0)) / elapsed_s for join, count in now.pairs.items()}
+        plan, placement = unit.plan, Placement.of(unit.plan.exchanges)
+        work = UnitWork(sum(busy_s) / elapsed_s, pairs)
+        statistics = measured(plan.unit, plan.graph, placement, rates, work)
+        unit_, graph = plan.unit, plan.graph
+        return better(unit_, graph, placement, workers, statistics, lambda to: can_change(unit_, graph, to))
+
+
+def _counted(unit: RunningUnit) -> _Counted:
+    statistics = unit.statistics
+    cells_s = {cell: found.cpu_s for cell, found in statistics.cells.items()}
+    return _Counted(dict(statistics.rows_read), dict(statistics.compared), cells_s)

@@ -1,0 +1,78 @@
+"""Search for the queries that make a run fail, when several queries share the failing step.
+
+The unit repeats the failed run for some of the suspects only, from the last commit, and discards the
+results. A set of suspects that fails is halved, until the queries that fail alone are known:
+
+    a b c d e f g h    the run has failed; f is the cause
+    -                  passes: the rows can be read without any suspect
+    a b c d            passes
+    e f                fails      (not tried if `e f g h` had to fail)
+    e                  passes
+    f                  fails      f is stopped
+    g h                passes
+
+The search is only in memory. After a crash the run fails again, and a new search begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# After so many failed trials, the suspects that are left are stopped without a trial of their own.
+MOST_FAILED_TRIALS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    suspects: tuple[str, ...]
+    halved: bool = False  # the next trial is the other half of a set that has failed
+
+
+class CulpritSearch:
+    """Trials of a search; `guilty` has the reason of each query that fails alone."""
+
+    def __init__(self, suspects: Sequence[str]) -> None:
+        self.suspects = tuple(suspects)
+        self.guilty: dict[str, str] = {}
+        self._failed = 0
+        self._waiting: list[_Trial] = []
+        self._halve(self.suspects)
+        self._waiting.append(_Trial(()))
+
+    @property
+    def over(self) -> bool:
+        """Return True if no trial is left."""
+        return not self._waiting
+
+    @property
+    def trial(self) -> tuple[str, ...]:
+        """Return the suspects of the current trial."""
+        return self._waiting[-1].suspects
+
+    def passed(self) -> None:
+        """Clear the suspects of the current trial."""
+        if self._waiting.pop().halved and len(other := self._waiting[-1].suspects) > 1:
+            self._waiting.pop()  # the other half has to fail, so try its halves
+            self._halve(other)
+
+    def failed(self, why: str | Mapping[str, str]) -> None:
+        """Halve the suspects of the current trial, or record the culprit.
+
+        If the trial without suspects fails, the cause is not a query, and all suspects are stopped.
+        """
+        suspects = self._waiting.pop().suspects
+        self._failed += 1
+        if suspects and self._failed < MOST_FAILED_TRIALS:
+            if len(suspects) > 1:
+                self._halve(suspects)
+                return
+        else:
+            suspects = (*suspects, *(log for trial in self._waiting for log in trial.suspects))
+            self._waiting.clear()
+        words = why if isinstance(why, str) else next(iter(why.values()))
+        self.guilty |= {log: words if isinstance(why, str) else why.get(log, words) for log in suspects}
+
+    def _halve(self, suspects: tuple[str, ...]) -> None:
+        middle = len(suspects) // 2
+        self._waiting += [_Trial(suspects[middle:]), _Trial(suspects[:middle], halved=True)]

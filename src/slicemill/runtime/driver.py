@@ -1,0 +1,881 @@
+"""Dispatcher: schedules units on workers and commits their results.
+
+    wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
+          ▲                                                                     │
+          └─────────────────────────────────────────────────────────────────────┘
+
+There is no barrier: a worker that answers gets its next message while other workers are busy. A message
+holds reads of sources first, then runs of units in the order of the scheduling policy, up to a quantum of
+estimated cost. While several units have input, one run reads at most a quantum of it, so that the policy
+can choose again soon. A unit that is not picked lags in its logs; no row is lost.
+
+Rows that arrive during a round are processed in the next round, so batches grow under load. `pace`
+decides when sources are polled while few rows arrive.
+
+A checkpoint message blocks its worker only while the worker takes a snapshot. When the notices of all
+cells have arrived, the files are complete and one journal record names them. A pause of the loop waits
+for them.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from slicemill.errors import EngineStopped, SlicemillError
+from slicemill.metrics.profiling import spent, stage
+from slicemill.metrics.quality_of_service import Summary
+from slicemill.runtime.assignments import Assignments, StepUnderWay
+from slicemill.runtime.balance import Balancing
+from slicemill.runtime.messages import (
+    CheckpointDone,
+    CheckpointUnit,
+    Forget,
+    Item,
+    ItemFailed,
+    ReadDone,
+    ReadStream,
+    Reply,
+    RunDone,
+    RunUnit,
+    failed_item,
+)
+from slicemill.runtime.spark_session import cause
+from slicemill.runtime.step_limit import StepPlace, make_folder
+from slicemill.runtime.streams import POLL_S, ReadingPace, ReplayedRows, RunningStream
+from slicemill.runtime.unit_queue import Goal, RunningUnits
+from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
+from slicemill.runtime.workers.sharing import Pool
+from slicemill.scheduling.batches import QUANTUM_S
+from slicemill.scheduling.chooser import Chooser
+from slicemill.storage.changes import Change
+from slicemill.storage.filesystem import StorageFull
+from slicemill.storage.home import Home
+from slicemill.storage.home_state import STEPS
+
+AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # the last argument is the commit time
+
+# Maximum number of units in a message. A full decision ranks all ready units.
+_UNITS_PER_ROUND = 256
+_DISK_FULL_PAUSE_S = 0.5
+# A worker whose message takes longer is reported as stalled.
+STALLED_S = 5.0
+# A step that serves only queries that are being dropped is cancelled after CANCEL_S. END_S later its process
+# is killed.
+CANCEL_S, END_S = 1.0, 1.0
+# Shutdown waits at most this long for a stalled worker.
+_STALLED_ENDS_S = 2.0
+_NAMED = 5
+# Having no worker is reported as a problem after this time.
+_ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
+_SPARK_STOPPED = (
+    "Spark has stopped: its Java process (JVM) has ended, or the session was closed; start slicemill again "
+    "with the same home, and it goes on from what is committed"
+)
+# A read that must succeed is given up after so many failures in a row. One failure may be a worker crash.
+_TRIES = 3
+
+
+class _Round(NamedTuple):
+    """Uncommitted round: its journal record, finished runs, and fed streams."""
+
+    change: Change
+    finished: list[tuple[RunningUnit, list[RunDone]]]
+    handed: list[RunningStream]
+
+
+class Dispatcher:
+    """Scheduler loop of a mill, and access to its workers.
+
+    `watermark` returns the watermark of a log; `after_run` is called for every committed run.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        home: Home,
+        mill: str,
+        watermark: Callable[[str], int],
+        clock: Callable[[], int],
+        chooser: Chooser,
+        after_run: AfterRun,
+        *,
+        quantum_s: float = QUANTUM_S,
+    ) -> None:
+        self.chooser = chooser
+        self.changed = threading.Condition()
+        self.failure: BaseException | None = None
+        self.decisions = Summary()
+        self.rounds = 0
+        self.problem: str | None = None  # why it cannot continue
+        self.streams: dict[str, RunningStream] = {}
+        self.running = RunningUnits([], home.logs, {}, clock())
+        self.quantum_s = quantum_s
+        self.watermark = watermark
+        self.advance: Callable[[], bool] = lambda: False  # takes the next steps of backfills
+        self.between_rounds: list[Callable[[], None]] = []  # called by the loop
+        self._pool = pool
+        self._home = home
+        self._mill = mill
+        self._clock = clock
+        self._after_run = after_run
+        records = home.folder / STEPS
+        make_folder(records)
+        self._assignments = Assignments(pool, mill, records, sync=home.durable)
+        self.balancing = Balancing(self._assignments, clock())
+        self._visitor: RunningUnit | None = None
+        self._given_up: list[RunningUnit] = []  # in the round under way
+        self._reads_sources = False
+        # A thread that changes the plan, or runs units itself, waits until the loop is parked.
+        self._control = threading.Condition()
+        self._pausing = threading.RLock()
+        self._pauses = 0
+        self._begins_checkpoints = True  # False while another thread waits for the end of checkpoints
+        self._parked = True
+        self._stop = False
+        self._thread: threading.Thread | None = None
+        self._pace = ReadingPace()
+        self._alone_s: float | None = None  # since when there has been no worker
+        self._resume_s = 0.0  # no work is sent before this time, because the disk is full
+        self.full: str | None = None  # why no record can be written now
+        self._refused: str | None = None  # why a worker could not write in the current round
+        # Finished work that is not committed because the disk is full. The next round commits it.
+        self._left: _Round | None = None
+        self._ends_s: float | None = None  # deadline of waiting for workers
+        self._stalled_ends_s = math.inf  # the same for stalled workers
+        self._dropping: frozenset[str] = frozenset()  # queries that the current statement drops
+        self._dropping_s = 0.0
+
+    # -- for the mill ----------------------------------------------------------------------------------
+
+    @property
+    def units(self) -> dict[str, RunningUnit]:
+        return {unit.id: unit for unit in self.running.units}
+
+    @property
+    def writers(self) -> set[str]:
+        """Names of the writers that may still append to their segments."""
+        return self._assignments.writers
+
+    @property
+    def keeps_connections(self) -> bool:
+        """Return True if a stream's connection stays open between its reads."""
+        return self._assignments.resident
+
+    def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
+        """Return the worker that holds the state of a cell, or None."""
+        return self._assignments.holder_of(unit, cell)
+
+    def stalled(self) -> list[str]:
+        """Describe stalled workers, and the queries or streams they work on."""
+        now_s, found = time.monotonic(), []
+        for worker, (since_s, items) in self._assignments.busy_since().items():
+            took_s = now_s - since_s
+            if took_s > STALLED_S:
+                logs = sorted(self._computed_by(worker, items))
+                streams = sorted({item.stream for item in items if isinstance(item, ReadStream)})
+                what = f"computing {_some(logs)}" if logs else f"reading {_some(streams)}"
+                found.append(f"worker {worker} has been {what} for {took_s:.0f} s; what needs it waits")
+        for worker, since_s in self._assignments.writing_since().items():
+            if (took_s := now_s - since_s) > STALLED_S:
+                found.append(f"worker {worker} has been writing a checkpoint for {took_s:.0f} s")
+        return found
+
+    def _computed_by(self, worker: int, items: Iterable[Item]) -> set[str]:
+        """Return the outputs of a worker's current step."""
+        at = self._assignments.current_step(worker)
+        if at is not None and (unit := self._unit(at.item.unit)) is not None:
+            return set(unit.logs_behind(at.step))
+        units = [self._unit(item.unit) for item in items if isinstance(item, RunUnit)]
+        return {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
+
+    def resize(self, count: int) -> None:
+        """Add workers or remove the last ones; while paused."""
+        self._pool.resize(count)
+        self._take(self._pool.wait(0))
+
+    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
+        """Replace the running units; while paused.
+
+        `goals` are by query; None keeps the current goals.
+        """
+        fresh = list(units)
+        kept = {(unit.id, unit.digest) for unit in fresh}
+        cells = {unit.id: unit.cells for unit in fresh}
+        gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
+        for unit in gone:
+            same = cells.get(unit.id) == unit.cells
+            (self._assignments.unload if same else self._assignments.release)(unit.id)
+        self.balancing.forget({unit.id for unit in gone})
+        goals = self.running.goals if goals is None else goals
+        self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
+
+    def close(self) -> None:
+        """Remove the files that record the steps of workers."""
+        self._assignments.close()
+
+    def notify(self) -> None:
+        """Wake the loop and all threads that wait for a change."""
+        self._pool.wake()
+        with self.changed:
+            self.changed.notify_all()
+
+    def start(self) -> None:
+        self._stop, self._reads_sources, self._parked = False, True, False
+        self._thread = threading.Thread(target=self._loop, name="slicemill-dispatcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the loop after the current round."""
+        self._stop, self._reads_sources = True, False
+        self._pool.wake()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def check(self) -> None:
+        """Raise EngineStopped if the dispatcher has failed."""
+        if isinstance(self.failure, EngineStopped):
+            raise EngineStopped(str(self.failure)) from self.failure
+        if self.failure is not None:
+            raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
+
+    def end_within(self, seconds: float) -> None:
+        """Limit the time to wait for workers; then abandon unfinished work.
+
+        Stalled workers get less time.
+        """
+        now_s = time.monotonic()
+        self._ends_s, self._stalled_ends_s = now_s + seconds, now_s + _STALLED_ENDS_S
+        self._pool.wake()
+
+    def _check_waiting(self) -> None:
+        """Raise EngineStopped after a failure or the deadline for workers."""
+        self.check()
+        if self._ends_s is None:
+            return
+        now_s = time.monotonic()
+        stalled = any(now_s - since_s > STALLED_S for since_s, _ in self._assignments.busy_since().values())
+        if now_s >= (min(self._ends_s, self._stalled_ends_s) if stalled else self._ends_s):
+            raise EngineStopped("workers did not finish their work before the engine had to end")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hold the loop between two rounds, with no message in progress.
+
+        No checkpoint is in progress either, so the plan may be changed inside the context. The loop continues
+        to run units until the checkpoints in progress are written. StorageFull is raised if the loop waits
+        for disk space.
+        """
+        with self._pausing:
+            self._await_checkpoints()
+            with self._control:
+                self._pauses += 1
+                self._pool.wake()
+                if threading.current_thread() is not self._thread:
+                    self._control.wait_for(lambda: self._parked or self.full is not None)
+                    if not self._parked:
+                        self._pauses -= 1
+                        raise StorageFull(self.full)
+            try:
+                self._finish_asked()
+                yield
+            finally:
+                with self._control:
+                    self._pauses -= 1
+                    self._control.notify_all()
+
+    def _await_checkpoints(self) -> None:
+        """Wait until the checkpoints in progress are written; the loop begins no others."""
+        self._begins_checkpoints = False
+        try:
+            with self._control:
+                while self._assignments.writing_since() and not self._parked and self.full is None:
+                    if threading.current_thread() is self._thread or time.monotonic() >= (
+                        math.inf if self._ends_s is None else self._ends_s
+                    ):
+                        return
+                    self._control.wait(POLL_S)
+        finally:
+            self._begins_checkpoints = True
+
+    @contextmanager
+    def dropping(self, names: Iterable[str]) -> Iterator[None]:
+        """Cancel slow steps that serve only these queries, inside the context."""
+        self._dropping, self._dropping_s = frozenset(names), time.monotonic()
+        try:
+            yield
+        finally:
+            self._dropping = frozenset()
+
+    def _end_dropped(self) -> None:
+        """Cancel slow steps that only dropped queries need, or kill them."""
+        now_s = time.monotonic()
+        for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
+            waited_s = now_s - max(since_s, self._dropping_s)
+            if waited_s > CANCEL_S:
+                places = [place for at, item in enumerate(items) for place in self._dropped_steps(at, item)]
+                self._assignments.cancel(worker, places)
+                if waited_s > CANCEL_S + END_S and self._assignments.current_place(worker) in places:
+                    self._assignments.end(worker)
+
+    def _dropped_steps(self, at: int, item: Item) -> Iterator[StepPlace]:
+        unit = self._unit(item.unit) if isinstance(item, RunUnit) else None
+        for step in range(len(unit.plan.unit.nodes)) if unit is not None else ():
+            assert unit is not None
+            logs = unit.logs_behind(step)
+            if logs and self._dropping.issuperset(logs):
+                yield StepPlace(at, step)
+
+    def finish(self, unit: RunningUnit) -> None:
+        """Run a unit to the head of its inputs and checkpoint it.
+
+        The loop must be paused. A unit that is backfilling is checkpointed where it is. The unit need not be
+        among the running ones, because its plan may be about to change.
+        """
+        if not unit.catching_up:
+            self.catch_up(unit)
+        self.run_while(unit, lambda: unit.unwritten, checkpoint=True)
+        self._assignments.unload(unit.id)
+
+    def catch_up(self, unit: RunningUnit) -> None:
+        """Run a unit to the head of its inputs; while paused."""
+        self.run_while(unit, lambda: unit.has_pending)
+
+    def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
+        self._visitor = unit
+        try:
+            while wanted() and not unit.stopped:
+                self._refused = None
+                self._give_runs({unit: 1.0}, math.inf, checkpoint=checkpoint)
+                self._finish_asked()
+                if self._refused is not None:
+                    raise StorageFull(self._refused)
+        finally:
+            self._visitor = None
+
+    def checkpoint(self, units: Iterable[RunningUnit]) -> None:
+        """Checkpoint units, while paused, so that earlier input is not replayed."""
+        for unit in units:
+            if unit.dirty and not unit.stopped:
+                self._give_checkpoint(unit)
+                self._finish_asked()
+
+    def admit_handed(self) -> None:
+        """Write fed rows into the logs of their streams; run no query."""
+        with self.paused():
+            self._read_while_wanted(handed_only=True)
+
+    def read_all(self) -> None:
+        """Read all current rows of the sources; run no query."""
+        with self.paused():
+            for stream in self.streams.values():
+                if not stream.handed and not stream.ended:
+                    stream.next_read_us = 0
+            self._read_while_wanted(every=True)
+
+    def read_now(self, streams: Iterable[RunningStream]) -> None:
+        """Read all current rows of some streams' sources; while paused."""
+        chosen = [stream for stream in streams if not stream.handed and not stream.ended]
+        for stream in chosen:
+            stream.next_read_us = 0
+        while self._give_reads(every=True, only=chosen):
+            self._finish_asked()
+
+    def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
+        """Read all streams that want a read; retry failures at once."""
+        while self._give_reads(every=every, handed_only=handed_only):
+            self._finish_asked()
+            for stream in self.streams.values():
+                if 0 < stream.failures < _TRIES and (stream.handed or not handed_only):
+                    stream.retry_now()
+
+    def end_streams(self) -> None:
+        """End all streams and flush the rows that they hold back.
+
+        A stream whose source fails is not ended.
+        """
+        with self.paused():
+            for stream in self.streams.values():
+                if stream.error is None:
+                    self.let_in(stream)
+                    stream.ended = True
+            self.running.wake()  # paused units too, or else their outputs would never end
+
+    def let_in(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
+        """Write replayed rows to a stream's log; while paused.
+
+        Without a replay, flush the rows that the stream holds back.
+        """
+        for _ in range(_TRIES):
+            self._wait_for_workers()
+            worker = self._assignments.reader_of(stream, self.streams.values())
+            first = self._assignments.begin_reading(stream, worker)
+            self._ask({worker: [stream.item(self._clock(), first=first, flush=not replay, replay=replay)]})
+            self._finish_asked()
+            if stream.error is None:
+                return
+        raise SlicemillError(f"{stream.name} could not be {'read' if replay else 'ended'}: {stream.error}")
+
+    def run_all(self) -> None:
+        """Run until no unit has anything left to do."""
+        while self.run_some():
+            pass
+
+    def run_some(self) -> bool:
+        """Run units that the policy picks; return False if none can run."""
+        with self.paused():
+            self._read_while_wanted(handed_only=True)
+            asked = self._give_runs(self._ranked(), self.quantum_s)
+            self._finish_asked()
+            return self.advance() or asked
+
+    # -- the loop --------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        try:
+            while not self._stop:
+                self._park()
+                readable = self._assignments.readable(self.streams.values())
+                self._take(self._pool.wait(self._pace.patience_s(readable, self._clock())))
+                if not self._assignments:
+                    self._miss_workers()
+                elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
+                    self._give()
+        except BaseException as problem:  # record the failure and wake waiters
+            self.failure = problem
+            with self.changed:
+                self.changed.notify_all()
+        finally:
+            with self._control:
+                self._parked = True
+                self._control.notify_all()
+
+    def _park(self) -> None:
+        """Park the loop while another thread holds a pause."""
+        with self._control:
+            while self._pauses and not self._stop:
+                self._parked = True
+                self._control.notify_all()
+                self._control.wait()
+            self._parked = False
+
+    def _finish_asked(self) -> None:
+        """Wait for the messages and checkpoints in progress and commit their results."""
+        while self._assignments.busy or self._left is not None:
+            self._check_waiting()
+            self._end_dropped()
+            self._take(self._pool.wait(0 if self._left is not None else POLL_S))
+
+    def turn(self) -> None:
+        """Run one iteration of the loop; for simulated time."""
+        self._take(self._pool.wait(0))
+        self._give_reads(handed_only=True)
+        self._give()
+
+    def look(self) -> None:
+        """Run the between-round callbacks, unless the plan is changing.
+
+        A full disk only delays them.
+        """
+        if self._pausing.acquire(blocking=False):
+            try:
+                for look in self.between_rounds:
+                    try:
+                        look()
+                    except StorageFull as problem:
+                        self.problem = str(problem)
+            finally:
+                self._pausing.release()
+
+    def _give(self) -> None:
+        self.look()
+        asked = False
+        if self._reads_sources and self._pace.is_time:
+            asked = self._give_reads()
+            if asked:
+                self._pace.have_read(self.streams.values(), self.running.strictest_s)
+        asked |= self._give_runs(self._ranked(), self.quantum_s)
+        if not asked:
+            self._give_due_checkpoints()
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def _take(self, events: Iterable[object]) -> None:
+        """Process events of workers; commit and deliver their results."""
+        change, finished, handed = self._left or _Round(Change(), [], [])
+        self._left = None
+        stopped = False
+        for event in events:
+            if isinstance(event, WorkerJoined):
+                self._assignments.join(event)
+                self._alone_s = None
+            elif isinstance(event, WorkerLeft):
+                step = self._assignments.current_step(event.worker, event.incarnation)
+                asked = self._assignments.leave(event, self.streams.values())
+                self._undo(asked, event.reason, change, step)
+                stopped |= event.spark_stopped
+            elif isinstance(event, Notice) and isinstance(event.payload, CheckpointDone):
+                self._checkpointed(event, event.payload, change)
+            elif isinstance(event, Notice):
+                if (stream := self.streams.get(str(event.payload))) is not None:
+                    stream.noticed()
+            elif isinstance(event, WorkerAnswer):
+                self._answered(event, change, finished, handed)
+        if change:
+            try:
+                self._commit(change)
+            except StorageFull:
+                self._left = _Round(change, finished, handed)
+                raise
+        given_up, self._given_up = self._given_up, []
+        finished += [(unit, []) for unit in given_up]
+        for stream in handed:
+            stream.took_handed()
+        if finished or handed:
+            self._deliver(finished)
+        if stopped:
+            self.failure = EngineStopped(_SPARK_STOPPED)
+            raise self.failure
+
+    def _commit(self, change: Change) -> None:
+        """Write one journal record.
+
+        While the disk is full, the loop retries and reports the problem.
+        """
+        while True:
+            try:
+                with stage("commit"):
+                    self._home.commit(change)
+            except StorageFull as problem:
+                with self._control:
+                    self.problem = self.full = str(problem)
+                    self._control.notify_all()
+                if self._stop or threading.current_thread() is not self._thread:
+                    raise
+                time.sleep(_DISK_FULL_PAUSE_S)
+            else:
+                self.problem = self.full = None
+                self.rounds += 1
+                return
+
+    def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
+        now = self._clock()  # the commit has made all of these results readable
+        with stage("deliver"):
+            for unit, done in finished:
+                self.running.ran(unit, now)
+                self._after_run(unit, done, now)
+        with self.changed:
+            self.changed.notify_all()
+
+    def _answered(
+        self,
+        answer: WorkerAnswer,
+        change: Change,
+        finished: list[tuple[RunningUnit, list[RunDone]]],
+        handed: list[RunningStream],
+    ) -> None:
+        step = None
+        if isinstance(answer.message, Failure):
+            step = self._assignments.current_step(answer.worker, answer.incarnation)
+        asked = self._assignments.answered(answer)
+        if asked is None:
+            return
+        if isinstance(answer.message, Failure):
+            for item in asked:
+                if isinstance(item, CheckpointUnit):
+                    self._assignments.not_written(answer.worker, item.unit)
+            self._undo(asked, answer.message.error, change, step)
+            return
+        reply: Reply = answer.message  # type: ignore[assignment]
+        now = self._clock()
+        cost_s = 0.0
+        for done in reply:
+            if isinstance(done, ReadDone | RunDone):
+                self._assignments.note_writers(answer.worker, done)
+            if isinstance(done, ReadDone):
+                stream = self.streams.get(done.stream)
+                cost_s += done.cpu_s
+                if stream is not None and stream.reading_us is not None:
+                    stream.done(done, now, change)
+                    if not self._assignments.resident:
+                        stream.look_soon(now)
+                    self.running.arrived(stream.name, done.key_samples)
+                    spent(done.seconds)
+                    if done.handed:
+                        handed.append(stream)
+            elif isinstance(done, RunDone):
+                cost_s += 0.0 if self.running.is_catching_up(done.unit) else done.cpu_s
+                spent(done.seconds)
+                self._ran(done, now, change, finished)
+            elif isinstance(done, CheckpointDone):
+                self._checkpointed(answer, done, change)
+            elif isinstance(done, ItemFailed):
+                if done.item == "checkpoint":
+                    self._assignments.not_written(answer.worker, done.name)
+                self._item_failed(done, change, now)
+        self._pace.spend(cost_s)
+
+    def _checkpointed(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
+        """Process the end of a cell's checkpoint.
+
+        If writing failed, the state in memory is intact.
+        """
+        unit = self._unit(done.unit) if self._assignments.written(by, done) else None
+        if unit is None:
+            return
+        if done.failed is None:
+            unit.checkpointed(done, change)
+        else:
+            unit.drop_checkpoint()
+            self.balancing.forget({unit.id})  # rebalancing of the unit is cancelled
+            self._not_stored(done.failed)
+
+    def _ran(
+        self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningUnit, list[RunDone]]]
+    ) -> None:
+        unit = self._unit(done.unit)
+        if unit is None or unit.run is None or unit.run.number != done.run:
+            return
+        unit.run.done.append(done)
+        if unit.run.all_done and unit.is_repeated():
+            self._give_up(unit, unit.run.errors, change)
+        elif unit.run.all_done:
+            if unit.run.errors:  # the next run leaves the failed queries out
+                self._assignments.unload(unit.id)
+            finished.append((unit, unit.finish(now, change)))
+            for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
+                self.running.arrived(log, samples)
+        elif unit.run.failed is not None and unit.run.answered == unit.cells:
+            self._give_up(unit, unit.run.failed, change)
+
+    def _item_failed(self, failed: ItemFailed, change: Change, now: int) -> None:
+        if failed.item == "read":
+            if (stream := self.streams.get(failed.name)) is not None:
+                stream.failed(failed.error, now)
+            return
+        unit = self._unit(failed.name)
+        if unit is None:
+            return
+        self._assignments.unload(unit.id)
+        if failed.item == "checkpoint":
+            unit.drop_checkpoint()
+        if failed.disk_full or failed.item == "checkpoint":
+            self._not_stored(failed)
+        if failed.item == "run" and unit.run is not None:
+            unit.run.disk_full |= failed.disk_full
+            unit.run.checkpoint_damaged |= failed.checkpoint_damaged
+            self._cell_failed(unit, failed.error, change)
+
+    def _not_stored(self, failed: ItemFailed) -> None:
+        """Report a failed write of a worker and pause scheduling briefly."""
+        if failed.disk_full:
+            self._refused = failed.error
+        self.problem = failed.error
+        self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
+
+    def _cell_failed(self, unit: RunningUnit, why: str, change: Change) -> None:
+        run = unit.run
+        assert run is not None
+        run.failed, run.lost = why, run.lost + 1
+        if run.answered == unit.cells:
+            self._give_up(unit, why, change)
+
+    def _give_up(self, unit: RunningUnit, why: str | Mapping[str, str], change: Change) -> None:
+        self._assignments.unload(unit.id)
+        unit.abandon(why, change)
+        self._given_up.append(unit)
+
+    def _undo(
+        self, asked: Iterable[Item], why: str, change: Change, step: StepUnderWay | None = None
+    ) -> None:
+        """Retry items that a worker will not answer, from the committed state.
+
+        If the worker ended in a `step`, the queries of that step are suspects. If the worker was killed
+        because the step was stuck, these queries fail at once, and no other unit gets a strike.
+        """
+        now = self._clock()
+        for item in asked:
+            if step is not None and isinstance(item, RunUnit) and (unit := self._unit(item.unit)):
+                unit.note_end(item.run, step.step if item is step.item else None, stuck=step.stuck)
+            failed = failed_item(item, why)
+            if failed is not None:
+                self._item_failed(failed, change, now)
+
+    # -- work ------------------------------------------------------------------------------------------
+
+    def _ranked(self) -> dict[RunningUnit, float]:
+        """Rank the units that can run, by policy.
+
+        Return, by unit, the share of its pending rows that a run reads.
+        """
+        began, now = time.perf_counter(), self._clock()
+        self.running.refresh(now)
+        quantum_s = self.quantum_s if self._assignments.resident else math.inf
+        positions, batches = self.running.ready(self.watermark, now, quantum_s)
+        if not len(positions):
+            return {}
+        within = self.running.within_components(self.chooser.components, positions)
+        chosen = self.chooser.choose(batches, _UNITS_PER_ROUND, within)
+        shares = batches.rows / batches.pending
+        ranked = {self.running.units[positions[i]]: float(shares[i]) for i in chosen}
+        self.decisions.add(time.perf_counter() - began)
+        return self.running.in_turn(ranked, now)
+
+    def _give_reads(
+        self,
+        *,
+        every: bool = False,
+        handed_only: bool = False,
+        only: Collection[RunningStream] | None = None,
+    ) -> bool:
+        now = self._clock()
+        queues: dict[int, list[Item]] = {}
+        for stream in self.streams.values() if only is None else only:
+            wanted = stream.wants_read(now) or (every and stream.behind and stream.reading_us is None)
+            if wanted and not every and not self._assignments.resident and stream.rests(now):
+                continue
+            if wanted and (stream.handed or not handed_only):
+                self._wait_for_workers()
+                worker = self._assignments.reader_of(stream, self.streams.values())
+                if self._assignments.is_idle(worker):
+                    first = self._assignments.begin_reading(stream, worker)
+                    queues.setdefault(worker, []).append(stream.item(now, first=first))
+        self._ask(queues)
+        return bool(queues)
+
+    def _give_runs(
+        self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
+    ) -> bool:
+        """Send runs of these units, in order, to idle workers.
+
+        Each worker gets at most a quantum. `units` maps a unit to the share of its pending rows that the run
+        reads.
+        """
+        self._wait_for_workers()
+        queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
+        load_s = dict.fromkeys(queues, 0.0)
+        now, backlog = self._clock(), None
+        self.balancing.look(self.running.units, self.streams.values(), now)
+        for unit, share in units.items():
+            if not any(spent_s < quantum_s for spent_s in load_s.values()):
+                break
+            if unit.run is None:
+                self.balancing.settle(unit)
+            workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
+            if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
+                continue
+            moves = unit.dirty and self.balancing.is_urgent(unit)
+            if moves and (
+                unit.writing or (self._begins_checkpoints and self._snapshots(unit, workers, queues))
+            ):
+                continue  # the cells move before the next run, so that nothing has to be replayed
+            alone = bool(unit.strikes) or unit.searching or unit.catching_up
+            if alone and any(queues[worker] for worker in workers):
+                continue  # suspects run alone in a message, and so do backfills, which would delay live units
+            backlog = backlog or self.running.backlog(len(self._assignments))
+            cost = unit.statistics.cost
+            watermarks = {log: self.watermark(log) for log in unit.plan.unit.inputs}
+            unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
+            assert unit.run is not None
+            self.running.began(unit)
+            # The log does not record which rows were shed; a replay would process them. So checkpoint.
+            written = checkpoint or not self._assignments.resident or unit.run.shares < 1
+            if not written and self._begins_checkpoints and unit.checkpoint_overdue(time.monotonic()):
+                self._snapshots(unit, workers, queues)
+            for cell, worker in enumerate(workers):
+                known = self._assignments.take_up(unit, cell, worker)
+                queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
+                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # the cost of the slowest cell
+                if alone:
+                    load_s[worker] = math.inf
+        self._ask({worker: queue for worker, queue in queues.items() if queue})
+        return any(queues.values())
+
+    def _give_due_checkpoints(self) -> None:
+        """Start one due checkpoint, if its workers are idle."""
+        now_s, assignments = time.monotonic(), self._assignments
+        for unit in self.running.units if self._begins_checkpoints else ():
+            if unit.checkpoint_due(now_s) and unit.run is None and not unit.stopped:
+                holders = [assignments.holder_of(unit, cell) for cell in range(unit.cells)]
+                known = [worker for worker in holders if worker is not None]
+                if all(assignments.is_idle(one) and not assignments.is_writing(one) for one in known):
+                    self._give_checkpoint(unit)
+                    return
+
+    def _give_checkpoint(self, unit: RunningUnit) -> None:
+        holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
+        queues: dict[int, list[Item]] = {worker: [] for worker in holders if worker is not None}
+        if self._snapshots(unit, holders, queues):
+            self._ask(queues)
+        else:
+            # A worker has died since the last run. The workers that take over its cells replay and write.
+            self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
+
+    def _snapshots(
+        self, unit: RunningUnit, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
+    ) -> bool:
+        """Queue a checkpoint of a unit, as of its last run.
+
+        Return False and queue nothing if a cell is not in memory there, or if a worker is already writing a
+        checkpoint. A worker holds at most one snapshot in memory.
+        """
+        for cell, worker in enumerate(workers):
+            if worker is None or self._assignments.holder_of(unit, cell) != worker:
+                return False
+            if self._assignments.is_writing(worker):
+                return False
+            if any(isinstance(item, CheckpointUnit) for item in queues[worker]):
+                return False
+        unit.begin_checkpoint()
+        for cell, worker in enumerate(workers):
+            assert worker is not None
+            queues[worker].append(unit.checkpoint_item(cell))
+        return True
+
+    def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
+        """Make workers drop the state of removed units and streams; while paused."""
+        item = Forget(self._mill, tuple(units), tuple(streams))
+        self._ask({worker: [item] for worker in self._assignments})
+        self._finish_asked()
+
+    def _wait_for_workers(self) -> None:
+        """Wait for at least one worker."""
+        while not self._assignments:
+            self._check_waiting()
+            self._take(self._pool.wait(POLL_S))
+            self._miss_workers()
+
+    def _miss_workers(self) -> None:
+        """Report a problem if there has been no worker for _ALONE_S."""
+        now_s = time.monotonic()
+        if self._alone_s is None:
+            self._alone_s = now_s
+        elif now_s - self._alone_s > _ALONE_S:
+            self.problem = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
+
+    def _ask(self, queues: Mapping[int, list[Item]]) -> None:
+        self._assignments.ask(queues, self._pickled)
+
+    def _pickled(self, item: Item) -> bytes:
+        if isinstance(item, ReadStream):
+            return self.streams[item.stream].pickled
+        assert isinstance(item, RunUnit)
+        unit = self._unit(item.unit)
+        assert unit is not None
+        return unit.packed
+
+    def _unit(self, unit_id: str) -> RunningUnit | None:
+        visitor = self._visitor
+        return visitor if visitor is not None and visitor.id == unit_id else self.running.unit(unit_id)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names and the number of further ones."""
+    shown, more = names[:_NAMED], len(names) - _NAMED
+    return f"{', '.join(shown)}{f' and {more} others' if more > 0 else ''}" or "state"

@@ -1,0 +1,82 @@
+"""Limit of processor time for computations in the driver.
+
+Changes of tables and rows of views are computed in the driver. Workers have their own limits
+(`runtime.step_limit`). A thread of the driver is interrupted by an asynchronous Python exception.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from types import TracebackType
+
+from slicemill.errors import SlicemillError
+
+COMPUTING_S = 60.0
+
+
+class _Overran(BaseException):
+    """Raised in a block that has taken too long.
+
+    Not an Exception, so that the block cannot handle it.
+    """
+
+
+class ComputingLimit:
+    """Context manager that raises SlicemillError after too much processor time.
+
+    >>> with ComputingLimit("the change"):
+    ...     sum(range(10))
+    45
+    """
+
+    def __init__(self, what: str, seconds: float | None = None) -> None:
+        self._what = what
+        self._seconds = COMPUTING_S if seconds is None else seconds
+        self._done = threading.Event()
+        self._raising = threading.Lock()
+        self._raised = False
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        clock = time.pthread_getcpuclockid(thread)
+        threading.Thread(
+            target=self._watch, args=(thread, clock), name="slicemill computing limit", daemon=True
+        ).start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        overran = kind is _Overran
+        try:
+            with self._raising:
+                self._done.set()
+        except _Overran:
+            overran = True
+            self._done.set()
+        if self._raised and not overran:
+            _raise_in(threading.get_ident(), None)  # the exception is still pending
+        if overran:
+            raise SlicemillError(
+                f"{self._what} took more than {self._seconds:g} s of processor time and was ended; look for "
+                "an expression that takes long, or let a continuous query compute it"
+            ) from None
+
+    def _watch(self, thread: int, clock: int) -> None:
+        until_s = time.clock_gettime(clock) + self._seconds
+        left_s = self._seconds
+        while not self._done.wait(left_s):  # processor time never passes faster than wall-clock time
+            with self._raising:
+                if self._done.is_set():
+                    return
+                left_s = until_s - time.clock_gettime(clock)
+                if left_s <= 0:
+                    self._raised = True
+                    _raise_in(thread, _Overran)
+                    return
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    raised = ctypes.py_object(exception) if exception is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)

@@ -1,0 +1,174 @@
+"""Load shedding of a unit: the share of rows to keep.
+
+A join with a load budget keeps all rows but compares fewer pairs: only rows of the newest part of its
+windows, so that the affordable share of comparisons is made. The driver decides this once for all cells
+of a unit, from their total comparisons, so that results do not depend on the number of cells (S54, S55).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from slicemill.catalog.queries import LoadBudget
+from slicemill.extensions.classify.spec import Classify
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin
+from slicemill.operators.join.spec import AgeLimit, JoinMember, SharedJoin
+from slicemill.operators.protocol import longest_us
+from slicemill.operators.specs import Drop
+from slicemill.plan.units import Unit
+from slicemill.shedding.load import (
+    Backlog,
+    Compared,
+    ComparedByAge,
+    Controller,
+    Dropping,
+    Skipper,
+    WaitingLoad,
+)
+from slicemill.storage.log import Epoch
+
+_US = 1_000_000
+_SKIPS_NOTHING = Skipper(0)
+
+
+class LoadControl:
+    """Shedding controllers of a unit, by node.
+
+    Drop boxes, classifiers, and joins with age limits have a controller. Shares and skipped windows survive
+    restarts.
+    """
+
+    def __init__(self, unit: Unit, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
+        boxes = {node: box for node in unit.nodes if isinstance(box := graph[node].operator, Drop)}
+        limits: dict[str, Drop | AgeLimit] = {
+            member.name: member.limit
+            for node in unit.nodes
+            if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
+            for member in join.members
+            if member.limit is not None
+        }
+        self._controllers = {
+            node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
+        }
+        # Classifiers keep all rows but evaluate fewer values.
+        for node in unit.nodes:
+            operator = graph[node].operator
+            if isinstance(operator, Classify) and operator.classifier.options.lag_us is not None:
+                self._controllers[node] = Controller(LoadBudget(operator.classifier.options.lag_us))
+        self._joins = {
+            node: _MeasuredJoin(join)
+            for node in unit.nodes
+            if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
+            and any(member.limit is not None for member in join.members)
+        }
+        self._skippers = {
+            node: Skipper(box.range_us) for node, box in boxes.items() if box.range_us is not None
+        }
+        for node, (share, spans, next_us) in known.items():
+            if node in self._controllers:
+                self._controllers[node].share = share
+            if node in self._skippers:
+                self._skippers[node].spans = tuple((first, last) for first, last in spans)
+                self._skippers[node].next_us = next_us
+
+    @property
+    def weight(self) -> float:
+        """Mean weight of the queries that may shed, or 0."""
+        weights = [controller.weight for controller in self._controllers.values()]
+        return sum(weights) / len(weights) if weights else 0.0
+
+    def decide(
+        self, epochs: Mapping[str, Sequence[Epoch]], state_bytes: int, backlog: Backlog, now: int
+    ) -> dict[str, Dropping]:
+        """Return the shedding of a run over these epochs, by node."""
+        if not self._controllers:
+            return {}
+        pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
+        if not pending:
+            # Windows may close without new rows: skipped windows stay skipped.
+            return {node: Dropping(1.0, skipper.spans) for node, skipper in self._skippers.items()}
+        rows = sum(epoch.rows for epoch in pending)
+        waiting = WaitingLoad(
+            waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
+            rows=rows,
+            state_bytes=state_bytes,
+            # Size as received; derived rows in the unit are at most as large.
+            bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
+            backlog=backlog,
+        )
+        first = min(epoch.min_ts for epoch in pending if epoch.min_ts is not None)
+        decided = {}
+        for node, controller in self._controllers.items():
+            share = controller.decide(waiting)
+            skipper = self._skippers.get(node)
+            decided[node] = Dropping(share, skipper.plan(share, first) if skipper is not None else ())
+        for join in self._joins.values():
+            decided |= join.reaches(decided)
+        return decided
+
+    def compared(self, cells: Sequence[Mapping[str, Compared]], rows: int) -> None:
+        """Record the comparisons of a run, by cell and node."""
+        for node, join in self._joins.items():
+            join.add([cell[node] for cell in cells if node in cell], rows)
+
+    def plain(self) -> dict[str, list[Any]] | None:
+        """Return the fields for the journal, or None without controllers."""
+        kept: dict[str, list[Any]] = {}
+        for node, controller in self._controllers.items():
+            skipper = self._skippers.get(node, _SKIPS_NOTHING)
+            kept[node] = [controller.share, skipper.spans, skipper.next_us]
+        return kept or None
+
+
+class _MeasuredJoin:
+    """Join with age limits, and its comparisons by age of rows."""
+
+    def __init__(self, join: SharedJoin | SharedMultiJoin) -> None:
+        inputs = join.inputs if isinstance(join, SharedMultiJoin) else ("0", "1")
+        self._ages = ComparedByAge(len(inputs))
+        self._limited = [member.name for member in join.members if member.limit is not None]
+        # Window lengths by query and input; 0 for inputs that the query does not join.
+        lengths = {
+            member.name: [
+                longest_us([member.windows[side]]) if (side := _side(member, number, name)) is not None else 0
+                for number, name in enumerate(inputs)
+            ]
+            for member in join.members
+        }
+        longest = [max(length or 1 for length in side) for side in zip(*lengths.values(), strict=True)]
+        # Lengths relative to the longest window; empty if a window has no length in time, so rows have no
+        # age.
+        timed = all(length is not None for sides in lengths.values() for length in sides)
+        self._windows = {
+            name: [(length or 0) / most for length, most in zip(sides, longest, strict=True)]
+            for name, sides in lengths.items()
+            if timed
+        }
+        self._looked = 1.0
+
+    def reaches(self, decided: Mapping[str, Dropping]) -> dict[str, Dropping]:
+        """Return the shedding of each query, with its age limit."""
+        found = {}
+        for name in self._limited:
+            share, windows = decided[name].share, self._windows.get(name)
+            reach = share if windows is None else self._ages.reach(windows, share)
+            found[name] = replace(decided[name], reach=reach)
+        reached = [
+            min(window * (found[name].reach if name in found else 1.0) for window in windows if window)
+            for name, windows in self._windows.items()
+        ]
+        self._looked = max(reached, default=1.0)
+        return found
+
+    def add(self, cells: Sequence[Compared], rows: int) -> None:
+        self._ages.add(cells, rows, self._looked)
+
+
+def _side(member: JoinMember, number: int, name: str) -> int | None:
+    """Return the index of an input in a query's join."""
+    if not isinstance(member, MultiJoinMember):
+        return number
+    return member.inputs.index(name) if name in member.inputs else None

@@ -1,0 +1,406 @@
+"""Unit program: the operators of a unit, compiled to steps.
+
+The plan is sent to the workers as data and is compiled there, once per worker and plan version. A step
+that fails stops only the queries that depend on the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.catalog.catalog import Catalog
+from slicemill.columns.arrow_schema import to_arrow, with_system_columns
+from slicemill.columns.keys import keys_found_once
+from slicemill.errors import SlicemillError
+from slicemill.operators.alignment import Dues, earliest
+from slicemill.operators.cell import Cell, HeavyKey
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.heavy_keys import NO_WORK, KeyWork
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.protocol import SharedOperator
+from slicemill.operators.registry import imported, kind_of
+from slicemill.operators.specs import Part
+from slicemill.operators.step import (
+    Comparing,
+    FirstRow,
+    Keyed,
+    LastWords,
+    LoadControlled,
+    SharedStep,
+    Shedding,
+    Stateful,
+    Step,
+    StepContext,
+    StepResult,
+    WithBytes,
+    fed_by,
+    step_of,
+)
+from slicemill.plan.partitioning import Exchange
+from slicemill.plan.state_reuse import without_outputs
+from slicemill.plan.units import Unit, log_of
+from slicemill.runtime.step_limit import FAR_LONGER, StepCancelled, StepLimit, StepOverran
+from slicemill.shedding.accuracy import Report
+from slicemill.shedding.load import Compared, Dropping
+from slicemill.storage.state_size import state_bytes
+from slicemill.time import BEGINNING, EARLIEST
+from slicemill.types import Row, Schema
+
+_ALL_STAY: Mapping[str, Dropping] = {}
+_UNKNOWN: Mapping[str, int] = {}
+_UNLIMITED = StepLimit(math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """Plan of a unit, as sent to workers; immutable and picklable."""
+
+    unit: Unit
+    graph: QueryGraph
+    catalog: Catalog
+    tables: Mapping[str, Sequence[Row]]
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # by input, if there are several cells
+    newcomers: Covers = field(default_factory=dict)  # names of state that starts empty in the next run
+    # New name of state -> previous name, for the next run.
+    successors: Mapping[str, str] = field(default_factory=dict)
+    # By node: the calls or columns of its former node that provide its state, for the next run.
+    parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        return next((exchange.cells for exchange in self.exchanges.values()), 1)
+
+    def cell(self, number: int) -> Cell:
+        exchanges = self.exchanges.values()
+        by_time = bool(exchanges) and all(exchange.parts == 1 for exchange in exchanges)
+        return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
+
+    def without(self, logs: Collection[str]) -> UnitPlan:
+        """Return the plan without the outputs to some logs."""
+        if not logs:
+            return self
+        unit, graph = without_outputs(self.unit, self.graph, logs)
+        return replace(self, unit=unit, graph=graph)
+
+    def does_the_same(self, other: UnitPlan) -> bool:
+        """Return True if another plan computes the same from the same tables."""
+        return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
+
+    @property
+    def has_last_words(self) -> bool:
+        """Return True if an operator emits rows at the end of input."""
+        operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
+        return any(kind_of(operator).last_words for operator in operators)
+
+    @property
+    def has_changes(self) -> bool:
+        """Return True if the unit computes a changelog."""
+        return any(self.graph[node_id].schema.changelog for node_id in self.unit.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """Output of a run: rows, watermark and error of each log.
+
+    `rows` are the numbers of rows that the operators emitted. `due` contains the input watermarks at which
+    held-back rows are emitted.
+    """
+
+    tables: Mapping[str, pa.Table]
+    watermarks: Mapping[str, int]
+    errors: Mapping[str, str]
+    rows: Mapping[str, int]
+    due: Dues
+    overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
+    shared: frozenset[str] = frozenset()  # outputs with an error of a step that they share
+
+
+class _Overrun(SlicemillError):
+    """A step took too long."""
+
+
+class UnitProgram:
+    """Steps of a unit for one cell; `states` are by node.
+
+    The program leaves out the queries of `failed` outputs, and drops their state.
+    """
+
+    def __init__(
+        self,
+        plan: UnitPlan,
+        states: Mapping[str, object] | None = None,
+        cell: int = 0,
+        failed: frozenset[str] = frozenset(),
+    ) -> None:
+        # The driver knows a step by its index in the whole unit.
+        self._places = {node_id: place for place, node_id in enumerate(plan.unit.nodes)}
+        self.plan = plan = plan.without(failed)
+        self.failed = failed
+        self._cell = plan.cell(cell)
+        # Cells by time all read the same rows. Only cell 0 reports counts of the nodes before a join.
+        self._repeats = self._cell.by_time and cell > 0
+        self._empty: dict[str, pa.Table] = {}  # by input
+        known = states or {}
+        # A query dropped and declared again between two runs starts empty: its nodes have the same ids.
+        self._steps = {
+            node_id: self._step(plan.graph[node_id], self._state(plan.graph[node_id], known))
+            for node_id in plan.unit.nodes
+        }
+        self._fed = {node_id: fed_by(plan.graph[node_id], plan.graph) for node_id in plan.unit.nodes}
+        self._read = {
+            node.id: log
+            for node in plan.graph
+            if (log := log_of(node, plan.graph)) in plan.unit.inputs and node.id not in self._fed
+        }
+        self._logs = {node_id: frozenset([log]) for node_id, log in self._read.items()}
+        for node_id, sources in self._fed.items():
+            self._logs[node_id] = frozenset(log for source in sources for log in self._behind(source))
+        self._own = self._own_nodes()
+        self._stateful: dict[str, Stateful] = _that_are(self._steps, Stateful)
+        self._controlled: dict[str, LoadControlled] = _that_are(self._steps, LoadControlled)
+        self._keyed: list[Keyed] = list(_that_are(self._steps, Keyed).values())
+        self._weighing: list[Keyed] = list(_that_are(self._stateful, Keyed).values())
+        self._comparing: dict[str, Comparing] = _that_are(self._stateful, Comparing)
+        self._shedding: dict[str, Shedding] = _that_are(self._stateful, Shedding)
+        self._with_last_words: dict[str, LastWords] = _that_are(self._stateful, LastWords)
+        self._with_first_row: dict[str, FirstRow] = _that_are(self._stateful, FirstRow)
+
+    def _own_nodes(self) -> list[str]:
+        """Return the nodes whose rows are in no other cell."""
+        graph, nodes = self.plan.graph, self.plan.unit.nodes
+        if not self._repeats:
+            return list(nodes)
+        joins = {node_id for node_id in nodes if isinstance(graph[node_id].operator, SharedJoin)}
+        return [node_id for node_id in nodes if joins & graph.ancestors(node_id)]
+
+    @property
+    def states(self) -> dict[str, object]:
+        """State to keep until the next run, by node."""
+        return {node_id: step.state for node_id, step in self._stateful.items()}
+
+    def state_bytes(self) -> int:
+        """Return the memory that the state takes in this process."""
+        return sum(
+            step.bytes_kept() if isinstance(step, WithBytes) else state_bytes({node_id: step.state})
+            for node_id, step in self._stateful.items()
+        )
+
+    @property
+    def sheds(self) -> dict[str, Report]:
+        """Rows that operators with a budget have shed so far, by node."""
+        found: dict[str, Report] = {}
+        if self._repeats:
+            return found
+        for node_id, step in self._shedding.items():
+            found |= step.sheds(node_id)
+        return found
+
+    @property
+    def latest(self) -> dict[str, int]:
+        """Greatest row timestamp of this cell, by node.
+
+        Nodes are listed if they need the maximum of all cells.
+        """
+        if self.plan.cells == 1:
+            return {}
+        return {node_id: step.latest_ts for node_id, step in self._with_last_words.items()}
+
+    @property
+    def compared(self) -> dict[str, Compared]:
+        """Number of comparisons by joins in the last run, by age."""
+        return {node_id: step.compared for node_id, step in self._comparing.items()}
+
+    @property
+    def key_work(self) -> KeyWork:
+        """Work per key of the unit's only join in the last run."""
+        return self._weighing[0].key_work if len(self._weighing) == 1 else NO_WORK
+
+    def run(
+        self,
+        inputs: Mapping[str, pa.Table],
+        watermarks: Mapping[str, int],
+        dropping: Mapping[str, Dropping] = _ALL_STAY,
+        latest: Mapping[str, int] = _UNKNOWN,
+        heavy: tuple[HeavyKey, ...] = (),
+        limit: StepLimit | None = None,
+        first_rows: bool = True,
+    ) -> RunOutcome:
+        """Run all steps over new input and return their outcome.
+
+        `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
+        timestamp of all cells so far; with several cells, inputs do not end in a run with rows, but in the
+        next run. `heavy` are the keys whose rows go to all cells. Without `first_rows`, global aggregates
+        emit no row before their first input row.
+        """
+        for node_id, controlled in self._controlled.items():
+            controlled.set_load(node_id, dropping)
+        for keyed in self._keyed:
+            keyed.set_heavy(heavy)
+        for node_id, step in self._with_last_words.items():
+            step.latest_elsewhere = latest.get(node_id, BEGINNING)
+        for with_first_row in self._with_first_row.values():
+            with_first_row.emits_first_row = first_rows
+        with keys_found_once():
+            found = self._run_steps(inputs, watermarks, limit or _UNLIMITED)
+        results = {log: found[node_id] for node_id, log in self.plan.unit.outputs}
+        bad = {log: problem for log, problem in results.items() if isinstance(problem, SlicemillError)}
+        causes = Counter(map(id, bad.values()))
+        good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
+        return RunOutcome(
+            {log: table for log, (table, _) in good.items()},
+            {log: watermark for log, (_, watermark) in good.items()},
+            {log: str(problem) for log, problem in bad.items()},
+            {node_id: _rows(found.get(node_id)) for node_id in self._own},
+            earliest(self._dues()),
+            frozenset(log for log, problem in bad.items() if isinstance(problem, _Overrun)),
+            frozenset(log for log, problem in bad.items() if causes[id(problem)] > 1),
+        )
+
+    def _behind(self, source: str) -> frozenset[str]:
+        """Return the inputs that a node's rows are derived from."""
+        return self._logs.get(source, frozenset())
+
+    def _dues(self) -> Iterator[Mapping[str, int]]:
+        for node_id, step in self._stateful.items():
+            due, sources = step.due(), self._fed[node_id]
+            if due is None:
+                continue
+            for way in due if isinstance(due, list) else [due]:
+                by_log: dict[str, int] = {}
+                each = (way,) * len(sources) if isinstance(way, int) else way
+                for source, ts in zip(sources, each, strict=True):
+                    for log in self._behind(source) if ts > BEGINNING else ():
+                        by_log[log] = max(ts, by_log.get(log, ts))
+                if by_log:
+                    yield by_log
+
+    def _run_steps(
+        self,
+        inputs: Mapping[str, pa.Table],
+        watermarks: Mapping[str, int],
+        limit: StepLimit,
+    ) -> dict[str, StepResult]:
+        """Run the steps and return their results."""
+        many = len(self._stateful) > 1
+        tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
+        found: dict[str, StepResult] = {
+            node: (tables[log], watermarks[log]) for node, log in self._read.items()
+        }
+        parts: dict[str, dict[str, StepResult]] = {}  # by shared node and query
+        for node_id, sources in self._fed.items():
+            operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
+            if isinstance(operator, Part):
+                shared = sources[0]
+                # Without parts the shared step has failed for all its queries.
+                found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
+            elif step is not None:
+                given = [self._given(found[source], source, node_id) for source in sources]
+                made = _run(step, given, limit, self._places[node_id])
+                if isinstance(made, list):
+                    assert isinstance(operator, SharedOperator), "nothing else makes parts"
+                    names = [member.name for member in operator.members]
+                    parts[node_id] = dict(zip(names, made, strict=True))
+                else:
+                    found[node_id] = made
+        return found
+
+    def _given(self, part: StepResult, source: str, node_id: str) -> StepResult:
+        """Return a step's input.
+
+        If the step produces a changelog, its watermark is after `EARLIEST`. All rows of a stream are later
+        than `EARLIEST`. So results that precede the first row are emitted before a row arrives.
+        """
+        graph = self.plan.graph
+        if isinstance(part, SlicemillError) or part[1] > BEGINNING:
+            return part
+        stays = not graph[source].schema.changelog and graph[node_id].schema.changelog
+        return (part[0], EARLIEST + 1) if stays else part
+
+    def schema_of(self, log: str) -> Schema:
+        """Return the columns of an output."""
+        (node_id,) = [node_id for node_id, written in self.plan.unit.outputs if written == log]
+        return self.plan.graph[node_id].schema
+
+    def empty_input(self, log: str) -> pa.Table:
+        if log not in self._empty:
+            node = next(n for n in self.plan.graph if log_of(n, self.plan.graph) == log)
+            self._empty[log] = with_system_columns(to_arrow(node.schema)).empty_table()
+        return self._empty[log]
+
+    def _state(self, node: Node, known: Mapping[str, object]) -> object | None:
+        """Return the state of a node, which may be that of its former node."""
+        if node.id in self.plan.newcomers:
+            return None
+        parts = self.plan.parts_taken.get(node.id)
+        if parts is None:
+            return known.get(node.id)
+        state, name = known.get(self.plan.successors[node.id]), kind_of(node.operator).taken_over
+        assert name is not None, "its kind has said what the state provides"
+        return None if state is None else imported(name)(node.operator, state, parts)
+
+    def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
+        plan = self.plan
+        context = StepContext(
+            node,
+            plan.graph,
+            plan.catalog,
+            plan.tables,
+            state,
+            plan.newcomers,
+            self._cell,
+            plan.successors,
+        )
+        return step_of(context)
+
+
+def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
+    """Return the steps, by node, that implement a role."""
+    one_of_each = {type(step): step for step in steps.values()}
+    found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}
+    return {node_id: step for node_id, step in steps.items() if type(step) in found}
+
+
+def _run(
+    step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit, place: int
+) -> StepResult | list[StepResult]:
+    """Run a step, or return the error of one of its inputs."""
+    tables, watermarks = [], []
+    for part in given:
+        if isinstance(part, SlicemillError):
+            return part
+        tables.append(part[0])
+        watermarks.append(part[1])
+    limit.begin(place)
+    try:
+        made = step.run(tables, watermarks)
+    except StepCancelled:
+        return _Overrun("it was being dropped while it computed, and was interrupted")
+    except StepOverran:
+        rows = sum(table.num_rows for table in tables)
+        return _Overrun(
+            f"one step took more than {limit.seconds:g} s of processor time for {rows:,} rows, "
+            f"{FAR_LONGER}; look for an expression that takes long, such as levenshtein of long texts"
+        )
+    except SlicemillError as problem:
+        return problem
+    except MemoryError:
+        limit.end(deadly=True)
+        raise  # the process ends, and the run is retried
+    except OSError:
+        raise  # an error of the machine: the run is retried
+    except Exception as problem:  # queries that do not need this step continue
+        return SlicemillError(f"{type(problem).__name__}: {problem}")
+    finally:
+        limit.end()
+    return made if isinstance(made, tuple) else list(made)
+
+
+def _rows(part: StepResult | None) -> int:
+    return part[0].num_rows if isinstance(part, tuple) else 0

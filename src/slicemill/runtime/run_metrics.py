@@ -1,0 +1,99 @@
+"""Metrics collection for queries, streams and cells, from reports of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from slicemill.catalog.catalog import AGAIN, QueryDefinition
+from slicemill.metrics.quality_of_service import BUCKET_S, Record
+from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
+from slicemill.operators.graph import QueryGraph
+from slicemill.runtime.driver import Dispatcher
+from slicemill.runtime.messages import RunDone
+from slicemill.runtime.units import RunningUnit
+from slicemill.shedding.accuracy import merged
+from slicemill.time import US
+
+
+class Measuring:
+    """Metrics of all queries of a dispatcher, each since its creation."""
+
+    def __init__(self, dispatcher: Dispatcher, clock: Callable[[], int]) -> None:
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._record = Record(BUCKET_S)
+        self._queries: dict[str, QueryMetrics] = {}
+
+    def begin(self, query: QueryDefinition) -> QueryMetrics:
+        """Start the metrics of a new query."""
+        counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
+        self._queries[query.name] = counted
+        return counted
+
+    def ran(self, log: str, results: Sequence[RunDone]) -> None:
+        """Add the processor time of a run to a query."""
+        counted = self._queries[log]
+        counted.cpu_s += sum(result.cpu_s for result in results)
+        counted.python_s += sum(result.python_s for result in results)
+        counted.collecting_s += sum(result.collecting_s for result in results)
+
+    def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
+        """Record that a run has committed rows of a query."""
+        # Response times of a backfill are meaningless; its rows are counted only.
+        timed = () if unit.catching_up else results
+        arrivals = tuple(pair for result in timed for pair in result.arrivals.get(log, ()))
+        running = self._dispatcher.running
+        warm_s = running.warm_us(unit, now) / US
+        self._queries[log].add(rows, arrivals, now / US, running.ideal_time(log), self._record, warm_s)
+
+    def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
+        """Return the current metrics of a query."""
+        metrics.seen_s = self._clock() / US
+        running, chooser = self._dispatcher.running, self._dispatcher.chooser
+        metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
+        unit = running.writers.get(metrics.query)
+        if unit is not None:
+            metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
+            behind = graph.ancestors(metrics.query) if unit.sheds else frozenset()
+            found = [shed for node, shed in unit.sheds.items() if node in behind]
+            metrics.shed = merged(found) if found else None
+        return metrics
+
+    def of_mill(self, queries: Iterable[QueryMetrics]) -> MillMetrics:
+        """Return the metrics of these queries and their totals."""
+        dispatcher, found = self._dispatcher, list(queries)
+        running = dispatcher.running
+        for metrics in found:
+            unit = running.writers.get(metrics.query)
+            if unit is not None:
+                waiting = running.waiting.by_bucket(running.position[unit.id])
+                metrics.note_waiting(waiting, self._record)
+        streams = {
+            name: asdict(stream.counts) for name, stream in dispatcher.streams.items() if AGAIN not in name
+        }
+        failing = {name: s.error for name, s in dispatcher.streams.items() if s.error is not None}
+        policy = dispatcher.chooser.policy.name
+        cells = [cell for unit in running.units for cell in self._cells(unit)]
+        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
+
+    def cells_in_words(self, query: str) -> str:
+        """Describe the work of each cell of a query's unit."""
+        unit = self._dispatcher.running.writers.get(query)
+        lines = [
+            f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "
+            f"{cell['pairs']:,} pairs compared, {cell['cpu_s']:.3g} s, {cell['bytes_read']:,} bytes read, "
+            f"{cell['state_bytes']:,} bytes kept"
+            for cell in (self._cells(unit) if unit is not None else ())
+        ]
+        return "".join(f"\n{line}" for line in lines)
+
+    def _cells(self, unit: RunningUnit) -> Iterable[dict[str, Any]]:
+        for cell, statistics in sorted(unit.statistics.cells.items()):
+            yield {
+                "unit": unit.id,
+                "cell": cell,
+                "worker": self._dispatcher.worker_of(unit, cell),
+                **statistics.plain(),
+            }

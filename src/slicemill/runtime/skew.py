@@ -1,0 +1,274 @@
+"""Skew: heavy keys of a join that is partitioned by key (S37-S38).
+
+With each run, cells report the work per key. When enough work is known, keys that make a cell much slower
+than the mean become heavy, and their rows go to all cells. Keys that have become light go to their home
+cell again. Stored rows do not move, because a decision is valid only for timestamps later than all rows
+read so far.
+
+The writer of a log reports its frequent keys before any cell reads the rows. So the work of a run over
+many rows is predicted, and its heavy keys are spread from its first row on:
+
+    rows of a key, on either side ──► pairs with the rows that are in the window by then ──► work of its
+    cell
+
+Filters may drop rows before the join, so predictions are scaled by the accuracy of earlier predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import TypeAlias
+
+from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.operators.cell import HeavyKey
+from slicemill.operators.join.heavy_keys import ROW_WORK, KeySample, KeyWork
+from slicemill.time import END
+
+_MOST_KEYS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SkewLimits:
+    """Thresholds for heavy keys.
+
+    A key is made heavy if its cell has more than `uneven` times the mean work. A heavy key becomes light if
+    its work is below `light` times the mean. A decision requires `enough_work` per cell, measured in
+    comparisons: some hundredths of a second. Predicted work of a single run suffices earlier
+    (`enough_ahead`), because the run will certainly do it. `row_work` is the cost of a row in comparisons.
+    """
+
+    uneven: float = 1.5
+    light: float = 0.25
+    enough_work: float = 1_000_000
+    enough_ahead: float = 250_000
+    row_work: float = ROW_WORK
+
+
+LIMITS = SkewLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class SkewedSide:
+    """Logs and window of a join input; without length it is unbounded."""
+
+    logs: tuple[str, ...]
+    window_us: int | None = None
+    window_rows: int | None = None
+
+    @staticmethod
+    def of(logs: tuple[str, ...], window: Window) -> SkewedSide:
+        counts = window.frame is FrameUnit.ROWS
+        return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
+
+    def met(self, sample: KeySample, rows: float) -> float:
+        """Return the number of sampled rows of a key within the window.
+
+        A row of the other side joins with that many of the `rows` of the key.
+        """
+        if self.window_us is not None and sample.span_us > self.window_us:
+            rows *= self.window_us / sample.span_us
+        if self.window_rows is not None and sample.rows > self.window_rows:
+            rows *= self.window_rows / sample.rows
+        return rows
+
+
+def work_ahead(
+    sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], cells: int
+) -> list[KeyWork]:
+    """Predict the work of each cell for sampled rows.
+
+    Work is by key for frequent keys. Pairs of other keys, and pairs with earlier rows, are ignored.
+    """
+    counts: list[dict[int, float]] = [{} for _ in sides]
+    met: list[dict[int, float]] = [{} for _ in sides]
+    home: dict[int, int] = {}
+    total = 0
+    for number, side in enumerate(sides):
+        for sample in (sample for log in side.logs for sample in samples.get(log, ())):
+            total += sample.rows
+            for key, (cell, count) in sample.keys.items():
+                home[key] = cell
+                counts[number][key] = counts[number].get(key, 0.0) + count
+                met[number][key] = met[number].get(key, 0.0) + side.met(sample, count)
+    keys: list[dict[int, tuple[int, int]]] = [{} for _ in range(cells)]
+    for key, cell in home.items():
+        here, there = ([own.get(key, 0.0) for own in by_side] for by_side in (counts, met))
+        pairs = sum(here) * sum(there) - sum(map(float.__mul__, here, there))
+        keys[cell][key] = (round(sum(here)), round(pairs))
+    sums = [[sum(column) for column in zip(*own.values(), strict=True)] or [0, 0] for own in keys]
+    others = max(0, total - sum(rows for rows, _ in sums)) // cells
+    return [KeyWork(others + rows, pairs, own) for (rows, pairs), own in zip(sums, keys, strict=True)]
+
+
+# (rows, pairs) by key, in a list by cell.
+_WorkByKey: TypeAlias = dict[int, list[tuple[float, float]]]
+
+
+class HeavyKeys:
+    """Heavy keys of a unit.
+
+    `longest_us` is its longest window, None if a window is unbounded.
+    """
+
+    def __init__(
+        self,
+        cells: int,
+        longest_us: int | None,
+        known: Iterable[Sequence[int]] = (),
+        sides: Sequence[SkewedSide] = (),
+    ) -> None:
+        self.keys = tuple(HeavyKey(*fields) for fields in known)
+        if longest_us is not None:
+            # A query with a longer window may have been added while keys fade, and reads rows of fading keys
+            # in all cells.
+            self.keys = tuple(
+                replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
+                for key in self.keys
+            )
+        self._limits = LIMITS
+        self._longest_us = longest_us
+        self._cells = cells
+        self._work = [0.0] * cells
+        self._by_key: _WorkByKey = {}
+        self._sides = sides
+        self._samples: dict[str, list[KeySample]] = {}  # by log, of rows that no run has read
+        self._foreseen, self._found = 0.0, 0.0  # predicted and actual pairs
+
+    def plain(self) -> list[tuple[int, ...]]:
+        """Return the fields for the journal."""
+        return [astuple(key) for key in self.keys]
+
+    def add(self, cell: int, found: KeyWork) -> None:
+        """Add the work of a cell in a run."""
+        self._work[cell] += self._weight(found.rows, found.pairs)
+        self._found += found.pairs
+        for key, (rows, pairs) in found.keys.items():
+            known = self._by_key.setdefault(key, [(0.0, 0.0)] * self._cells)
+            known[cell] = (known[cell][0] + rows, known[cell][1] + pairs)
+
+    def arrived(self, log: str, sample: KeySample) -> None:
+        """Add a sample of rows that a later run will read."""
+        self._samples.setdefault(log, []).append(sample)
+
+    def foresee(self, next_ts: int) -> None:
+        """Predict the heavy keys of the next run.
+
+        `next_ts` is later than all rows so far.
+        """
+        samples, self._samples = self._samples, {}
+        ahead = work_ahead(self._sides, samples, self._cells) if samples else []
+        trust = min(1.0, self._found / self._foreseen) if self._foreseen else 1.0
+        self._foreseen += sum(work.pairs for work in ahead)
+        by_cell = [self._weight(work.rows, trust * work.pairs) for work in ahead]
+        if sum(by_cell) < self._limits.enough_ahead * self._cells or next_ts >= END:
+            return
+        by_key: _WorkByKey = {}
+        for cell, work in enumerate(ahead):
+            for key, (rows, pairs) in work.keys.items():
+                by_key[key] = [(0.0, 0.0)] * self._cells
+                by_key[key][cell] = (rows, trust * pairs)
+        before = self.keys
+        self._spread(by_cell, by_key, next_ts)
+        if self.keys != before:
+            self._work, self._by_key = [0.0] * self._cells, {}
+
+    def decide(self, next_ts: int) -> bool:
+        """Decide which keys become heavy or light at `next_ts`.
+
+        `next_ts` is later than all rows so far.
+        """
+        if sum(self._work) < self._limits.enough_work * self._cells or next_ts >= END:
+            return False
+        before = self.keys
+        self._lighten(next_ts)
+        self._spread(self._work, self._by_key, next_ts)
+        self._foreseen, self._found = self._foreseen / 2, self._found / 2
+        if self.keys != before:
+            # Measurements before the change do not predict the work after it.
+            self._work, self._by_key = [0.0] * self._cells, {}
+            return True
+        # Exponential decay: halve all counts and forget small ones.
+        self._work = [work / 2 for work in self._work]
+        halves = {
+            key: [(rows / 2, pairs / 2) for rows, pairs in cells] for key, cells in self._by_key.items()
+        }
+        self._by_key = {key: cells for key, cells in halves.items() if _total(cells)[0] >= 1}
+        return False
+
+    def forget(self, reached: int) -> bool:
+        """Remove keys that are over before `reached`, when no replay needs them."""
+        gone = [key for key in self.keys if key.over <= reached]
+        for key in gone:
+            # Several cells have reported the key, so its home cell is unknown until new reports.
+            self._by_key.pop(key.hash, None)
+        self.keys = tuple(key for key in self.keys if key not in gone)
+        return bool(gone)
+
+    def _lighten(self, next_ts: int) -> None:
+        mean = sum(self._work) / self._cells
+        if self._longest_us is None:
+            return
+        for place, key in enumerate(self.keys):
+            if (
+                key.fades == END
+                and self._weight(*_total(self._by_key.get(key.hash, []))) < self._limits.light * mean
+            ):
+                fading = replace(key, fades=next_ts, over=next_ts + self._longest_us)
+                self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
+
+    def _spread(self, by_cell: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
+        """Make heavy keys of overloaded cells, while that improves the balance."""
+        work = list(by_cell)
+        light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
+        heavy = {key.hash for key in self.keys if key.fades == END}
+        for key, cells in by_key.items():
+            if key in heavy:
+                # Assume even work: it is uneven only while earlier rows are stored in its home cell.
+                total = sum(self._weight(*one) for one in cells)
+                work = [
+                    own + total / self._cells - self._weight(*one)
+                    for own, one in zip(work, cells, strict=True)
+                ]
+            elif (home := self._home(key, cells)) is not None:
+                light[home][key] = _total(cells)
+        while len(self.keys) < _MOST_KEYS:
+            slowest = max(range(self._cells), key=work.__getitem__)
+            keys = light[slowest]
+            if work[slowest] <= self._limits.uneven * sum(work) / self._cells or not keys:
+                return
+            heaviest = max(keys, key=lambda key: self._weight(*keys[key]))
+            rows, pairs = keys.pop(heaviest)
+            everywhere = self._weight(rows, pairs / self._cells)
+            if everywhere > self._weight(rows, pairs) / 2:
+                return
+            work = [own + everywhere for own in work]
+            work[slowest] -= self._weight(rows, pairs)
+            self._begin(heaviest, slowest, next_ts)
+
+    def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
+        """Return the home cell of a key.
+
+        For a listed key all cells report work, so the home is taken from the list.
+        """
+        listed = next((one.home for one in self.keys if one.hash == key), None)
+        if listed is not None:
+            return listed
+        told = [cell for cell, (rows, _) in enumerate(cells) if rows]
+        return told[0] if len(told) == 1 else None
+
+    def _weight(self, rows: float, pairs: float) -> float:
+        return rows * self._limits.row_work + pairs
+
+    def _begin(self, hash_: int, home: int, next_ts: int) -> None:
+        # If a fading key is heavy again, its rows have gone to all cells all the time.
+        ended = (replace(key, over=min(key.over, next_ts)) if key.hash == hash_ else key for key in self.keys)
+        self.keys = (*ended, HeavyKey(hash_, home, next_ts))
+
+
+def _total(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the total rows and pairs of a key.
+
+    Each cell has all rows of a heavy key, but not all pairs.
+    """
+    return max((rows for rows, _ in cells), default=0.0), sum(pairs for _, pairs in cells)

@@ -1,0 +1,344 @@
+"""Ingest through Spark: Structured Streaming for streams without a native reader.
+
+    any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
+                   ──► the driver hands them to the worker that reads the stream ──► intake
+
+Spark commits a batch after the journal has recorded the batch. A batch that Spark replays is recognized
+by its number, which is the stream's offset.
+
+A stream is known to be silent as follows. A batch contains all rows that had arrived when Spark polled
+the source, and Spark polls again after the batch. Without a batch, Spark reports when it polled
+(`_Idle`).
+
+Each stream has its own query, because a Spark checkpoint belongs to a fixed set of sources, and a failing
+source must not stop other ones. A failed source is retried with back-off.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from slicemill.connectors.spark.checks import PLACE, RAW, REASON
+from slicemill.connectors.spark.open import checked_frame, streaming_frame
+from slicemill.errors import SlicemillError
+from slicemill.ingest.intake import ONLY
+from slicemill.ingest.stream import HandedRows
+from slicemill.metrics.profiling import stage
+from slicemill.plan.projection_pushdown import Need
+from slicemill.runtime.spark_session import STOP_S, cause, in_few_words
+from slicemill.runtime.streams import Supply
+from slicemill.storage.filesystem import LOCAL, ensure_folder, unique_name
+from slicemill.storage.segments import Extent, SegmentWriter
+from slicemill.time import US, wall_clock_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from slicemill.runtime.driver import Dispatcher
+    from slicemill.runtime.streams import RunningStream
+
+_LOGGER = logging.getLogger("slicemill")
+
+_CHECKPOINT = "checkpoint"
+_TEND_EVERY_S = 0.25
+# Interval of Spark's idle events in milliseconds, and the name of the setting.
+_IDLE_MS, _IDLE_SETTING = 200, "spark.sql.streaming.noDataProgressEventInterval"
+# Description of an extent that a task has written.
+_LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint, crc bigint"
+_NAMES = [part.split()[0] for part in _LINE.split(", ")]
+_TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class RawWriter:
+    """Writes rows as raw extents, separately for good and bad rows."""
+
+    folder: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrived = [batch for batch in batches if batch.num_rows]
+        if not arrived:
+            return
+        table = pa.Table.from_batches(arrived)
+        is_bad = pc.is_valid(table.column(REASON))
+        bad = table.filter(is_bad).select([RAW, REASON]).rename_columns(["raw", "reason"])
+        good = table.filter(pc.invert(is_bad)).drop_columns([RAW, REASON])
+        writer = SegmentWriter(self.folder, unique_name())
+        for rows, of_bad in ((good, False), (bad, True)):
+            if rows.num_rows:
+                values = (of_bad, *writer.append(rows))
+                arrays = [pa.array([value], type_) for value, type_ in zip(values, _TYPES, strict=True)]
+                yield pa.record_batch(arrays, _NAMES)
+        writer.release()
+
+
+@dataclass(slots=True)
+class _Looked:
+    """Lower bound of the time at which Spark last polled a stream."""
+
+    at_us: int
+
+
+class _Idle(StreamingQueryListener):
+    """Listener that tells a stream when Spark has found nothing."""
+
+    def __init__(
+        self, spark: SparkSession, looked: _Looked, stream: RunningStream, notify: Callable[[], None]
+    ) -> None:
+        self.session = spark
+        self.run: str | None = None
+        self._looked = looked
+        self._stream = stream
+        self._notify = notify
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - as Spark calls it
+        if str(event.runId) != self.run:
+            return
+        began_us = round(datetime.fromisoformat(event.timestamp).timestamp() * US)
+        self._looked.at_us = max(self._looked.at_us, began_us)
+        self._stream.found_nothing(began_us)
+        self._notify()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Ignore: the caller starts the query."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Ignore: batches arrive through `foreachBatch`."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Ignore: `tend` polls for errors."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A stream that Spark reads; without a query it awaits a retry."""
+
+    stream: RunningStream
+    need: Need
+    query: StreamingQuery | None = None
+    listener: _Idle | None = None
+    failing: bool = False  # no rows have been read since the failure
+
+    def stop(self) -> None:
+        """Stop reading; abandon a Spark query that does not end in time."""
+        try:
+            if self.query is not None:
+                self.query.stop()
+        except Exception as problem:
+            if "Timeout" not in str(problem):
+                raise
+            _LOGGER.warning(
+                "Spark did not end its query that reads %s within %s s, and is not waited for any longer; "
+                "restart slicemill if the stream gets no rows from now on",
+                self.stream.name,
+                STOP_S,
+            )
+        finally:
+            self._forget()
+
+    def failed(self, problem: BaseException, now: int) -> None:
+        self._forget()
+        self.failing = True
+        self.stream.source_failed(cause(problem), now)
+
+    def _forget(self) -> None:
+        if self.listener is not None and self.query is not None:
+            self.listener.session.streams.removeListener(self.listener)
+        self.query = self.listener = None
+
+
+@dataclass(slots=True)
+class SparkIngest:
+    """All ingest queries of a mill.
+
+    `frames` are streaming DataFrames that the program declared.
+    """
+
+    spark: SparkSession | None
+    folder: Path
+    dispatcher: Dispatcher
+    clock: Callable[[], int]
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    _running: dict[str, _Reading] = field(default_factory=dict)
+    _poll_ms: int = 0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _stopped: threading.Event | None = None
+
+    def start(self, streams: Mapping[str, RunningStream], poll_ms: int) -> None:
+        """Read all streams that come through Spark; queries with unchanged requirements continue."""
+        with self._lock:
+            self._poll_ms = poll_ms
+            for name, stream in streams.items():
+                known = self._running.get(name)
+                if stream.supply is not Supply.SPARK or (known and known.need == stream.plan.need):
+                    continue
+                if known is not None:
+                    known.stop()
+                reading = self._running[name] = _Reading(stream, stream.plan.need)
+                self._begin(reading, self.clock())
+            if self._running and poll_ms and self._stopped is None:
+                self._stopped = threading.Event()
+                threading.Thread(
+                    target=self._tend_until, args=(self._stopped,), name="slicemill-ingest", daemon=True
+                ).start()
+
+    def outdated(self, needs: Mapping[str, Need]) -> bool:
+        """Return True if a query lacks rows or columns that are needed."""
+        return any(reading.need != needs[name] for name, reading in self._running.items())
+
+    def tend(self, now: int) -> None:
+        """Record failed sources, and retry those whose back-off is over."""
+        with self._lock:
+            for reading in self._running.values():
+                if reading.query is not None:
+                    problem = reading.query.exception()
+                    if problem is not None:
+                        reading.failed(problem, now)
+                    elif reading.failing and reading.query.lastProgress is not None:
+                        reading.failing = False
+                        reading.stream.source_works()
+                elif reading.stream.retry_us <= now:
+                    self._begin(reading, now)
+
+    def _tend_until(self, stopped: threading.Event) -> None:
+        while not stopped.wait(_TEND_EVERY_S):
+            self.tend(self.clock())
+
+    def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
+        """Read all current rows; record errors in their streams."""
+        self.stop()
+        self.start(streams, 0)
+        while any(reading.query is not None and reading.query.isActive for reading in self._running.values()):
+            self.dispatcher.admit_handed()
+            with self.dispatcher.changed:
+                self.dispatcher.changed.wait(0.02)
+        self.dispatcher.admit_handed()
+        for reading in self._running.values():
+            problem = None if reading.query is None else reading.query.exception()
+            if problem is not None:
+                reading.failed(problem, self.clock())
+            elif not reading.failing:
+                reading.stream.source_works()
+        self._running.clear()
+
+    def stop(self) -> None:
+        if self._stopped is not None:
+            self._stopped.set()
+            self._stopped = None
+        with self._lock:
+            for reading in self._running.values():
+                reading.stop()
+            self._running.clear()
+
+    def _session(self) -> SparkSession:
+        if self.spark is None:
+            raise SlicemillError("a source that only Spark can read needs a session; give the mill one")
+        return self.spark
+
+    def _rows(self, stream: RunningStream) -> DataFrame:
+        """Return a DataFrame of the extents that the stream's tasks write."""
+        declared = stream.stream
+        given = self.frames.get(stream.name.lower())
+        frame = (
+            checked_frame(given, declared)
+            if given is not None
+            else streaming_frame(self._session(), declared, self.folder)
+        )
+        columns = [f"`{name}`" for name in stream.plan.read]
+        places = [name for name in PLACE if name in frame.columns]
+        ensure_folder(LOCAL, stream.handed_folder)
+        rows = frame.select(*columns, RAW, REASON, *places)
+        return rows.mapInArrow(RawWriter(stream.handed_folder), _LINE)
+
+    def _begin(self, reading: _Reading, now: int) -> None:
+        """Start a stream's query.
+
+        An error in its declaration is raised the first time.
+        """
+        try:
+            self._start(reading)
+        except Exception as problem:  # every source has its own exceptions
+            if isinstance(problem, SlicemillError) and not reading.failing:
+                raise
+            reading.failed(problem, now)
+
+    def _start(self, reading: _Reading) -> None:
+        stream = reading.stream
+        looked = _Looked(wall_clock_us())
+        commit = _committer(stream, looked, self.dispatcher.notify, looks_again=bool(self._poll_ms))
+        checkpoint = str(stream.plan.spool / _CHECKPOINT)
+        writer = self._rows(stream).writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint)
+        if not self._poll_ms:
+            reading.query = writer.trigger(availableNow=True).start()
+        else:
+            timed = writer.trigger(processingTime=f"{self._poll_ms} milliseconds")
+            if stream.stream.skew_us is None:
+                reading.query = timed.start()  # without SKEW the silence of a stream does not matter
+            else:
+                reading.query, reading.listener = self._listened(timed, looked, stream)
+        stream.through_spark = reading.query
+
+    def _listened(
+        self, timed: DataStreamWriter, looked: _Looked, stream: RunningStream
+    ) -> tuple[StreamingQuery, _Idle]:
+        """Start a query with a listener for its idle events."""
+        spark = self._session()
+        listener = _Idle(spark, looked, stream, self.dispatcher.notify)
+        spark.streams.addListener(listener)
+        with _setting(spark, _IDLE_SETTING, str(_IDLE_MS)):
+            query = timed.start()
+        listener.run = query.runId
+        return query, listener
+
+
+@contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Change a session setting while a query starts, which keeps it."""
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
+
+
+def _committer(
+    stream: RunningStream, looked: _Looked, notify: Callable[[], None], *, looks_again: bool
+) -> Callable[[DataFrame, int], None]:
+    """Return a function that hands over batches of a stream."""
+
+    @in_few_words
+    def commit(batch: DataFrame, batch_id: int) -> None:
+        began_us = wall_clock_us()
+        with stage("ingest job"):
+            lines = batch.collect()
+        extents: dict[bool, list[Extent]] = {False: [], True: []}
+        for line in lines:
+            extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows, line.crc))
+        good, bad = tuple(extents[False]), tuple(extents[True])
+        stream.hand(HandedRows(stream.handed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
+        notify()
+        stream.wait_committed(ONLY, batch_id)
+        if looks_again:
+            looked.at_us = wall_clock_us()
+
+    return commit

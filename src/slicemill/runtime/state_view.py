@@ -1,0 +1,223 @@
+"""Stored state of a home: rows, bytes and ages by slice.
+
+Only checkpoints are read, so this works with or without a running mill. The figures are as of each unit's
+last checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from rich.table import Table
+
+from slicemill.codec.registry import StorageError
+from slicemill.explain.placements import placed_units
+from slicemill.explain.text import explain_text
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.multiway_spec import SharedMultiJoin
+from slicemill.operators.join.slices.workload import ASSUMED, Statistics, over_cells
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.statistics import Cuts, Inspectable
+from slicemill.plan.placement import PlacementKind
+from slicemill.storage.checkpoints import SliceFile, read_checkpoint
+from slicemill.storage.home import Home
+from slicemill.storage.home_reader import HomeReader
+
+T = TypeVar("T")
+
+# Function of the state of one operator in one cell: unit, node, cell and state.
+Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlice:
+    """One slice in one cell of a unit.
+
+    `wanted` is the number of rows that each query may still read.
+    """
+
+    unit: str
+    cell: int
+    part: str
+    rows: int
+    bytes: int
+    earliest_us: int
+    latest_us: int
+    wanted: Mapping[str, int]
+
+
+def slices_of(home: Path | Home) -> list[StoredSlice]:
+    """Return the slices of all units, as of their last checkpoints."""
+    return looked_at(home, _inspected(_slices))
+
+
+def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[StoredSlice]:
+    for held in state.held():
+        stored = held.slice.stored if held.slice is not None else None
+        size = stored.bytes if isinstance(stored, SliceFile) else 0
+        wanted: dict[str, int] = {}
+        for member, rows in held.wanted.items():
+            query = member.split(":")[0]
+            wanted[query] = max(rows, wanted.get(query, 0))
+        yield StoredSlice(unit, cell, held.part, held.rows, size, held.earliest, held.latest, wanted)
+
+
+def slices_of_unit(home: Home, unit: str) -> list[StoredSlice]:
+    """Return the slices of one unit, as of its last checkpoint."""
+    return _looked(home, unit, _inspected(_slices))
+
+
+def cuts_of_unit(home: Home, unit: str) -> list[tuple[int, Cuts]]:
+    """Return the cuts between slices of one unit, by cell."""
+    return _looked(home, unit, _inspected(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()]))
+
+
+def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
+    """Return the cuts between slices, by unit and cell."""
+    return looked_at(
+        home, _inspected(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
+    )
+
+
+def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
+    """Add the statistics measured in a home to shared joins."""
+    parts: dict[str, list[Statistics]] = {}
+    for node_id, statistics in looked_at(
+        home, _inspected(lambda _, node, __, state: [(node, state.statistics())])
+    ):
+        if statistics is not None:
+            parts.setdefault(node_id, []).append(statistics)
+    nodes = {
+        node.id: replace(node, operator=replace(node.operator, measured=over_cells(parts[node.id])))
+        if isinstance(node.operator, (SharedJoin, SharedMultiJoin)) and node.id in parts
+        else node
+        for node in graph
+    }
+    return QueryGraph(nodes, graph.streams)
+
+
+def explained(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
+    """Explain the plan of a query with measured statistics."""
+    own = with_measures(graph.only(graph.ancestors(query)), home)
+    return explain_text(own, units=placed_units(own, cells, placements_in(home)))
+
+
+def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
+    """Return placements by unit, as in the journal.
+
+    A placement by key with heavy keys is reported as hybrid.
+    """
+    opened = HomeReader(home) if isinstance(home, Path) else home
+    return {
+        unit: {**fields["placement"], "kind": PlacementKind.HYBRID.value}
+        if fields.get("heavy")
+        else fields["placement"]
+        for unit, fields in opened.units.items()
+    }
+
+
+def looked_at(home: Path | Home, look: Look[T]) -> list[T]:
+    """Apply a function to all checkpointed states and collect the results."""
+    opened = HomeReader(home) if isinstance(home, Path) else home
+    return [seen for unit in sorted(opened.units) for seen in _looked(opened, unit, look)]
+
+
+def _inspected(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
+    """Restrict a function to operators that implement Inspectable."""
+    return lambda unit, node, cell, state: (
+        look(unit, node, cell, state) if isinstance(state, Inspectable) else ()
+    )
+
+
+def _looked(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
+    folder = home.checkpoint_folder(unit)
+    while True:
+        cells = _files(home, unit)
+        try:
+            return [
+                seen
+                for cell, files in enumerate(cells)
+                for node, state in read_checkpoint(folder, files).items()
+                for seen in look(unit, node, cell, state)
+            ]
+        except StorageError:
+            # A running mill deletes a checkpoint when the next one is complete.
+            if isinstance(home, HomeReader):
+                home.poll()
+            if _files(home, unit) == cells:
+                raise
+
+
+def _files(home: Home | HomeReader, unit: str) -> list[list[list[object]]]:
+    """Return the files of a unit's last checkpoint, by cell."""
+    files: list[list[list[object]]] = home.units.get(unit, {}).get("checkpoint", {}).get("files", [])
+    return files
+
+
+def state_tables(home: Path) -> tuple[Table, ...]:
+    """Return tables of slices, of queries, and of measured chains."""
+    found, cuts = slices_of(home), cuts_of(home)
+    tables = (_slices_table(found), _queries_table(found))
+    return (*tables, _cuts_table(cuts)) if cuts else tables
+
+
+def _table(left: Iterable[str], right: Iterable[str]) -> Table:
+    """Create a table with left-aligned text columns, then right-aligned number columns."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in left:
+        table.add_column(column, overflow="fold")
+    for column in right:
+        table.add_column(column, justify="right", overflow="fold")
+    return table
+
+
+def _seconds(us: int) -> str:
+    return f"{us / 1_000_000:,.1f} s"
+
+
+def _newest(found: Iterable[StoredSlice]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for held in found:
+        newest[held.unit] = max(held.latest_us, newest.get(held.unit, held.latest_us))
+    return newest
+
+
+def _slices_table(found: list[StoredSlice]) -> Table:
+    slices = _table(("unit", "cell", "part"), ("rows", "bytes", "span", "age"))
+    newest = _newest(found)
+    for held in found:
+        span, age = held.latest_us - held.earliest_us, newest[held.unit] - held.latest_us
+        counts = (f"{held.rows:,}", f"{held.bytes:,}", _seconds(span), _seconds(age))
+        slices.add_row(held.unit, str(held.cell), held.part, *counts)
+    return slices
+
+
+def _queries_table(found: list[StoredSlice]) -> Table:
+    queries: dict[str, list[StoredSlice]] = {}
+    newest = _newest(found)
+    for held in found:
+        for query in held.wanted:
+            queries.setdefault(query, []).append(held)
+    by_query = _table(("query",), ("rows", "slices", "reaches back"))
+    for query, parts in sorted(queries.items()):
+        rows = sum(part.wanted[query] for part in parts)
+        back = max(newest[part.unit] - part.earliest_us for part in parts)
+        by_query.add_row(query, f"{rows:,}", str(len(parts)), _seconds(back))
+    return by_query
+
+
+def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
+    """Return a table of measured rates and the resulting cuts."""
+    table = _table(
+        ("chain", "cell", "part"),
+        ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),
+    )
+    for unit, cell, cuts in found:
+        rate = f"{cuts.rate:,.0f} ({ASSUMED.rates[0]:g})"
+        costs = (f"{cuts.compared:.3g}", f"{cuts.rewriting:.1f}")
+        ends = [", ".join(f"{end:g} s" for end in ends) for ends in (cuts.finest, cuts.cheapest, cuts.used)]
+        table.add_row(unit, str(cell), cuts.part, rate, *costs, *ends, f"{cuts.expected_rows:,.0f}")
+    return table

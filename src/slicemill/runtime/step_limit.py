@@ -1,0 +1,232 @@
+"""Limit of processor time for one step of a run.
+
+An example of a step is the filter of one query. A step that takes far longer than usual is interrupted.
+The queries that need the step fail, and the other queries of its unit continue. The clock is the
+processor time of the process, so that a busy machine ends no step. A timer signal interrupts Python code
+and regular expressions of `re`. Machine code, such as Arrow's, is interrupted when it returns. If a call
+never returns, the kernel kills the process, and the record of the step tells which queries fail
+(`runtime.step_limit`).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import mmap
+import signal
+import struct
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from numba.core.compiler_lock import global_compiler_lock
+
+_TICK_S = 0.5
+# Part of the reason of each query that failed because a step took too long.
+FAR_LONGER = "far more than usual"
+# Limit of one call of machine code, as a multiple of the limit of a step.
+_OF_ONE_CALL = 1.5
+
+
+class StepOverran(BaseException):
+    """Raised in a step that has taken too long.
+
+    Not an Exception, so that the code of the step cannot handle it.
+    """
+
+
+class StepCancelled(StepOverran):
+    """Raised in a step whose queries are all being dropped."""
+
+
+class StepLimit:
+    """Measures the processor time of the current step; `begin` resets the time.
+
+    With a `record`, this process may be killed. `item` is the index of the run in its `message`.
+    """
+
+    def __init__(
+        self, seconds: float, record: StepRecord | None = None, item: int = 0, message: int = 0
+    ) -> None:
+        self.seconds = seconds
+        self._record = record
+        self._item = item
+        self._message = message
+        self._spent_s = 0.0
+        self._place: StepPlace | None = None
+
+    def begin(self, step: int) -> None:
+        """Start a step, given by its index in the unit."""
+        self._spent_s, self._place = 0.0, StepPlace(self._item, step)
+        if self._record is not None:
+            self._record.begin(self._place)
+
+    def end(self, *, deadly: bool = False) -> None:
+        """End the step; code after it has no limit.
+
+        A `deadly` step, which ends the process, stays recorded.
+        """
+        ended, self._place = self._place, None
+        if ended is not None and self._record is not None and not deadly:
+            self._record.end()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Interrupt overrunning steps inside the context.
+
+        Only the main thread of a process can do that.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGVTALRM, self._tick)
+        signal.setitimer(signal.ITIMER_VIRTUAL, _TICK_S, _TICK_S)
+        self._end_process_after(self.seconds * _OF_ONE_CALL)
+        try:
+            yield
+        finally:
+            self._end_process_after(0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
+
+    def _end_process_after(self, cpu_s: float) -> None:
+        if self._record is not None:
+            self._record.end_process_after(cpu_s)
+
+    def _tick(self, _: int, __: FrameType | None) -> None:
+        # The interpreter runs, so restart the timer of the kernel.
+        self._end_process_after(self.seconds * _OF_ONE_CALL)
+        compiles = global_compiler_lock.is_locked()  # type: ignore[no-untyped-call]
+        if self._place is None or compiles:  # compiling a kernel happens once
+            return
+        self._spent_s += _TICK_S
+        if self._spent_s > self.seconds:
+            raise StepOverran
+        if self._record is not None and self._record.is_cancelled(self._place, self._message):
+            raise StepCancelled
+
+
+# Step record: a file with the current step of a worker.
+#
+# The file outlives the worker's process.
+#
+#     <home>/steps/<mill>-<worker>-<incarnation>           index of the item in its message, index of the
+#     step
+#     <home>/steps/<mill>-<worker>-<incarnation>.cancel    the steps that the dispatcher cancels
+#
+# The worker maps the file into memory, so that an update costs no system call. Python cannot interrupt a
+# call of machine code that does not return. The kernel kills such a process with SIGPROF. The handler of
+# `faulthandler`, which does not need the interpreter lock, first appends the stack to the record. So when a
+# worker has died, the dispatcher knows whether it was stuck, and in which step.
+
+
+_PLACE = struct.Struct("<qq")
+_CANCEL = ".cancel"
+
+
+class StepPlace(NamedTuple):
+    """Step: index of its item in the message, and of its node."""
+
+    item: int
+    step: int
+
+
+_NO_STEP = StepPlace(-1, -1)
+
+
+class StepRecord:
+    """Writer of a worker's record; one record per process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("wb+") as file:
+            file.write(_PLACE.pack(*_NO_STEP))
+            file.flush()
+            self._map = mmap.mmap(file.fileno(), _PLACE.size)
+        self._stack = path.open("ab")
+
+    def take_up(self) -> None:
+        """Activate this record for the messages of its worker.
+
+        A process may run messages of several workers in turn.
+        """
+        faulthandler.register(signal.SIGPROF, self._stack, all_threads=True, chain=True)
+
+    def begin(self, place: StepPlace) -> None:
+        """Record the start of a step."""
+        _PLACE.pack_into(self._map, 0, *place)
+
+    def end(self) -> None:
+        """Record that no step runs."""
+        _PLACE.pack_into(self._map, 0, *_NO_STEP)
+
+    def end_process_after(self, cpu_s: float) -> None:
+        """Kill this process after so many processor seconds, unless called again.
+
+        0 disables the timer.
+        """
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+
+    def is_cancelled(self, place: StepPlace, message: int) -> bool:
+        """Return True if the dispatcher has cancelled a step of a message."""
+        try:
+            number, places = json.loads(_cancel_file(self.path).read_bytes())
+        except FileNotFoundError:
+            return False
+        return bool(number == message and list(place) in places)
+
+    def close(self) -> None:
+        """Close the record; the file stays."""
+        faulthandler.unregister(signal.SIGPROF)
+        self._map.close()
+        self._stack.close()
+
+
+def cancel_steps(path: Path, message: int, places: Collection[StepPlace]) -> None:
+    """Make the worker with this record cancel these steps of a message."""
+    written = _cancel_file(path).with_suffix(".new")
+    written.write_text(json.dumps([message, sorted(places)]))
+    written.replace(_cancel_file(path))
+
+
+def current_step(path: Path) -> tuple[StepPlace, bool] | None:
+    """Return a record's step, and True if the process was stuck.
+
+    The step is that in which the process is, or was when it ended.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(content) < _PLACE.size:
+        return None
+    place = StepPlace(*_PLACE.unpack_from(content))
+    return None if place == _NO_STEP else (place, len(content) > _PLACE.size)
+
+
+def remove_record(path: Path) -> None:
+    """Delete the record of an ended process."""
+    path.unlink(missing_ok=True)
+    _cancel_file(path).unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Create the folder of records and delete old records."""
+    with suppress(OSError):  # workers can run without records
+        folder.mkdir(exist_ok=True)
+        remove_records(folder)
+
+
+def remove_records(folder: Path, mill: str | None = None) -> None:
+    """Delete the records of a mill, or of all mills."""
+    if folder.is_dir():
+        for path in list(folder.iterdir()):
+            if mill is None or path.name.startswith(f"{mill}-"):
+                path.unlink(missing_ok=True)
+
+
+def _cancel_file(path: Path) -> Path:
+    return path.with_name(path.name + _CANCEL)

@@ -1,0 +1,646 @@
+"""Running stream in the dispatcher: its polls, commits and watermark.
+
+The journal holds the persistent state of a stream: the position in its source (`offsets`) and the fields
+of the intake (`ingest.intake`), such as the watermark. The dispatcher never sees the rows. A worker reads
+them, separates late rows, and appends them to the stream's log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from slicemill.catalog.catalog import ERROR_SCHEMA, ERRORS, HELD, LATE, Catalog, Stream
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.connectors.files.reader import is_same_place
+from slicemill.connectors.origin import is_socket, origin_of
+from slicemill.connectors.registry import look_at
+from slicemill.errors import SlicemillError
+from slicemill.ingest.formats.checked import WantedColumns
+from slicemill.ingest.formats.parquet import check_columns, checked_table
+from slicemill.ingest.intake import ONLY, slack_line
+from slicemill.ingest.stream import Announced, HandedRows, StreamPlan
+from slicemill.ingest.watermarks import (
+    ENDED,
+    HELD_FROM,
+    WATERMARK,
+    side_watermark,
+    time_of_watermark,
+    watermark,
+)
+from slicemill.metrics.due_times import TimeLine, TimeMoments
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.specs import Source
+from slicemill.plan.partitioning import Exchange
+from slicemill.plan.projection_pushdown import Need
+from slicemill.runtime.messages import ReadDone, ReadStream
+from slicemill.runtime.retained_logs import retained_streams
+from slicemill.secrets import redacted
+from slicemill.storage.changes import Change
+from slicemill.storage.filesystem import LOCAL, unique_name
+from slicemill.storage.garbage import remove_tree
+from slicemill.storage.home import Home
+from slicemill.storage.segments import Extent, SegmentWriter
+from slicemill.time import END, US, wall_clock_us
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# Field of a stream that has changed its source: its earlier rows cannot be read again from the new source.
+MOVED = "moved"
+# Maximum number of rows per read, so that a large file does not delay other work for long.
+ROWS_PER_READ = 200_000
+# A read with at least so many rows is followed by the next read at once; fewer rows may accumulate.
+_MANY_ROWS = 1_000
+# Maximum delay of a notice between a reader's thread and the dispatcher.
+_NOTICE_US = 50_000
+# Poll interval of a source without new rows.
+_LOOK_US = 100_000
+# Spark ends a Python process that has had no task for a minute, and with it the connection of a socket.
+_KEPT_US = 20_000_000
+_FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
+_DOUBLINGS = 8
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """Numbers of rows of a stream since the mill was created.
+
+    Rows that have been read but are in no other count are held back for sorting.
+    """
+
+    read: int = 0
+    rows: int = 0  # written to the stream's log
+    unneeded: int = 0  # not stored, because no query needs them
+    late: int = 0
+    bad: int = 0
+
+
+def logs_of(stream: Stream) -> dict[str, Any]:
+    """Return the logs of a stream, by role, with name and columns."""
+    columns = to_arrow(stream.schema)
+    logs = {"rows": (stream.name, columns), "errors": (stream.name + ERRORS, to_arrow(ERROR_SCHEMA))}
+    if HELD in stream.sides:
+        logs["late"] = (stream.name + LATE, columns)
+        logs["held"] = (stream.name + HELD, columns)
+    return logs
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRows:
+    """Rows of a replay, and the stream's `fields` to commit with them."""
+
+    handed: HandedRows
+    fields: Mapping[str, Any]
+
+
+class SourceFailed(SlicemillError):
+    """Error: some sources cannot be read now."""
+
+
+def streams_to_read(
+    graph: QueryGraph,
+    catalog: Catalog,
+    home: Home,
+    running: Mapping[str, RunningStream],
+    altered: Collection[str] = (),
+) -> list[Stream]:
+    """Return the streams to read.
+
+    Streams are read for queries, for RETAIN, and if this home has read them before. Raises if a running
+    stream has another declaration. `altered` streams may have added columns or another source.
+    """
+    read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
+    before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
+    retained = {stream.name for stream in retained_streams(catalog)}
+    streams = [catalog.declared_stream(name) for name in sorted(read | before | retained)]
+    for stream in streams:
+        known = running.get(stream.name)
+        if known is not None and stream.name not in altered and not known.is_of(stream):
+            raise SlicemillError(
+                f"{stream.name} was read under another declaration; give the new stream a new name"
+            )
+    return streams
+
+
+def check_sources(streams: Iterable[RunningStream]) -> None:
+    """Raise if a stream's source cannot be read."""
+    told = [
+        f"reading {stream.name} stopped: {stream.error}" for stream in streams if stream.error is not None
+    ]
+    if told:
+        raise SourceFailed("; ".join(told))
+
+
+class Supply(Enum):
+    """Component that supplies the rows of a stream."""
+
+    READER = "a reader, in a worker"
+    SPARK = "a query of Spark's, by way of the driver"
+    PROGRAM = "a program, by way of the driver"
+
+
+class RunningStream:
+    """Declared stream of an open mill."""
+
+    def __init__(
+        self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], supply: Supply
+    ) -> None:
+        self.stream = stream
+        self.name = stream.name
+        self.supply = supply
+        self.counts = StreamCounts()
+        self.cpu_s = 0.0  # processor time of reading
+        self.ended = False
+        self.error: str | None = None
+        self.warning: str | None = None  # a problem of the source that does not prevent reading
+        self.loaded: tuple[int, int] | None = None  # the reading worker and its incarnation
+        self.reading_us: int | None = None  # when the current read was sent
+        # None: wait for a notice of the reader, or for rows that are fed.
+        self.next_read_us: int | None = 0 if supply is Supply.READER else None
+        self.retry_us = 0  # when a failed source is retried
+        self._admit_us = 0  # when a failed read of fed rows is retried
+        self.behind = False  # the last read left rows that are available
+        self.catching_up = False  # the last read left rows and returned many
+        self._inbox: deque[HandedRows] = deque()
+        self._home = home
+        self._mill = mill
+        self._folder = folder
+        self._clock = clock
+        self.failures = 0  # in a row
+        # Fields of the intake, also those not worth a record, such as the time of the last poll.
+        self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
+        self._asked = False
+        self._fields_to_set: Mapping[str, Any] = {}  # committed with the current read
+        self.through_spark: StreamingQuery | None = None  # the Spark query that reads the stream, if any
+        self._noticed = False
+        self._asks = supply is Supply.READER  # no notices: silence is known only up to a poll
+        self._seen_us: int | None = None  # Spark had no rows up to then that it has not handed over
+        self._look: Callable[[], bool] | None = None  # checks the source from this process for new data
+        self._read_us = 0  # when the last read ended
+        self._looked_us: int | None = None  # all rows that the source had by then are admitted
+        self._announced = Announced()
+        self._line = slack_line(stream)
+        self._side_line = TimeLine()
+        self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
+        self._committed = threading.Condition()
+        # After a crash, Spark or the program hands over uncommitted rows again.
+        remove_tree(LOCAL, self.handed_folder)
+
+    def is_where(self, again: RunningStream) -> bool:
+        """Return True if a second reading has reached the same position."""
+        one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
+        if one.keys() != other.keys():
+            return False
+        path = origin_of(self.stream.source, self.name, self._folder).file
+        spools = (self._home.source_folder(self.name), self._home.source_folder(again.name))
+        return path is not None and all(
+            is_same_place(one[partition], other[partition], spools, path.absolute()) for partition in one
+        )
+
+    @property
+    def logs(self) -> list[str]:
+        """Return the names of its logs."""
+        return list(self._roles.values())
+
+    @property
+    def handed(self) -> bool:
+        """Return True if rows arrive through the driver."""
+        return self.supply is not Supply.READER
+
+    @property
+    def handed_folder(self) -> Path:
+        return self._home.source_folder(self.name) / "handed"
+
+    def is_of(self, stream: Stream) -> bool:
+        """Return True if only RETAIN and BEGIN of the declaration differ."""
+        return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
+
+    def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
+        """Apply a declaration with another RETAIN or with more columns."""
+        self.stream = stream
+        fields = {**self.fields, **changed}
+        self.fields = {name: value for name, value in fields.items() if value is not None}
+
+    def begin_elsewhere(self, stream: Stream, supply: Supply) -> dict[str, Any]:
+        """Return the fields to set when the stream changes its source.
+
+        The new source is read from its start. A spool contains received lines, so a socket with a new address
+        continues the spool. Raises if rows would be lost or duplicated.
+        """
+        if self.ended:
+            raise SlicemillError(
+                f"{self.name} has ended, and its queries have given their last results; "
+                "give the new stream another name"
+            )
+        if Supply.SPARK in (self.supply, supply):
+            raise SlicemillError(
+                f"{self.name} comes through Spark, whose checkpoint is of one source; "
+                "give the new stream another name, and read both with UNION ALL"
+            )
+        before, after = (is_socket(one.source) for one in (self.stream, stream))
+        if before and not after:
+            raise SlicemillError(
+                f"lines that have come to {self.name} may wait in its spool; another address (tcp://…) reads "
+                "them, for any other source give the new stream another name, and read both with UNION ALL"
+            )
+        return {} if before else {"offsets": {}, MOVED: True}
+
+    def moved(self, supply: Supply, fields: Mapping[str, Any]) -> None:
+        """Read from another source; sequence numbers and watermark continue."""
+        self.supply = supply
+        self.fields = {**self.fields, **fields}
+        self._look = self._looked_us = None
+        self.source_works()
+        self.retry_us = self._admit_us = 0
+
+    def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
+        """Set the rows and columns that queries need.
+
+        `exchanges` are those of units with several cells.
+        """
+        logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
+        spool = self._home.source_folder(self.name)
+        columns = self._home.logs[self.name].columns
+        self.plan = StreamPlan(
+            self.stream,
+            need,
+            self._folder,
+            logs,
+            spool,
+            self.handed,
+            columns,
+            exchanges,
+            skips_past=self.stream.has_past and not self.stream.starts_early,
+        )
+        self.pickled = pickle.dumps(self.plan)
+        self.digest = hashlib.sha256(self.pickled).hexdigest()
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def hand(self, handed: HandedRows) -> None:
+        """Queue rows to admit, in this order.
+
+        Rows are committed when the stream's offset reaches `offset`. A batch that Spark replays and the
+        journal already contains is ignored.
+        """
+        if handed.offset > self._offset(ONLY):
+            self._inbox.append(handed)
+
+    def feed(self, table: pa.Table, now: int) -> None:
+        """Queue rows of a program, after the usual checks."""
+        check_columns(self.stream.sent, table.column_names)
+        stamp = self.stream.stamp_column
+        if stamp is not None and stamp.lower() in (name.lower() for name in table.column_names):
+            raise SlicemillError(
+                f"column {stamp} of {self.name} is filled when rows arrive; feed rows without it"
+            )
+        checked = checked_table(table, WantedColumns.of(self.stream, self.stream.schema.names))
+        offset = (self._inbox[-1].offset if self._inbox else self._offset(ONLY)) + 1
+        writer = SegmentWriter(self.handed_folder, unique_name())
+        extents = (writer.append(checked.table),) if checked.table.num_rows else ()
+        bad = (writer.append(checked.errors),) if checked.errors is not None else ()
+        writer.release()
+        self.hand(HandedRows(self.handed_folder, extents, bad, offset, now, now))
+
+    def found_nothing(self, seen_us: int) -> None:
+        """Record that Spark had no further rows at this moment."""
+        self._seen_us = max(seen_us, self._seen_us or seen_us)
+
+    @property
+    def has_handed(self) -> bool:
+        """Return True if handed-over rows are not committed yet."""
+        return bool(self._inbox)
+
+    def wait_committed(self, partition: str, offset: int) -> None:
+        with self._committed:
+            self._committed.wait_for(lambda: self._offset(partition) >= offset)
+
+    def _offset(self, partition: str) -> int:
+        return int(self.fields.get("offsets", {}).get(partition, -1))
+
+    @property
+    def asked(self) -> bool:
+        """Return True if the source has been polled at least once."""
+        if self.through_spark is not None:
+            return self.through_spark.lastProgress is not None or not self.through_spark.isActive
+        return self._asked or self.handed
+
+    def wants_read(self, now: int) -> bool:
+        if self.reading_us is not None or self.ended:
+            return False
+        if self.handed:
+            return self._admit_us <= now and (bool(self._inbox) or self._lets_out(now))
+        return self.next_read_us is not None and self.next_read_us <= now
+
+    def look_soon(self, now: int) -> None:
+        """Poll a source that gives notices, in jobs mode.
+
+        There a notice arrives only with the answer of the next job.
+        """
+        if not (self._asks or self.handed or self.ended):
+            self._asks = True
+            self.next_read_us = now + _LOOK_US
+
+    def rests(self, now: int) -> bool:
+        """Return True if the source has no new data.
+
+        The next poll is a little later. The check costs one system call. It avoids reads where each read is a
+        Spark job.
+        """
+        if not self._asks or not self._asked or self._noticed or self.behind or self.failures:
+            return False
+        if is_socket(self.stream.source) and now - self._read_us >= _KEPT_US:
+            return False
+        if self._look is None:
+            self._look = look_at(self.stream, self._folder, self._home.source_folder(self.name))
+        if self._look():
+            return False
+        self._looked_us = now
+        self.next_read_us = now + _LOOK_US
+        return not self._lets_out(now)
+
+    def _lets_out(self, now: int) -> bool:
+        """Return True if silence releases rows that are held back."""
+        moment, seen = self._lets_out_us(), self._silent_until(now)
+        return moment is not None and seen is not None and moment <= seen
+
+    def _lets_out_us(self) -> int | None:
+        held_from = self.fields.get(HELD_FROM)
+        return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
+
+    def noticed(self) -> None:
+        """Handle a notice of the reader that the source has rows."""
+        self._noticed = self._asks = True
+        self.next_read_us = 0
+
+    def item(
+        self, now: int, *, first: bool, flush: bool = False, replay: ReplayedRows | None = None
+    ) -> ReadStream:
+        handed = self._inbox[0] if self._inbox else self._nothing(now)
+        held: tuple[Extent, ...] = ()
+        if first and self._roles.get("held") is not None:
+            held = tuple(e for epoch in self._home.logs[self._roles["held"]].epochs() for e in epoch.extents)
+        self.reading_us, self._noticed = now, False
+        self._fields_to_set = {} if replay is None else replay.fields
+        return ReadStream(
+            self._mill,
+            self.name,
+            self.digest,
+            self.fields.get("offsets", {}),
+            self._announced,
+            ROWS_PER_READ,
+            first,
+            self.fields,
+            held,
+            handed if self.handed and not flush and replay is None else None,
+            flush,
+            None if self._clock is wall_clock_us else now,
+            None if replay is None else replay.handed,
+        )
+
+    def _nothing(self, now: int) -> HandedRows:
+        """Return an empty hand-over, by which the clock releases held-back rows."""
+        seen_us = self._silent_until(now)
+        moment = now if seen_us is None else seen_us
+        return HandedRows(self.handed_folder, (), (), self._offset(ONLY), moment, moment)
+
+    def done(self, done: ReadDone, now: int, change: Change) -> None:
+        """Add the results of a read to a change."""
+        assert self.reading_us is not None
+        self.reading_us, self._read_us = None, now
+        self.source_works()
+        self._asked, self.warning = True, done.warning
+        for ts, at_us in done.moments:
+            self._line.arrived(ts, at_us)
+        before = self.fields
+        # The end of a stream is valid for this mill only; after a restart, reading may continue.
+        said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None, **self._fields_to_set}
+        self.fields = {name: value for name, value in said.items() if value is not None}
+        if WATERMARK in self.fields:
+            self._passed(self.fields[WATERMARK])
+        moved = done.offsets != before.get("offsets", {}) or _moved(before, self.fields)
+        if done.written or moved or self._fields_to_set:
+            change.streams[self.name] = said
+        for role, appended in done.written.items():
+            change.logs[self._roles[role]] = appended
+        self.cpu_s += done.cpu_s
+        self.counts.read += done.rows_read + _rows(done, "errors")
+        self.counts.rows += _rows(done, "rows")
+        self.counts.unneeded += done.rows_unneeded
+        self.counts.late += _rows(done, "late")
+        self.counts.bad += _rows(done, "errors")
+        self._free_held(change)
+        self.behind = done.more
+        self.catching_up = done.more and done.rows_read >= _MANY_ROWS
+        self.ended = self.ended or done.ended
+        self._asks = not self.handed and (done.again_us is not None or self._noticed)
+        if done.more or self._noticed:
+            self.next_read_us = 0
+        else:
+            self.next_read_us = self._lets_out_us() if done.again_us is None else now + done.again_us
+
+    def _free_held(self, change: Change) -> None:
+        """Free the log of held-back rows up to the watermark."""
+        if "held" not in self._roles:
+            return
+        held = self._home.logs[self._roles["held"]]
+        first = self.fields.get(HELD_FROM)
+        freed = -1
+        for epoch in held.epochs(after=held.first - 1):
+            if first is not None and epoch.max_ts is not None and epoch.max_ts >= first:
+                break
+            freed = epoch.number
+        if freed >= 0:
+            change.freed[held.name] = freed + 1
+
+    def took_handed(self) -> None:
+        """Remove handed-over rows that are committed, up to the stream's offset."""
+        while self._inbox and self._inbox[0].offset <= self._offset(ONLY):
+            handed = self._inbox.popleft()
+            for extent in (*handed.rows, *handed.errors):
+                LOCAL.remove(handed.folder / extent.segment)
+        with self._committed:
+            self._committed.notify_all()
+
+    def lost(self) -> None:
+        """Forget the reading worker, whose notices end."""
+        self.loaded, self._asks = None, not self.handed
+        self.next_read_us = None if self.handed else 0
+
+    def failed(self, error: str, now: int) -> None:
+        """Record a failed read; the stream is retried with back-off."""
+        self.reading_us = None
+        self.lost()
+        self.source_failed(error, now)
+        if self.handed:
+            self._admit_us = self.retry_us
+        else:
+            self.next_read_us = self.retry_us
+
+    def retry_now(self) -> None:
+        """Skip the back-off, because a caller waits for the read."""
+        self._admit_us = 0
+        if not self.handed:
+            self.next_read_us = 0
+
+    def source_failed(self, error: str, now: int) -> None:
+        """Record a failure of the source and schedule the retry."""
+        self.error = redacted(error)
+        self._asked = True
+        self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
+        self.failures += 1
+
+    def source_works(self) -> None:
+        """Record a successful read, with or without new rows."""
+        self.error, self.failures = None, 0
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def announce_at_least(self, log: str, ts: int) -> None:
+        """Restore a watermark that a unit received before a restart."""
+        rows, sides = self._announced
+        of_rows = log == self.name
+        self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
+
+    def moments(self, log: str, after: int) -> TimeMoments:
+        """Return when a log's watermark reached timestamps after `after`."""
+        return (self._line if log == self.name else self._side_line).after(after)
+
+    @property
+    def announced(self) -> int:
+        """The last announced watermark; reading the property announces nothing."""
+        return self._announced.rows
+
+    def watermark(self, now: int) -> int:
+        """Return and announce the stream's watermark, which never decreases (M25)."""
+        if self._is_over:
+            found = END
+        else:
+            found = watermark(self.stream, self.fields, now, self._pending_since(), self._silent_until(now))
+        if found > self._announced.rows:
+            self.announce_at_least(self.name, found)
+            if found == END:
+                self._line.arrived(END, now)
+            else:
+                self._passed(found)
+        return self._announced.rows
+
+    def side_watermark(self, log: str, now: int) -> int:
+        """Return and announce the watermark of late or bad rows."""
+        found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
+        if found > self._announced.sides:
+            self.announce_at_least(log, found)
+            if found == END:
+                self._side_line.arrived(END, now)
+            else:
+                self._side_line.passed(found, found)
+        return self._announced.sides
+
+    @property
+    def _is_over(self) -> bool:
+        return self.ended and self.reading_us is None and not self._inbox
+
+    def _pending_since(self) -> int | None:
+        """Return the earliest time of input that is not admitted yet.
+
+        The time is when the current read was sent, or when the oldest unadmitted row arrived.
+        """
+        moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _silent_until(self, now: int) -> int | None:
+        """Return the time up to which all arrived rows are admitted.
+
+        None: unknown without polling the source. A source that gives notices has no rows unless it has sent a
+        notice, which may still be on its way.
+        """
+        if self.reading_us is not None or self._inbox:
+            return None
+        if self._asks:
+            return self._looked_us
+        return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
+
+    def _passed(self, ts: int) -> None:
+        """Record when the clock has advanced the watermark to a timestamp."""
+        moment = time_of_watermark(self.stream, self.fields, ts)
+        if moment is not None:
+            self._line.passed(ts, moment)
+
+
+def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return True if a read has advanced the watermark."""
+    return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
+
+
+def _rows(done: ReadDone, role: str) -> int:
+    appended = done.written.get(role)
+    return appended.rows if appended is not None else 0
+
+
+# Read pace: how long rows accumulate before sources are polled again.
+#
+# While few rows arrive, polls are delayed so that polls and the resulting runs use at most a quarter of a
+# core. A strict service level shortens the delay. A source with more rows available is read again at once.
+
+
+# Share of a core that reading a trickle of rows may use: the interval between two reads is the cost of a read
+# and its runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL
+# of the strictest service level.
+_PACE = 0.25
+_LET_OFF_S = 0.01
+_LONGEST_PAUSE_S = 0.1
+_PART_OF_LEVEL = 0.25
+POLL_S = 0.05
+
+
+class ReadingPace:
+    """Timer of polls, with their processor time.
+
+    `spend` adds time of workers; the dispatcher's time is that of the calling thread.
+    """
+
+    def __init__(self) -> None:
+        self._cost_s = 0.001  # of a read and the resulting runs
+        self._spent_s = 0.0  # by workers, since the last reads
+        self._thread_s = 0.0  # this thread's processor time at the last reads
+        self._next_s = 0.0
+
+    def spend(self, cpu_s: float) -> None:
+        self._spent_s += cpu_s
+
+    @property
+    def is_time(self) -> bool:
+        return time.monotonic() >= self._next_s
+
+    def have_read(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
+        """Record a poll of the sources and schedule the next one."""
+        pause_s = 0.0
+        if not any(stream.catching_up for stream in streams):
+            thread_s = time.thread_time()
+            spent_s, self._spent_s = self._spent_s + thread_s - self._thread_s, 0.0
+            self._thread_s = thread_s
+            self._cost_s += 0.2 * (spent_s - self._cost_s)
+            allowed_s = min(_LONGEST_PAUSE_S, _PART_OF_LEVEL * strictest_s)
+            pause_s = min(max(self._cost_s / _PACE - _LET_OFF_S, 0.0), allowed_s)
+        self._next_s = time.monotonic() + pause_s
+
+    def patience_s(self, streams: Iterable[RunningStream], now_us: int) -> float:
+        """Return the time until the next poll is due."""
+        moments = [
+            stream.next_read_us
+            for stream in streams
+            if stream.next_read_us is not None and stream.reading_us is None and not stream.ended
+        ]
+        soonest = min(((moment - now_us) / US for moment in moments), default=POLL_S)
+        return min(max(soonest, self._next_s - time.monotonic(), 0.0), POLL_S)

@@ -1,0 +1,558 @@
+"""Scheduling table: pending rows, costs and deadlines of all units, updated incrementally.
+
+A scheduling decision needs all units that can run. With thousands of units, querying each unit would take
+longer than many runs do. So the table reads each log once, adds its new epochs to all units that read it,
+and recomputes only a unit that has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from slicemill.catalog.catalog import QueryDefinition
+from slicemill.kernels.arrays import Floats
+from slicemill.metrics.due_times import TimeMoments
+from slicemill.metrics.quality_of_service import IdealTime, WaitingRows
+from slicemill.operators.alignment import Dues, is_reached
+from slicemill.operators.join.heavy_keys import KeySample
+from slicemill.runtime.streams import RunningStream
+from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.scheduling.batches import Batches, rows_within
+from slicemill.scheduling.policies import Policy
+from slicemill.scheduling.portions import Positions, Served, UnitFigures, WorkTree
+from slicemill.scheduling.statistics import MadeOf, Written, ideal_time
+from slicemill.shedding.load import Backlog
+from slicemill.storage.log import Log
+from slicemill.time import BEGINNING, END
+
+_US = 1_000_000
+_LEAST_WAIT_S = 1e-6
+# Share of a worker's time that a backfilling unit gets even under load.
+LEAST_SHARE = 0.1
+# Share of overhead allowed in a run of a backfill; runs are cut short so that live units do not wait.
+_PAST_OVERHEAD = 0.5
+_FIRST_ROWS = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Weight of a query and the service level of its results."""
+
+    weight: float = 1.0
+    within_s: float = np.inf
+
+    @staticmethod
+    def of(query: QueryDefinition) -> Goal:
+        slo = query.options.slo
+        return Goal(query.options.weight, np.inf if slo is None else slo.bound_s)
+
+
+class RunningUnits:
+    """Table of units by position.
+
+    The new table takes over the waiting times of the table `before`.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[RunningUnit],
+        logs: Mapping[str, Log],
+        goals: Mapping[str, Goal],
+        now_us: int,
+        before: RunningUnits | None = None,
+    ) -> None:
+        self.units = list(units)
+        self.position = {unit.id: position for position, unit in enumerate(units)}
+        self._logs = logs
+        self.goals = goals
+        self.strictest_s = min((goal.within_s for goal in goals.values()), default=np.inf)
+        count = len(units)
+        read: dict[str, list[int]] = {}
+        for position, unit in enumerate(units):
+            for log in unit.plan.unit.inputs:
+                read.setdefault(log, []).append(position)
+        self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
+        self._heads = {log: logs[log].head for log in read}
+        self._origins: dict[str, tuple[str, ...]] = {}
+        self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
+        # Units that write a log for other units or read such a log, upstream units first.
+        self._along_derived = [
+            position
+            for position, unit in enumerate(units)
+            if any(log in self.writers for log in unit.plan.unit.inputs)
+            or any(log in read for _, log in unit.plan.unit.outputs)
+        ]
+        self._written = {
+            log: Written(made_of, unit.statistics) for unit in units for log, made_of in unit.made_of.items()
+        }
+        self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
+        self._has_joins = bool(self._joins.any())
+        self._windowed = {log for unit in units for log in unit.released_by_time}
+        self._epochs = np.zeros(count, np.int64)
+        self.rows = np.zeros(count, np.int64)
+        self._worth = np.zeros(count)
+        self._worth_of_row = {log: np.ones(count) for log in read}
+        self._kept = np.ones(count)
+        self._oldest_us = np.full(count, END)
+        self._due = np.full(count, END)  # smallest due watermark of units with one input
+        self._holds = np.zeros(count, np.bool_)
+        self._begins = np.zeros(count, np.bool_)
+        self._dues: dict[int, Dues] = {}  # of units with several inputs
+        self._free = np.ones(count, np.bool_)
+        self._rest: bool = before is None or before._rest  # skip units whose outputs are all failed or paused
+        self._catching_up = np.zeros(count, np.bool_)
+        self._usual_rows = np.zeros(count)
+        self._usual_s = np.zeros(count)  # usual duration of a run
+        # Units of backfilling queries that have not joined a shared unit yet.
+        self.apart = [unit for unit in units if BACKFILL in unit.fields]
+        self._not_ended = {log: np.ones(count, np.bool_) for log in read}
+        self._ready_since_us = np.full(count, END)
+        self._last_run_us = np.zeros(count, np.int64)
+        self._ends_us = np.full(count, np.inf)  # estimated ends of windows
+        self._late_us = np.array([self._allowed_us(unit) for unit in units])
+        self._has_windows = bool(np.isfinite(self._late_us).any())
+        self.figures = UnitFigures(count)
+        self._own = np.zeros((3, count))
+        self._counted_us = now_us
+        self.waiting = WaitingRows(count, now_us)
+        self._trees = [self._tree(unit) for unit in units]
+        for position, unit in enumerate(units):
+            self._renew(position, unit, now_us)
+        self._feeding = self._pairs_with_windows()
+        self._component_of = _components(units)
+        self._components = np.array([self._component_of[unit.plan.unit.outputs[0][1]] for unit in units])
+        if before is not None:
+            self._take_over(before)
+
+    def _take_over(self, before: RunningUnits) -> None:
+        known = {
+            here: before.position[name] for name, here in self.position.items() if name in before.position
+        }
+        for here, there in known.items():
+            for name in ("_ready_since_us", "_last_run_us", "_ends_us"):
+                getattr(self, name)[here] = getattr(before, name)[there]
+        self.waiting.take_over(before.waiting, known)
+
+    def unit(self, unit_id: str) -> RunningUnit | None:
+        position = self.position.get(unit_id)
+        return None if position is None else self.units[position]
+
+    def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
+        """Return the time lines of the streams behind a unit's results.
+
+        Time lines contain timestamps after the unit's watermark.
+        """
+        if not unit.plan.unit.stateful:
+            return ()  # a stateless unit does not emit by time
+        after = min(unit.input_watermarks().values(), default=BEGINNING)
+        return tuple(
+            streams[unit.plan.catalog.declared_stream(log).name].moments(log, after)
+            for log in self._origins_of(unit)
+        )
+
+    def warm_us(self, unit: RunningUnit, now_us: int) -> int:
+        """Return when a unit and its upstream units had run once."""
+        before = [
+            self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
+        ]
+        return max([now_us if unit.warm_us is None else unit.warm_us, *before])
+
+    def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
+        """Return the logs of streams behind a unit's results."""
+        known = self._origins.get(unit.id)
+        if known is None:
+            found = [
+                self._origins_of(self.writers[log]) if log in self.writers else (log,)
+                for log in unit.plan.unit.inputs
+            ]
+            known = self._origins[unit.id] = tuple(dict.fromkeys(log for part in found for log in part))
+        return known
+
+    def wake(self) -> None:
+        """Run paused units as well from now on."""
+        self._rest = False
+        for position, unit in enumerate(self.units):
+            self._free[position] = unit.run is None and not unit.stopped
+
+    # -- what has changed ------------------------------------------------------------------------------
+
+    def refresh(self, now_us: int) -> None:
+        """Add new epochs of the logs to their readers."""
+        before_us, self._counted_us = self._counted_us, now_us
+        self.waiting.passed(self.rows, now_us)
+        for log, head in self._heads.items():
+            if self._logs[log].head == head:
+                continue
+            epochs = self._logs[log].epochs(after=head)
+            readers = self._readers[log]
+            self._epochs[readers] += len(epochs)
+            rows = sum(epoch.rows for epoch in epochs)
+            self.rows[readers] += rows
+            if self._has_joins:
+                self._worth[readers] += rows * self._worth_of_row[log][readers]
+            if log not in self.writers:
+                # Rows of a stream may have arrived since the last refresh; rows of units arrive at a refresh.
+                for epoch in epochs:
+                    self.waiting.came(readers, epoch.rows, max(epoch.arrival_us, before_us))
+            oldest = min(epoch.arrival_us for epoch in epochs)
+            self._oldest_us[readers] = np.minimum(self._oldest_us[readers], oldest)
+            self._heads[log] = epochs[-1].number
+        self.waiting.now(self.rows)
+
+    def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
+        """Record frequent keys, by exchange, of rows written to a log."""
+        for unit in self.units if samples else ():
+            unit.arrived(log, samples)
+
+    def began(self, unit: RunningUnit) -> None:
+        """Mark a unit as running, so that it is not started twice."""
+        position = self.position.get(unit.id)
+        if position is not None:
+            self._free[position] = False
+
+    def ran(self, unit: RunningUnit, now_us: int) -> None:
+        """Recompute the row of a unit after its run."""
+        position = self.position.get(unit.id)
+        if position is None or self.units[position] is not unit:
+            return
+        self.refresh(now_us)
+        self._last_run_us[position] = now_us
+        self._ready_since_us[position] = END
+        self._renew(position, unit, now_us)
+
+    def _renew(self, position: int, unit: RunningUnit, now_us: int) -> None:
+        if self._joins[position]:
+            for log in unit.plan.unit.inputs:
+                self._worth_of_row[log][position] = unit.statistics.worth(log)
+        self._kept[position] = unit.kept_share
+        self._catching_up[position] = unit.catching_up
+        self._count_pending(position, unit)
+        dues, inputs = unit.due, unit.plan.unit.inputs
+        self._holds[position] = bool(dues) and len(inputs) == 1
+        self._due[position] = min((due[inputs[0]] for due in dues), default=END) if len(inputs) == 1 else END
+        self._dues.pop(position, None)
+        if dues and len(inputs) > 1:
+            self._dues[position] = dues
+        self._begins[position] = unit.begins
+        self._free[position] = unit.run is None and not (unit.rests if self._rest else unit.stopped)
+        watermarks = unit.input_watermarks()
+        self._ends_us[position] = np.inf
+        if dues and watermarks:
+            # Estimated end of the next window, if the watermark advances with the clock.
+            left_us = min(max([0, *(ts - watermarks[log] for log, ts in due.items())]) for due in dues)
+            self._ends_us[position] = now_us + left_us + self._late_us[position]
+        for log in unit.plan.unit.inputs:
+            self._not_ended[log][position] = watermarks.get(log) != END
+        cost = unit.statistics.cost
+        self._own[:, position] = cost.overhead, cost.per_row, unit.load_weight
+        self._usual_rows[position] = cost.mean_rows
+        self._usual_s[position] = cost.overhead + cost.per_row * cost.mean_rows
+        self._trees[position] = self._tree(unit)
+        self.figures.set(position, self.work_tree(position), cost.mean_rows)
+
+    def is_catching_up(self, unit_id: str) -> bool:
+        """Return True while a unit is backfilling."""
+        position = self.position.get(unit_id)
+        return position is not None and bool(self._catching_up[position])
+
+    def caught_up(self, unit: RunningUnit) -> None:
+        """Treat a unit as live after its backfill."""
+        self._catching_up[self.position[unit.id]] = False
+
+    def _count_pending(self, position: int, unit: RunningUnit) -> None:
+        """Count the pending rows of a unit up to the known heads."""
+        waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
+        self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
+        self.rows[position] = sum(rows for _, rows, _ in waiting.values())
+        self._worth[position] = sum(
+            self._worth_of_row[log][position] * rows for log, (_, rows, _) in waiting.items()
+        )
+        oldest = [arrival_us for _, _, arrival_us in waiting.values() if arrival_us is not None]
+        self._oldest_us[position] = min(oldest, default=END)
+
+    # -- what follows ----------------------------------------------------------------------------------
+
+    def ready(
+        self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
+    ) -> tuple[Positions, Batches]:
+        """Return the positions and the pending work of runnable units.
+
+        A run is limited to a quantum while several units can run.
+        """
+        positions = np.flatnonzero(self._can_run(watermark))
+        self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
+        return positions, self.batches(positions, now_us, quantum_s)
+
+    def batches(self, positions: Positions, now_us: int, quantum_s: float = np.inf) -> Batches:
+        """Return the pending work of some units, runnable or not."""
+        oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
+        wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
+        # Rows that will be shed count for neither cost nor value: policy and shedder see the same load (P38).
+        kept = self._kept[positions]
+        pending = np.maximum(kept * self.rows[positions], 1.0)
+        overhead, per_row = self._own[:2].take(positions, axis=1)
+        behind = self._catching_up[positions]
+        shared_s = quantum_s if len(positions) - behind.sum() > 1 else np.inf
+        within = rows_within(shared_s, overhead, per_row)
+        if behind.any():
+            within = np.where(behind, self._rows_of_past(positions, quantum_s), within)
+        rows = np.minimum(pending, within)
+        worth = rows
+        if self._has_joins:
+            worth = np.maximum(kept * self._worth[positions], 1.0) * (rows / pending)
+        return Batches(
+            positions,
+            self.figures,
+            rows=rows,
+            worth=worth,
+            pending=pending,
+            wait=wait,
+            slack=self._slack(positions, wait, now_us),
+            idle=(now_us - self._last_run_us[positions]) / _US,
+        )
+
+    def _rows_of_past(self, positions: Positions, quantum_s: float) -> Floats:
+        """Return the maximum rows per run of backfilling units.
+
+        Live rows may arrive at any moment. They should wait at most half as long as their own run takes. The
+        first runs read few rows, to learn the cost of a row.
+        """
+        if not np.isfinite(quantum_s):
+            return np.full(len(positions), np.inf)
+        live_s = float(self._usual_s[~self._catching_up].max(initial=0.0))
+        overhead, per_row = self._own[:2].take(positions, axis=1)
+        within = rows_within(min(quantum_s, live_s / 2 or quantum_s), overhead, per_row, _PAST_OVERHEAD)
+        return np.minimum(within, np.maximum(_FIRST_ROWS, 2 * self._usual_rows[positions]))
+
+    def in_turn(self, ranked: Mapping[RunningUnit, float], now_us: int) -> dict[RunningUnit, float]:
+        """Order backfilling units behind the live ones.
+
+        Live units keep the order of the policy. A backfilling unit that has got less than LEAST_SHARE of the
+        time goes first.
+        """
+        if not self._catching_up.any():
+            return dict(ranked)
+        first: dict[RunningUnit, float] = {}
+        last: dict[RunningUnit, float] = {}
+        live: dict[RunningUnit, float] = {}
+        for unit, share in ranked.items():
+            position = self.position[unit.id]
+            if not self._catching_up[position]:
+                live[unit] = share
+                continue
+            overhead, per_row = self._own[:2, position]
+            took_s = overhead + per_row * share * self.rows[position]
+            idle_s = (now_us - self._last_run_us[position]) / _US
+            (first if idle_s * LEAST_SHARE >= took_s else last)[unit] = share
+        return {**first, **live, **last}
+
+    def within_components(
+        self, policies: Mapping[str, Policy], positions: Positions
+    ) -> list[tuple[Policy, Positions]]:
+        """Return the components with their own policy, and their units."""
+        chosen = self._by_component(policies)
+        if not chosen:
+            return []
+        components = self._components[positions]
+        return [(policy, np.flatnonzero(components == number)) for number, policy in chosen.items()]
+
+    def policy_within(self, policies: Mapping[str, Policy], log: str) -> Policy | None:
+        """Return the own policy of a log's component, or None."""
+        return self._by_component(policies).get(self._component_of.get(log, -1))
+
+    def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
+        """Return policies by component number; the last name wins."""
+        return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
+
+    def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
+        """Return the time to the next deadline (P24).
+
+        A deadline is that of the oldest row or of the end of a window. A unit that feeds a window has the
+        deadline of the window. While the end of a window is unknown, the time that its rows have waited
+        counts.
+        """
+        slack = self.figures.within[positions] - wait
+        if not self._has_windows:
+            return slack
+        ends_us = self._ends_us.copy()
+        feeding, windows = self._feeding
+        np.minimum.at(ends_us, feeding, self._ends_us[windows])
+        ends_s = (ends_us[positions] - now_us) / _US
+        unknown = self._late_us[positions] / _US - wait
+        return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
+
+    def backlog(self, cores: int) -> Backlog:
+        """Estimate the time to process all pending rows (P38)."""
+        overhead, per_row, weight = self._own
+        rows = np.where(self._catching_up, 0, self.rows)  # a backfill is no overload
+        rows_s = per_row * rows
+        certain_s = float(overhead[rows > 0].sum() + rows_s[weight == 0].sum())
+        return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
+
+    def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
+        """Find the units that can run.
+
+        A unit can run with new rows, with rows to emit by time, or at the end of its input. A unit whose
+        results exist before the first row runs once without input. Reading a stream's watermark announces the
+        watermark, so only watermarks that idle units depend on are read. Each unit runs once at the end of an
+        input, even if it holds no rows back, because other units read its logs.
+        """
+        can = (self._epochs > 0) | self._begins
+        free = self._free
+        if can.all():
+            return can & free
+        known: dict[str, int] = {}
+        least = np.full(len(self.units), END)
+        ended = np.zeros(len(self.units), np.bool_)
+        for log, readers in self._readers.items():
+            if can[readers].all():
+                continue
+            ts = watermark(log)
+            known[log] = ts
+            least[readers] = np.minimum(least[readers], ts)
+            if ts == END:
+                ended[readers] |= self._not_ended[log][readers]
+        can |= (self._holds & (least >= self._due)) | ended
+        for position, dues in self._dues.items():
+            can[position] = can[position] or is_reached(dues, known)
+        for position in self._asked_for_time(can, known):
+            can[position] = True
+        return can & free
+
+    def _asked_for_time(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
+        """Yield units that must run to advance a watermark on demand (M25).
+
+        A downstream unit holds rows back until the watermark of the log reaches a time. If the inputs of the
+        writing unit have reached that time, a run without rows advances the watermark. Otherwise the demand
+        goes on to the units that write those inputs.
+        """
+        wanted: dict[str, int] = {}
+        for position in reversed(self._along_derived):
+            unit = self.units[position]
+            if can[position] or not self._free[position]:
+                continue
+            asked = [ts for _, log in unit.plan.unit.outputs if (ts := wanted.get(log)) is not None]
+            waits = list(self._dues_of(position))
+            if asked:
+                need, told, inputs = min(asked), unit.input_watermarks(), unit.plan.unit.inputs
+                if any(known[log] < need for log in inputs):
+                    waits.append(dict.fromkeys(inputs, need))
+                elif any(told.get(log, BEGINNING) < need for log in inputs):
+                    yield position
+            for log, ts in ((log, ts) for due in waits for log, ts in due.items()):
+                if log in self.writers and known[log] < ts:
+                    wanted[log] = min(ts, wanted.get(log, ts))
+
+    def _dues_of(self, position: int) -> Dues:
+        if self._holds[position]:
+            (log,) = self.units[position].plan.unit.inputs
+            return ({log: int(self._due[position])},)
+        return self._dues.get(position, ())
+
+    def work_tree(self, position: int) -> WorkTree:
+        """Return the work of a unit and its downstream units."""
+        unit = self.units[position]
+        readers = [
+            (unit.statistics.selectivity(log), self.work_tree(int(reader)))
+            for _, log in unit.plan.unit.outputs
+            for reader in self._readers.get(log, ())
+        ]
+        return replace(self._trees[position], readers=tuple(readers))
+
+    def _tree(self, unit: RunningUnit) -> WorkTree:
+        """Return the work of the unit alone, without downstream units."""
+        cost = unit.statistics.cost
+        return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
+
+    def _served(self, unit: RunningUnit) -> Iterator[Served]:
+        """Yield the queries with results of a unit, by ideal time."""
+        alike: dict[MadeOf, list[str]] = {}
+        for _, log in unit.plan.unit.outputs:
+            if log in self.goals and log not in unit.failed:
+                alike.setdefault(self._written[log].made_of, []).append(log)
+        for logs in alike.values():
+            goals = [self.goals[log] for log in logs]
+            yield Served(
+                shares=tuple(unit.statistics.selectivity(log) for log in logs),
+                weights=tuple(goal.weight for goal in goals),
+                ideal_s=self.ideal_time(logs[0]).whole_s,
+                within_s=min(
+                    (
+                        goal.within_s
+                        for log, goal in zip(logs, goals, strict=True)
+                        if log not in self._windowed
+                    ),
+                    default=np.inf,
+                ),
+            )
+
+    def _allowed_us(self, unit: RunningUnit) -> float:
+        """Return the allowed delay of results after a window's end."""
+        levels = [
+            goal.within_s if np.isfinite(goal.within_s) else 0.0
+            for _, log in unit.plan.unit.outputs
+            if log in self._windowed and (goal := self.goals.get(log)) is not None
+        ]
+        return min(levels, default=np.inf) * _US
+
+    def _pairs_with_windows(self) -> tuple[Positions, Positions]:
+        """Return pairs (unit, downstream unit with windows), as two arrays."""
+        pairs = {
+            (position, behind)
+            for position in range(len(self.units))
+            for behind in self._behind(position)
+            if np.isfinite(self._late_us[behind])
+        }
+        feeding, windows = np.array(sorted(pairs), np.intp).reshape(-1, 2).T
+        return feeding, windows
+
+    def _behind(self, position: int) -> set[int]:
+        """Return all units downstream of a unit."""
+        found: set[int] = set()
+        waiting = [position]
+        while waiting:
+            for _, log in self.units[waiting.pop()].plan.unit.outputs:
+                readers = {int(reader) for reader in self._readers.get(log, ())} - found
+                found |= readers
+                waiting += readers
+        return found
+
+    def ideal_time(self, log: str) -> IdealTime:
+        """Return the ideal response time of a row of this log.
+
+        The time counts from the arrival of the row's inputs, without other load.
+        """
+        return ideal_time(log, self._written)
+
+    def rows_waiting(self, unit: str) -> tuple[int, float, int]:
+        """Return the waiting rows of a unit: current, average, maximum."""
+        position = self.position[unit]
+        return int(self.rows[position]), *self.waiting.of(position)
+
+    def longest_wait_s(self, unit: str, now_us: int) -> float:
+        """Return how long the oldest row has waited at a unit."""
+        oldest = int(self._oldest_us[self.position[unit]])
+        return 0.0 if oldest == END else max(0.0, (now_us - oldest) / _US)
+
+
+def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
+    """Number the connected components of the graph (M1), by log."""
+    found: dict[str, int] = {}
+    for number, unit in enumerate(units):
+        logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
+        met = {found[log] for log in logs if log in found}
+        part = min(met, default=number)
+        found |= dict.fromkeys(logs, part)
+        if len(met) > 1:
+            found = {log: part if known in met else known for log, known in found.items()}
+    return found
+
+
+def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:
+    """Return True if the unit's outputs combine rows of several inputs."""
+    made = [written[log].made_of for _, log in unit.plan.unit.outputs]
+    return any(not isinstance(parts, str) and parts.joined for parts in made)

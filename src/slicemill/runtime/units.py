@@ -1,0 +1,882 @@
+"""Running unit: its cursors, its current run, and its checkpoints.
+
+The journal holds the persistent state of a unit as one dictionary of fields:
+
+    cursors      {log: epoch}      the last epoch read of each input
+    input_watermarks    {log: µs}    the watermark of each input at the last run
+    output_watermarks   {log: µs}    the watermark of each output
+    due          [{log: µs}]       the input watermarks at which the unit emits rows that it holds back
+    begun        true              a committed run has emitted the results that exist before the first row
+    checkpoint   {cursors, input_watermarks, files}   a snapshot of the state, with files by cell;
+    `begun`;
+                                   and its `placement` if the unit has got another placement since
+    checkpoint_before   the previous checkpoint, with the changes since then; it is restored if a
+                                    file of the last checkpoint is damaged
+    latest       {node: µs}        the greatest row timestamp of all cells, for operators that emit at the
+    end
+    placement    {kind, shape, by} which of its cells read a row, and which store it
+    joined_on    {input: key}      for joins on one key: the key of each input, for merging further joins
+    heavy        [[hash, home, since, fades, over]]   heavy keys, whose rows go to all cells for some time
+    failed       {log: reason}     queries and streams that are stopped
+    resumable    [log]             failed outputs that can resume from the cursors: all failed together
+    backfill     {query, from, …}  of a query that begins in the past (`changing.backfill`)
+    newcomers    {name: …}         state that began after the checkpoint
+    successors   {name: name}      state that a replaced definition handed to its successor; the
+    checkpoint
+                                   has it under the old name
+    parts_taken  {node: [index]}   of successors: the former calls or columns that provide their state
+    outputs, since, statistics, load
+
+Between two checkpoints the state is only in the memory of workers. The state is a function of the
+checkpoint and of the log after it. A worker that takes over a cell restores the checkpoint and replays
+the log from `checkpoint.cursors` to `cursors`.
+
+Workers write a checkpoint while the unit continues to run (`BegunCheckpoint`). Until all its files are
+complete, the journal names the previous checkpoint, and the log after that one is retained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from slicemill.catalog.catalog import LATE, TimestampKind
+from slicemill.extensions.models.spec import SharedModels
+from slicemill.metrics.due_times import TimeMoments
+from slicemill.operators.alignment import Dues, earliest
+from slicemill.operators.cell import HeavyKey
+from slicemill.operators.join.heavy_keys import KeySample
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.protocol import longest_us
+from slicemill.operators.registry import kind_of
+from slicemill.operators.specs import QueryResults
+from slicemill.operators.temporal.spec import Coalesce
+from slicemill.operators.window.spec import (
+    RelationAggregate,
+    SharedOver,
+    SharedWindows,
+    WindowAggregate,
+    WindowTop,
+)
+from slicemill.plan.history import history_us
+from slicemill.plan.join_inputs import joined_inputs
+from slicemill.plan.overlapping_joins import logs_read
+from slicemill.plan.partitioning import Exchange
+from slicemill.plan.placement import PlacementKind, former_cells, placements_of
+from slicemill.plan.projection_pushdown import columns_read
+from slicemill.runtime.culprits import CulpritSearch
+from slicemill.runtime.load_control import LoadControl
+from slicemill.runtime.messages import (
+    CheckpointDone,
+    CheckpointUnit,
+    LogSpan,
+    OutputLog,
+    Restore,
+    RunDone,
+    RunUnit,
+)
+from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.retained_logs import WHOLE
+from slicemill.runtime.skew import HeavyKeys, SkewedSide
+from slicemill.runtime.step_limit import FAR_LONGER
+from slicemill.runtime.workers.plan_messages import packed
+from slicemill.scheduling.statistics import MadeOf, UnitStatistics, made_of
+from slicemill.shedding.accuracy import Report, merged
+from slicemill.shedding.load import Backlog
+from slicemill.storage.changes import Appended, Change, joined
+from slicemill.storage.home import Home
+from slicemill.storage.home_state import BEFORE, SINCE_CHECKPOINT, gone_back_to
+from slicemill.storage.log import Epoch
+from slicemill.time import BEGINNING, END
+
+_LOGGER = logging.getLogger("slicemill")
+
+# Operators whose results are wrong if rows of their windows are missing.
+_OVER_WINDOWS = (
+    Coalesce,
+    RelationAggregate,
+    SharedModels,
+    SharedOver,
+    SharedWindows,
+    WindowAggregate,
+    WindowTop,
+)
+
+# Maximum number of rows of an input in a run, which bounds memory. Each failed run divides the size of the
+# next run by _FEWER.
+_ROWS_PER_RUN, _FEWER = 1_000_000, 16
+BACKFILL = "backfill"
+# A unit is stopped after so many runs in a row that crash a worker or fail completely.
+_STRIKES = 3
+# A step is interrupted after STEP_S of processor time or _FAR_LONGER times the usual time, whichever is more.
+STEP_S, _FAR_LONGER = 10.0, 20.0
+# A checkpoint is due after so many rows or seconds since the last one, whichever is first.
+CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
+# A due checkpoint waits for idle workers, at most for so many of these intervals.
+_OVERDUE = 4
+
+
+@dataclass(slots=True)
+class UnitRun:
+    """Run in progress: its epochs, input watermarks, and answers of cells."""
+
+    unit: RunningUnit
+    number: int
+    epochs: Mapping[str, list[Epoch]]
+    input_watermarks: Mapping[str, int]
+    shares: float
+    done: list[RunDone] = field(default_factory=list)
+    lost: int = 0  # cells that could not be run
+    failed: str | None = None
+    disk_full: bool = False
+    checkpoint_damaged: bool = False
+    suspects: Sequence[str] = ()  # outputs of the step in which the worker ended
+    stuck: str | None = None  # why the worker was killed in that step
+    blameless: bool = False  # the worker was killed because of a stuck step
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Errors by output, of all cells so far."""
+        return {log: why for done in self.done for log, why in done.errors.items()}
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that the run reads, after shedding."""
+        return sum(self.rows_by_input().values())
+
+    def rows_by_input(self) -> dict[str, int]:
+        return {
+            log: round(sum(epoch.rows for epoch in new) * self.shares) for log, new in self.epochs.items()
+        }
+
+    @property
+    def answered(self) -> int:
+        return len(self.done) + self.lost
+
+    @property
+    def all_done(self) -> bool:
+        return len(self.done) == self.unit.cells
+
+
+@dataclass(frozen=True, slots=True)
+class BegunCheckpoint:
+    """Checkpoint that workers are writing, with the files so far."""
+
+    run: int
+    cursors: Mapping[str, int]
+    input_watermarks: Mapping[str, int]
+    rows: int  # read since the previous checkpoint
+    begun_s: float
+    files: dict[int, tuple[Any, ...]]
+
+
+class RunningUnit:
+    """A scheduled unit, whose persistent fields are in a home.
+
+    If rows are distributed by key, heavy keys are spread over all cells, unless `by_key_alone` is set.
+    """
+
+    def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
+        self._home = home
+        self.plan = plan
+        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # by log: the exchanges of units that read it
+        self.id = plan.unit.id
+        self.packed = packed(self.plan)
+        self.digest = hashlib.sha256(self.packed).hexdigest()
+        self.statistics = UnitStatistics()
+        self.statistics.restore(self._field("statistics"))
+        self.sheds: dict[str, Report] = {}  # by node
+        self.state_bytes = 0
+        self.strikes = 0
+        self.warm_us: int | None = None  # time of its first run in this mill
+        self.run: UnitRun | None = None
+        self._search: CulpritSearch | None = None
+        self._failed_run: UnitRun | None = None  # the run that the search repeats
+        self._cleared = False  # the last search has found no culprit, and no run has succeeded since
+        self.kept_share = 1.0  # share of rows of the last run that were not shed
+        self._mill = mill
+        self._runs = 0
+        self._committed_run = 0
+        self._rows_since_checkpoint = 0
+        self._checkpointed_s = time.monotonic()
+        self._begun: BegunCheckpoint | None = None
+        self._spread_keys: tuple[HeavyKey, ...] = ()
+        self.by_key_alone = by_key_alone
+        self._heavy = None if by_key_alone else self._heavy_keys()
+        self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
+        self._needed = self._columns_needed()
+        # By output log: the inputs it depends on.
+        self._read_by = logs_read(plan.unit, plan.graph)
+
+    def go_on_from(self, before: RunningUnit) -> None:
+        """Take over statistics and load control from before a rescale."""
+        self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
+        self.statistics.cells = {}
+        self.warm_us, self.strikes = before.warm_us, before.strikes
+        self._load = before._load
+
+    # -- properties ------------------------------------------------------------------------------------
+
+    @property
+    def cells(self) -> int:
+        return self.plan.cells
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return self._home.units[self.id]
+
+    def _field(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._home.units[self.id].get(name, {})
+        return found
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        return self._field("failed")
+
+    @property
+    def resumable(self) -> Sequence[str]:
+        """Failed outputs that can resume from the committed state without a gap."""
+        found: list[str] = self.fields.get("resumable", [])
+        return found
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Outputs that the next run leaves out: failed ones, or all but those of a trial."""
+        if self._search is None:
+            return frozenset(self.failed)
+        return frozenset(log for _, log in self.plan.unit.outputs if log not in self._search.trial)
+
+    @property
+    def searching(self) -> bool:
+        """Return True while trials look for the queries that make a run fail."""
+        return self._search is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Return True if all outputs have failed."""
+        return all(log in self.failed for _, log in self.plan.unit.outputs)
+
+    @property
+    def rests(self) -> bool:
+        """Return True if all outputs have failed or are paused."""
+        # An output without a log belongs to a query that is still joining a shared plan. The query counts as
+        # active.
+        logs = self._home.logs
+        return all(
+            log in self.failed or (log in logs and logs[log].hold is not None)
+            for _, log in self.plan.unit.outputs
+        )
+
+    @property
+    def since(self) -> Mapping[str, int | None]:
+        """By query, the greatest input timestamp when it was added."""
+        return self._field("since")
+
+    def input_watermarks(self) -> Mapping[str, int]:
+        """Return the watermark of each input at the last run."""
+        return self._field("input_watermarks")
+
+    def watermark(self, log: str) -> int:
+        """Return the watermark of an output as of the last run."""
+        return int(self._field("output_watermarks").get(log, BEGINNING))
+
+    def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
+        """Return the current watermark of an output (M23).
+
+        The watermark advances without a run while the unit is idle. An idle unit holds back no rows. A run
+        would only return the minimum of the input watermarks, from `given`, minus the SLACK of the unit's
+        operators. At the end of input the unit must run, because it may emit more rows.
+        """
+        own = self.watermark(log)
+        if self.begins:
+            return own
+        inputs = self._read_by[log]
+        # Rows that wait for other inputs do not hold back this output.
+        if self.run is not None or any(due.keys() <= inputs for due in self.due):
+            return own
+        if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
+            return own
+        least = min(map(given, inputs))
+        return own if least == END else max(own, least - self._slack_us[log])
+
+    @cached_property
+    def _slack_us(self) -> dict[str, int]:
+        """By output log, the lag of its watermark behind the input watermarks."""
+        unit, graph = self.plan.unit, self.plan.graph
+        slack = {id_: kind_of(graph[id_].operator).slack_us(graph[id_].operator) for id_ in unit.nodes}
+        return {log: sum(slack.get(id_, 0) for id_ in graph.ancestors(root)) for root, log in unit.outputs}
+
+    @property
+    def due(self) -> Dues:
+        """Input watermarks at which held-back rows are emitted.
+
+        Any one entry suffices, with all its logs.
+        """
+        return tuple(self.fields.get("due", ()))
+
+    @property
+    def begins(self) -> bool:
+        """Return True if the unit must emit results before the first row."""
+        return self._has_changes and not self.fields.get("begun", False)
+
+    @cached_property
+    def _has_changes(self) -> bool:
+        return self.plan.has_changes
+
+    @cached_property
+    def made_of(self) -> dict[str, MadeOf]:
+        """By output log, the streams and operators behind its rows."""
+        unit, graph = self.plan.unit, self.plan.graph
+        known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
+        return {log: made_of(root, graph, known) for root, log in unit.outputs}
+
+    @cached_property
+    def released_by_time(self) -> list[str]:
+        """Output logs whose rows are emitted at the end of windows."""
+        unit, graph = self.plan.unit, self.plan.graph
+        waiting = {
+            node_id
+            for node_id in unit.nodes
+            if len(graph[node_id].inputs) == 1
+            and kind_of(operator := graph[node_id].operator).waits_for_time(operator, TimestampKind.EXTERNAL)
+        }
+        outputs = unit.outputs if waiting else ()
+        return [log for root, log in outputs if not waiting.isdisjoint(graph.ancestors(root))]
+
+    @property
+    def catching_up(self) -> bool:
+        """Return True while the unit is backfilling."""
+        backfill = self.fields.get(BACKFILL)
+        return backfill is not None and "done" not in backfill
+
+    @property
+    def rows_left(self) -> int:
+        """Number of unread input rows."""
+        return sum(self._home.logs[log].rows_after(self.cursor(log)) for log in self.plan.unit.inputs)
+
+    def reads(self, log: str) -> frozenset[str]:
+        """Return the inputs that an output depends on."""
+        return self._read_by[log]
+
+    @property
+    def load_weight(self) -> float:
+        """Mean weight of its queries that may shed rows, or 0."""
+        return self._load.weight
+
+    def cursor(self, log: str) -> int:
+        return int(self._field("cursors").get(log, self._home.logs[log].head))
+
+    def new_epochs(self, log: str) -> list[Epoch]:
+        return self._home.logs[log].epochs(after=self.cursor(log), of_now=True)
+
+    def pending(self) -> list[Epoch]:
+        """Return the epochs that have been written since the last run."""
+        return [epoch for log in self.plan.unit.inputs for epoch in self.new_epochs(log)]
+
+    @property
+    def has_pending(self) -> bool:
+        return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.unit.inputs)
+
+    def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
+        """Return unread epochs, unread rows, and their oldest arrival time."""
+        return self._home.logs[log].waiting(self.cursor(log), upto)
+
+    @property
+    def needed_from(self) -> Mapping[str, int]:
+        """By input, the last epoch that will not be read again.
+
+        A replay may start from the last checkpoint or from the one before it.
+        """
+        if not self.plan.unit.stateful:
+            return self._field("cursors")
+        cursors: dict[str, int] = self._field("checkpoint")["cursors"]
+        before: dict[str, int] = self._field(BEFORE).get("cursors", {})
+        return {log: min(at, before.get(log, at)) for log, at in cursors.items()}
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        watermarks: Mapping[str, int],
+        moments: tuple[TimeMoments, ...],
+        now: int,
+        backlog: Backlog,
+        share: float = 1.0,
+    ) -> UnitRun:
+        """Start a run over the oldest `share` of the pending rows.
+
+        `moments` belong to the streams that the results are derived from. A trial (`CulpritSearch`) reads the
+        rows of the failed run.
+        """
+        self._runs += 1
+        if (failed := self._failed_run) is not None:
+            self.run = UnitRun(self, self._runs, failed.epochs, failed.input_watermarks, failed.shares)
+            return self.run
+        epochs: dict[str, list[Epoch]] = {}
+        marks = dict(watermarks)
+        for log in self.plan.unit.inputs:
+            opened, cursor = self._home.logs[log], self.cursor(log)
+            most = _ROWS_PER_RUN / _FEWER**self.strikes
+            taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), most))
+            left = [] if next_ts is None else [next_ts]
+            # A log is in order, so its last row advances the watermark of all cells.
+            read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
+            # Rows that are left for the next run hold the watermark back.
+            marks[log] = max(min([marks[log], *left]), self.input_watermarks().get(log, BEGINNING), *read)
+            if read and marks[log] == END and self.cells > 1 and self.plan.has_last_words:
+                # Rows emitted at the end depend on the greatest timestamp of all cells: END follows later.
+                marks[log] = max(read)
+            epochs[log] = taken
+        # A backfill is no overload: it is processed when there is time.
+        behind = self.catching_up
+        dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
+        shares = min((dropped.share for dropped in dropping.values()), default=1.0)
+        self.kept_share = shares
+        self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
+        self._dropping, self._moments, self._begun_us = dropping, moments, now
+        if self._heavy is not None:
+            self._heavy.foresee(max(self.input_watermarks().values(), default=BEGINNING) + 1)
+            self._spread_keys = self._heavy.keys
+        self.run = UnitRun(self, self._runs, epochs, marks, shares)
+        return self.run
+
+    def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
+        """Return the message of the run for one cell."""
+        outputs = {
+            log: OutputLog(
+                self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
+            )
+            for _, log in self.plan.unit.outputs
+            if log in self._home.logs  # a query that is still joining a shared plan has no log
+            and not self.searching
+        }
+        return RunUnit(
+            self._mill,
+            self.id,
+            cell,
+            self.digest,
+            self._runs,
+            self._committed_run,
+            self._spans,
+            outputs,
+            self.state_folder,
+            self._moments,
+            self._begun_us,
+            self._field("latest"),
+            self._dropping,
+            self._spread_keys,
+            self._restore(cell) if restore else None,
+            checkpoint and self.plan.unit.stateful and not self.searching,
+            self.left_out,
+            self.limit_s,
+        )
+
+    def _incomplete_until(self, log: str) -> int | None:
+        """Return the time up to which rows of an output are incomplete.
+
+        Incomplete rows are of windows that began before their query. Such rows look complete, so the unit
+        holds these rows back. None: no rows are held back.
+        """
+        since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
+        if since is None or not self._histories[log]:
+            return after_us
+        complete_us = since + self._histories[log]
+        return complete_us if after_us is None else max(after_us, complete_us)
+
+    @cached_property
+    def _histories(self) -> dict[str, int]:
+        """By output, the time span of input behind a row.
+
+        The span is 0 if incomplete rows are not held back.
+        """
+        graph, found = self.plan.graph, {}
+        for root, log in self.plan.unit.outputs:
+            results = graph[root].operator
+            shown = isinstance(results, QueryResults) and results.incomplete
+            counted = not shown and not graph[root].schema.changelog and self._computes_windows(root)
+            found[log] = (history_us(graph, root) if counted else None) or 0
+        return found
+
+    def _computes_windows(self, root: str) -> bool:
+        """Return True if values of an output are computed over windows.
+
+        Rows of joins and look-ups are complete regardless of when the query was created.
+        """
+        graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
+        inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
+        return any(isinstance(operator, _OVER_WINDOWS) for operator in inside)
+
+    @property
+    def limit_s(self) -> float:
+        """Processor seconds that a step of the run may take."""
+        cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
+        return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
+
+    def logs_behind(self, step: int) -> list[str]:
+        """Return the outputs that need a step and have not failed."""
+        unit, graph, left_out = self.plan.unit, self.plan.graph, self.left_out
+        node_id = unit.nodes[step]
+        return [log for root, log in unit.outputs if log not in left_out and node_id in graph.ancestors(root)]
+
+    def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
+        """Record the step in which the worker of a run ended."""
+        if self.run is None or self.run.number != run:
+            return
+        self.run.blameless = stuck
+        if step is None:
+            return
+        self.run.suspects = self.logs_behind(step)
+        if stuck:
+            self.run.stuck = (
+                f"one call in a step took more than {self.limit_s:g} s of processor time for "
+                f"{self.run.rows:,} rows, {FAR_LONGER}, and its worker was ended; look for an expression "
+                "that takes long"
+            )
+
+    @property
+    def state_folder(self) -> Path:
+        return self._home.checkpoint_folder(self.id)
+
+    def _restore(self, cell: int) -> Restore:
+        if not self.plan.unit.stateful:
+            return Restore((), {}, {})
+        checkpoint = self._field("checkpoint")
+        files = checkpoint["files"]
+        input_watermarks = self.input_watermarks()
+        replay = {
+            log: self._span(
+                log,
+                self._home.logs[log].epochs(
+                    checkpoint["cursors"].get(log, -1), self.cursor(log), of_now=True
+                ),
+                input_watermarks.get(log, BEGINNING),
+            )
+            for log in self.plan.unit.inputs
+        }
+        newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
+        successors, parts = self._field("successors"), self._field("parts_taken")
+        replayed = replay if input_watermarks else {}
+        begun = bool(self.fields.get("begun", False))
+        if files and "placement" in checkpoint:
+            before = former_cells(checkpoint["placement"])
+            heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
+            return Restore(tuple(files), replayed, newcomers, successors, parts, before, heavy, begun)
+        kept = tuple(files[cell]) if files else ()
+        return Restore(kept, replayed, newcomers, successors, parts, first_rows=begun)
+
+    def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
+        opened = self._home.logs[log]
+        from_ts = self._field(BACKFILL).get("from")
+        if all(epoch.min_ts is None or from_ts is None or epoch.min_ts >= from_ts for epoch in epochs):
+            from_ts = None
+        needed, whole = self._needed[log], self._home.streams.get(log.removesuffix(LATE), {}).get(WHOLE)
+        if whole is not None and epochs and epochs[0].number > whole[0]:
+            needed = frozenset()  # the column was added later
+        return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, needed, from_ts)
+
+    def is_repeated(self) -> bool:
+        """Return True if a finished run is repeated; otherwise the run is committed.
+
+        If all remaining outputs fail, nothing is committed, so that they can resume from the committed state
+        after the cause is fixed. If only some fail, the run is repeated once; then the others continue alone.
+        If a step failed that several queries share, trials look for the culprits.
+        """
+        assert self.run is not None
+        errors = self.run.errors
+        if self.searching or not errors:
+            return self.searching
+        overran = any(done.overran for done in self.run.done)
+        left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
+        # A step that overran its limit would do so again.
+        return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
+
+    def finish(self, now: int, change: Change) -> list[RunDone]:
+        """Add a finished run to a change; return its cells' answers."""
+        run = self.run
+        assert run is not None
+        self.run, self.strikes, self._committed_run, self._cleared = None, 0, run.number, False
+        self.warm_us = now if self.warm_us is None else self.warm_us
+        failed = {**self.failed, **run.errors}
+        for node_id in {node_id for done in run.done for node_id in done.sheds}:
+            self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
+        self.state_bytes = sum(done.state_bytes for done in run.done)
+        self._load.compared([done.compared for done in run.done], run.rows)
+        outputs = [log for _, log in self.plan.unit.outputs]
+        self.statistics.add(run.rows_by_input(), outputs, run.done)
+        self._rows_since_checkpoint += max(run.rows, 1)
+        output_watermarks: dict[str, int] = {}
+        for node_id, log in self.plan.unit.outputs:
+            parts = [done.written[log] for done in run.done if log in done.written]
+            if parts and log not in failed:
+                change.logs[log] = self._appended(node_id, log, parts, run, now)
+            marks = [done.watermarks[log] for done in run.done if log in done.watermarks]
+            output_watermarks[log] = max(self.watermark(log), min(marks, default=BEGINNING))
+        fields = change.units.setdefault(self.id, {})
+        cursors = {log: new[-1].number for log, new in run.epochs.items() if new}
+        fields["cursors"] = {**self._field("cursors"), **cursors}
+        fields["input_watermarks"] = dict(run.input_watermarks)
+        fields["output_watermarks"] = output_watermarks
+        fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
+        if self.begins:
+            fields["begun"] = True
+        if failed != self.failed:
+            fields["failed"] = failed
+        self._weigh_keys(run, fields)
+        if latest := self._latest(run.done):
+            fields["latest"] = latest
+        if (load := self._load.plain()) is not None:
+            fields["load"] = load
+        files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
+        if self.plan.unit.stateful and all(part is not None for part in files):
+            # A checkpoint in progress is of an earlier run.
+            self.drop_checkpoint()
+            self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
+            self._rows_since_checkpoint = 0
+            self._checkpointed_s = time.monotonic()
+        return run.done
+
+    def _heavy_keys(self) -> HeavyKeys | None:
+        """Return the heavy keys of a join that is partitioned by key.
+
+        None: its keys may not be spread over cells.
+        """
+        plan = self.plan
+        hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
+        if hybrid not in (one.plain() for one in placements_of(plan.unit, plan.graph, self.cells)):
+            return None
+        longest = longest_us(
+            window
+            for node_id in plan.unit.nodes
+            if isinstance(join := plan.graph[node_id].operator, SharedJoin)
+            for member in join.members
+            for window in member.windows
+        )
+        joined = joined_inputs(plan.unit, plan.graph)
+        sides = [SkewedSide.of(one.logs, one.window) for one in joined.inputs] if joined is not None else []
+        return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
+
+    def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
+        """Record frequent keys, by exchange, of rows written to a log."""
+        exchange = self.plan.exchanges.get(log)
+        if self._heavy is not None and exchange is not None and exchange.id in samples:
+            self._heavy.arrived(log, samples[exchange.id])
+
+    def _weigh_keys(self, run: UnitRun, fields: dict[str, Any]) -> None:
+        if self._heavy is None:
+            return
+        for done in run.done:
+            self._heavy.add(done.cell, done.key_work)
+        # The watermark of an input is at least the timestamp of its last row.
+        self._heavy.decide(max(run.input_watermarks.values()) + 1)
+        if self._heavy.plain() != list(map(tuple, self.fields.get("heavy") or ())):
+            fields["heavy"] = self._heavy.plain()
+
+    def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
+        """Return the greatest row timestamp of all cells, by node."""
+        known = self._field("latest")
+        return {
+            node_id: max([known.get(node_id, ts), *(part.latest[node_id] for part in parts)])
+            for node_id, ts in parts[0].latest.items()
+        }
+
+    def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
+        """Abandon a failed run, which is then retried.
+
+        After _STRIKES failures the queries of the unit are stopped, or those of the step that failed. A step
+        that was stuck, took too long, or has failed before and is shared, counts as _STRIKES failures. If
+        several queries may be the cause, trials find the culprits first. A full disk is no strike: the run
+        waits for space. `why` may be given by log.
+        """
+        run = self.run
+        assert run is not None
+        blameless = run.disk_full or (run.blameless and not run.stuck)
+        overran = bool(run.stuck or any(done.overran for done in run.done))
+        why = run.stuck or why
+        if run.checkpoint_damaged and self._go_back(change):
+            _LOGGER.warning(
+                "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
+                self.id,
+                why,
+            )
+            blameless = True
+        self.run = None
+        shared = self._shared_errors(run)
+        decided = overran or (run.all_done and self.searching) or (shared and self.strikes)
+        self.strikes += 0 if blameless else _STRIKES if decided else 1
+        if self.strikes < _STRIKES:
+            return
+        self.strikes = 0
+        if self._search is not None:
+            self._judge(self._search, run, why, change)
+            return
+        left = [log for _, log in self.plan.unit.outputs if log not in self.failed]
+        suspects = shared or [log for log in left if log in run.suspects] or left
+        by_query = not isinstance(why, str) and not shared
+        if len(suspects) > 1 and not by_query and not self._cleared:
+            self._search, self._failed_run = CulpritSearch(suspects), run
+            return
+        words = why if isinstance(why, str) else next(iter(why.values()))
+        self._stop({log: words if isinstance(why, str) else why.get(log, words) for log in suspects}, change)
+
+    def _shared_errors(self, run: UnitRun) -> list[str]:
+        """Return the outputs of a run with an error of a step that they share."""
+        return [log for _, log in self.plan.unit.outputs if any(log in done.shared for done in run.done)]
+
+    def _judge(
+        self, search: CulpritSearch, run: UnitRun, why: str | Mapping[str, str], change: Change
+    ) -> None:
+        """Continue a search with the result of a trial; at its end, stop the culprits.
+
+        If there are none, the failed run is tried again.
+        """
+        if run.all_done and not run.errors:
+            search.passed()
+        else:
+            search.failed(why)
+        if not search.over:
+            return
+        self._search, self._failed_run, self._cleared = None, None, not search.guilty
+        if search.guilty:
+            self._stop(search.guilty, change)
+
+    def _stop(self, reasons: Mapping[str, str], change: Change) -> None:
+        """Stop queries, given the reason of each."""
+        fields = change.units.setdefault(self.id, {})
+        fields["failed"] = {**self.failed, **reasons}
+        if all(log in fields["failed"] for _, log in self.plan.unit.outputs):
+            fields["resumable"] = sorted(reasons)  # otherwise the remaining outputs continue
+
+    def _go_back(self, change: Change) -> bool:
+        """Fall back to the previous checkpoint; return False without one."""
+        before = self._field(BEFORE)
+        if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
+            return False
+        fields = gone_back_to(before)
+        change.units.setdefault(self.id, {}).update(fields)
+        self.drop_checkpoint()
+        self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
+        return True
+
+    def _appended(
+        self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
+    ) -> Appended:
+        whole = joined(parts)
+        if isinstance(self.plan.graph[node_id].operator, QueryResults):
+            # Response time counts up to now, when results become readable.
+            whole.arrival_us = now
+        else:
+            # Rows of a derived stream are still on the way to results: they keep their oldest arrival.
+            came = [moment for done in run.done for moment, _ in done.arrivals.get(log, ())]
+            whole.arrival_us = min(came, default=now)
+        return whole
+
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    @property
+    def dirty(self) -> bool:
+        """Return True if workers have state that is in no checkpoint."""
+        return self.plan.unit.stateful and self._rows_since_checkpoint > 0
+
+    @property
+    def unwritten(self) -> bool:
+        """Return True if the last checkpoint is outdated.
+
+        An outdated checkpoint lacks input that has been read, or queries added since.
+        """
+        written, fields = self._field("checkpoint"), self.fields
+        return self.plan.unit.stateful and (
+            written["cursors"] != fields["cursors"]
+            or written["input_watermarks"] != fields["input_watermarks"]
+            or written.get("begun", False) != fields.get("begun", False)
+            or any(self._field(name) for name in SINCE_CHECKPOINT)
+            or "placement" in written
+        )
+
+    @property
+    def writing(self) -> bool:
+        """Return True while workers write a checkpoint."""
+        return self._begun is not None
+
+    def checkpoint_due(self, now_s: float) -> bool:
+        return self.dirty and not self.writing and self._checkpoint_age(now_s) >= 1
+
+    def checkpoint_overdue(self, now_s: float) -> bool:
+        """Return True if a checkpoint must precede the next run."""
+        return self.dirty and not self.writing and self._checkpoint_age(now_s) >= _OVERDUE
+
+    def _checkpoint_age(self, now_s: float) -> float:
+        """Return the age of the last checkpoint in checkpoint intervals."""
+        rows, seconds = self._rows_since_checkpoint, now_s - self._checkpointed_s
+        return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
+
+    def begin_checkpoint(self) -> None:
+        """Begin a checkpoint of the committed state."""
+        self._begun = BegunCheckpoint(
+            self._committed_run,
+            dict(self._field("cursors")),
+            dict(self.input_watermarks()),
+            self._rows_since_checkpoint,
+            time.monotonic(),
+            {},
+        )
+
+    def drop_checkpoint(self) -> None:
+        """Forget the checkpoint in progress."""
+        self._begun = None
+
+    def checkpoint_item(self, cell: int) -> CheckpointUnit:
+        return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
+
+    def checkpointed(self, done: CheckpointDone, change: Change) -> None:
+        """Record that a cell's snapshot is written.
+
+        The last cell completes the checkpoint of the unit.
+        """
+        begun = self._begun
+        if begun is None or done.run != begun.run:
+            return
+        begun.files[done.cell] = done.files
+        if len(begun.files) < self.cells:
+            return
+        self.drop_checkpoint()
+        files = [begun.files[cell] for cell in range(self.cells)]
+        fields = change.units.setdefault(self.id, {})
+        self._note_checkpoint(fields, begun.cursors, begun.input_watermarks, files)
+        self._rows_since_checkpoint -= begun.rows
+        self._checkpointed_s = begun.begun_s
+
+    def _note_checkpoint(
+        self,
+        fields: dict[str, Any],
+        cursors: Mapping[str, int],
+        input_watermarks: Mapping[str, int],
+        files: Sequence[Any],
+    ) -> None:
+        since = {name: self._field(name) for name in SINCE_CHECKPOINT}
+        fields[BEFORE] = {**self._field("checkpoint"), **since}
+        fields["checkpoint"] = {
+            "cursors": dict(cursors),
+            "input_watermarks": dict(input_watermarks),
+            "files": [list(f) for f in files],
+        }
+        if fields.get("begun", self.fields.get("begun", False)):
+            fields["checkpoint"]["begun"] = True
+        fields |= dict.fromkeys(SINCE_CHECKPOINT)
+        if self._heavy is not None and self._heavy.forget(min(input_watermarks.values(), default=BEGINNING)):
+            fields["heavy"] = self._heavy.plain() or None
+        fields["statistics"] = self.statistics.plain()
+
+    def _columns_needed(self) -> dict[str, frozenset[str]]:
+        """Return the columns read of each declared stream.
+
+        The set is empty for other logs, which store all columns.
+        """
+        read = columns_read(self.plan.graph)
+        return {log: read.get(log, frozenset()) for log in self.plan.unit.inputs}

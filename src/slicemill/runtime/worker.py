@@ -1,0 +1,466 @@
+"""Worker task: reads sources and runs cells of units.
+
+A worker holds the programs of its cells with their state, the readers and intakes of its streams,
+compiled plans, and open segments. All of these may be lost at any time, and are restored from a
+checkpoint and the logs.
+
+A checkpoint blocks the worker only while it takes a snapshot of a cell's state in memory. A background
+thread writes the snapshot while the worker runs the next items. The thread notifies the driver when the
+files are complete.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicemill.columns.arrow_schema import ARRIVAL, TS
+from slicemill.columns.merge import ties_of
+from slicemill.columns.pace import paced
+from slicemill.connectors.registry import open_readers
+from slicemill.errors import SlicemillError
+from slicemill.ingest.stream import SKIPPING, OpenStream, StreamPlan
+from slicemill.kernels.kernel import python_seconds
+from slicemill.metrics.due_times import Arrivals, dated
+from slicemill.metrics.profiling import collecting_seconds, watch_collections
+from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them
+from slicemill.operators.cell import HeavyKey
+from slicemill.plan.partitioning import Exchange
+from slicemill.runtime.messages import (
+    CheckpointDone,
+    CheckpointUnit,
+    Forget,
+    Item,
+    ItemDone,
+    ItemFailed,
+    LogSpan,
+    Message,
+    OutputLog,
+    ReadDone,
+    ReadStream,
+    Reply,
+    Restore,
+    RunDone,
+    RunUnit,
+    failed_item,
+)
+from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.runtime.rescale import redistributed
+from slicemill.runtime.shuffle import SpreadRows, is_large, ordered_by_cell, sampled_keys
+from slicemill.runtime.step_limit import StepLimit, StepRecord, current_step
+from slicemill.runtime.workers.events import WorkerContext
+from slicemill.runtime.workers.plan_messages import unpacked
+from slicemill.storage.changes import Appended, joined
+from slicemill.storage.checkpoints import (
+    CheckpointDamaged,
+    EncodedStates,
+    encode_states,
+    read_checkpoint,
+    write,
+    write_checkpoint,
+)
+from slicemill.storage.filesystem import StorageFull, is_full
+from slicemill.storage.log import read_epochs, stored_tables
+from slicemill.storage.segments import SegmentWriters
+from slicemill.time import wall_clock_us
+from slicemill.types import Schema
+
+_STAGES = ("run: open", "run: kernels", "run: write")
+# Result batches of at least so many rows are compressed: LZ4 takes less time than writing the saved bytes.
+_COMPRESSED_ROWS = 2_000
+# Bytes of state are counted so often, but counting takes at most a twentieth of the time of the runs.
+_COUNT_BYTES_S, _COUNT_BYTES_ANYHOW_S, _RUNS_PER_COUNT = 0.5, 30.0, 20
+
+# Runs a function in the background of a worker's messages.
+InBackground: TypeAlias = Callable[[Callable[[], None]], None]
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Run a function in a daemon thread."""
+    threading.Thread(target=work, name="slicemill checkpoint", daemon=True).start()
+
+
+@dataclass(slots=True)
+class LoadedCell:
+    """Program of a cell in memory; `run` is its last finished run."""
+
+    plan: str
+    run: int
+    program: UnitProgram
+    bytes: int = 0
+    counted_s: float = -math.inf  # when its bytes were counted
+    counting_cpu_s: float = 0.0  # processor time of the last count, and of runs since then
+    ran_cpu_s: float = 0.0
+
+    def goes_on_with(self, item: RunUnit) -> bool:
+        """Return True if the program has the state and the queries that a run needs."""
+        return (self.plan, self.run, self.program.failed) == (item.plan, item.after, item.failed)
+
+    def count_bytes(self, now_s: float, *, at_once: bool) -> None:
+        """Count the bytes of the state if a count is due."""
+        since_s = now_s - self.counted_s
+        cheap = self.ran_cpu_s >= _RUNS_PER_COUNT * self.counting_cpu_s or since_s >= _COUNT_BYTES_ANYHOW_S
+        if at_once or (since_s >= _COUNT_BYTES_S and cheap):
+            began = time.process_time()
+            self.bytes, self.counted_s, self.ran_cpu_s = self.program.state_bytes(), now_s, 0.0
+            self.counting_cpu_s = time.process_time() - began
+
+
+@dataclass(slots=True)
+class Worker:
+    """Handler of the messages to a worker."""
+
+    context: WorkerContext
+    _writers: SegmentWriters
+    _ordered: SegmentWriters  # of batches ordered by cell; a segment has one schema
+    cells: dict[tuple[str, str, int], LoadedCell] = field(default_factory=dict)
+    streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
+    _plans: dict[str, bytes] = field(default_factory=dict)
+    _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
+    _sync: bool = False  # durability 'machine': sync files before answering
+    _taken: LoadedCell | None = None
+    _bytes_read: int = 0  # from logs, by the current cell
+    _record: StepRecord | None = None
+    _message: int = 0
+    _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
+    in_background: InBackground = in_thread
+
+    def __post_init__(self) -> None:
+        watch_collections()
+
+    def __call__(self, message: object) -> Reply:
+        asked = cast(Message, message)
+        self._plans.update(asked.plans)
+        self._sync = asked.sync
+        wall_clock_us.not_before(asked.now_us)
+        self._message = asked.number
+        self._open_record(asked.record)
+        done = [self._do(item, place) for place, item in enumerate(asked.items)]
+        reply = tuple(one for one in done if one is not None)
+        self._spreads.clear()
+        if asked.sync:
+            self._writers.sync()
+            self._ordered.sync()
+        return reply
+
+    def _open_record(self, path: Path | None) -> None:
+        """Record steps in this file, if this process may be killed."""
+        if path is None or not self.context.separate:
+            return
+        if self._record is None or self._record.path != path:
+            if current_step(path) is not None:  # Spark has retried the task of a killed process
+                raise SlicemillError("its process ended in a step")
+            if self._record is not None:
+                self._record.close()
+                self._record = None
+            with suppress(OSError):  # without a record, a stuck worker is killed later
+                self._record = StepRecord(path)
+        if self._record is not None:
+            self._record.take_up()
+
+    def _do(self, item: Item, place: int) -> ItemDone | None:
+        try:
+            if isinstance(item, RunUnit):
+                return self._run(item, place)
+            if isinstance(item, ReadStream):
+                return self._read(item)
+            if isinstance(item, CheckpointUnit):
+                return self._checkpoint(item)
+            self._forget(item)
+            return None
+        except MemoryError:
+            raise
+        except Exception as problem:
+            return _failed(item, problem)
+
+    # -- units -----------------------------------------------------------------------------------------
+
+    def _run(self, item: RunUnit, place: int) -> RunDone:
+        began, clock = time.process_time(), [time.perf_counter()]
+        # The cell is removed while it runs, because a failed run leaves no valid state.
+        program = self._program(item)
+        self._bytes_read = 0
+        tables = self._inputs(item.inputs, program, item)
+        watermarks = {log: span.watermark for log, span in item.inputs.items()}
+        clock.append(time.perf_counter())
+        as_python, collecting = python_seconds(), collecting_seconds()
+        limit = StepLimit(item.limit_s, self._record, place, self._message)
+        with limit.watching():
+            outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy, limit)
+        clock.append(time.perf_counter())
+        written, arrivals, sampled = {}, {}, {}
+        for log, made in outcome.tables.items():
+            if log in item.outputs and item.outputs[log].after_us is not None:
+                made = made.filter(pc.greater(made.column(TS), pa.scalar(item.outputs[log].after_us)))
+            if made.num_rows and log in item.outputs:
+                table = dated(made, item.moments, item.now_us)
+                written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
+                arrivals[log] = _arrivals(table)
+                if keys := sampled_keys(table, item.outputs[log].exchanges, program.schema_of(log)):
+                    sampled[log] = keys
+        files = self._written_state(item.state_folder, program) if item.checkpoint else None
+        cell = self._keep(item, program, time.process_time() - began)
+        clock.append(time.perf_counter())
+        return RunDone(
+            item.unit,
+            item.cell,
+            item.run,
+            written,
+            outcome.watermarks,
+            outcome.errors,
+            outcome.rows,
+            arrivals,
+            outcome.due,
+            program.latest,
+            program.sheds,
+            cell.bytes,
+            time.process_time() - began,
+            _stages(_STAGES, clock),
+            files,
+            sum(table.num_rows for table in tables.values()),
+            self._bytes_read,
+            program.compared,
+            python_seconds() - as_python,
+            program.key_work,
+            sampled,
+            collecting_seconds() - collecting,
+            outcome.overran,
+            outcome.shared,
+        )
+
+    def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
+        """Put a program back after its run; count its bytes if due."""
+        known = self._taken or LoadedCell(item.plan, item.run, program)
+        known.run = item.run
+        known.ran_cpu_s += ran_cpu_s
+        known.count_bytes(time.monotonic(), at_once=bool(item.dropping))
+        self.cells[item.mill, item.unit, item.cell] = known
+        return known
+
+    def _program(self, item: RunUnit) -> UnitProgram:
+        known = self._taken = self.cells.pop((item.mill, item.unit, item.cell), None)
+        if known is not None and known.goes_on_with(item):
+            return known.program
+        self._taken = None
+        if item.restore is None:
+            raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
+        plan = unpacked(self._plans[item.plan])
+        states = self._restored(item, item.restore, plan.without(item.failed))
+        renewed = replace(
+            plan,
+            newcomers=item.restore.newcomers,
+            successors=item.restore.successors,
+            parts_taken=item.restore.parts_taken,
+        )
+        program = UnitProgram(renewed, states, item.cell, item.failed)
+        if item.restore.replay:
+            spans = item.restore.replay
+            watermarks = {log: span.watermark for log, span in spans.items()}
+            inputs = self._inputs(spans, program, item)
+            program.run(
+                inputs,
+                watermarks,
+                latest=item.latest,
+                heavy=item.heavy,
+                first_rows=item.restore.first_rows,
+            )
+        return program
+
+    def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
+        """Return the state of a cell at the checkpoint, by node."""
+        if restore.before is None:
+            return read_checkpoint(item.state_folder, restore.files, whole=True)
+        kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
+        return redistributed(plan, item.cell, restore.before, restore.heavy, kept)
+
+    def _inputs(
+        self, spans: Mapping[str, LogSpan], program: UnitProgram, item: RunUnit
+    ) -> dict[str, pa.Table]:
+        """Return the input rows of a cell, by log."""
+        found = {}
+        for log, span in spans.items():
+            exchange = program.plan.exchanges.get(log)
+            if not any(epoch.rows for epoch in span.epochs):
+                found[log] = program.empty_input(log)
+            elif exchange is None:
+                found[log] = read_epochs(span.folder, span.columns, span.epochs, span.needed)
+                self._bytes_read += sum(epoch.bytes for epoch in span.epochs)
+            else:
+                spread = self._spread(span, exchange, item.heavy)
+                found[log] = spread.part(item.cell)
+                self._bytes_read += spread.take_bytes()
+            if span.from_ts is not None:
+                found[log] = found[log].filter(pc.greater_equal(found[log].column(TS), span.from_ts))
+        return found
+
+    def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> SpreadRows:
+        """Return epochs of a log split by cell, computed once per message."""
+        key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
+        if key not in self._spreads:
+            stored = stored_tables(span.folder, span.epochs, span.needed)
+            self._spreads[key] = SpreadRows(exchange, span.columns, stored, heavy)
+        return self._spreads[key]
+
+    def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone | None:
+        """Take a snapshot of a cell's state and write it.
+
+        Return None if the snapshot is written in the background; a notice follows.
+        """
+        cell = self.cells.get((item.mill, item.unit, item.cell))
+        if cell is None or cell.run != item.run:
+            raise SlicemillError(f"cell {item.cell} of {item.unit} is not here as of run {item.run}")
+        if not self.context.resident:
+            files = self._written_state(item.state_folder, cell.program)
+            return CheckpointDone(item.mill, item.unit, item.cell, item.run, files)
+        snapshot, durable = encode_states(cell.program.states), self._sync
+        self.in_background(lambda: self.context.notify(_written(item, snapshot, durable=durable)))
+        return None
+
+    def _written_state(self, folder: Path, program: UnitProgram) -> tuple[Any, ...]:
+        return tuple(write_checkpoint(folder, program.states, durable=self._sync))
+
+    # -- streams ---------------------------------------------------------------------------------------
+
+    def _read(self, item: ReadStream) -> ReadDone:
+        began, clock = time.process_time(), [time.perf_counter()]
+        stream = self._opened(item)
+        if item.flush:
+            found = stream.flush(item.now_us)
+        elif item.replay is not None:
+            found = stream.replay(item.replay, item.announced)
+        elif item.handed is not None:
+            found = stream.take(item.handed, item.announced)
+        else:
+            stream.committed(item.offsets)
+            found = stream.read(item.offsets, item.announced, item.limit_rows, item.now_us)
+        clock.append(time.perf_counter())
+        written, sampled = {}, {}
+        for role, folder in stream.plan.logs.items():
+            output = OutputLog(folder, stream.plan.exchanges if role == "rows" else ())
+            tables = [getattr(part, role) for part in found.admitted]
+            schema = stream.plan.stream.schema
+            parts = [self._append(output, table, schema) for table in tables if table.num_rows]
+            if parts:
+                written[role] = joined(parts)
+            if parts and output.exchanges:
+                longest = max(tables, key=lambda table: table.num_rows)
+                sampled = sampled_keys(longest, output.exchanges, schema)
+        clock.append(time.perf_counter())
+        return ReadDone(
+            item.stream,
+            {**item.offsets, **found.offsets},
+            written,
+            (found.admitted[-1].progress | {SKIPPING: found.skipping or None}) if found.admitted else {},
+            found.more,
+            found.again_us,
+            found.ended,
+            item.handed is not None,
+            found.rows,
+            tuple(moment for part in found.admitted for moment in part.moments),
+            found.unneeded,
+            time.process_time() - began,
+            _stages(("read: source and intake", "read: write"), clock),
+            sampled,
+            found.warning,
+        )
+
+    def _opened(self, item: ReadStream) -> OpenStream:
+        key = (item.mill, item.stream)
+        plan = self._stream_plans.get(item.plan)
+        if plan is None:
+            plan = self._stream_plans[item.plan] = cast(StreamPlan, pickle.loads(self._plans[item.plan]))
+        known = self.streams.get(key)
+        if known is not None and not item.first:
+            if known.plan != plan:
+                known.replan(plan)
+            return known
+        if known is not None:
+            known.close()
+        notify = partial(self.context.notify, item.stream)
+        self.streams[key] = OpenStream(plan, item.progress, item.held, open_readers, notify, item.now_us)
+        return self.streams[key]
+
+    def _forget(self, item: Forget) -> None:
+        everything = not item.units and not item.streams and not item.cells
+        for mill, unit, cell in list(self.cells):
+            named = unit in item.units or (unit, cell) in item.cells
+            if mill == item.mill and (everything or named):
+                del self.cells[mill, unit, cell]
+        for mill, stream in list(self.streams):
+            if mill == item.mill and (everything or stream in item.streams):
+                self.streams.pop((mill, stream)).close()
+
+    # -- segments --------------------------------------------------------------------------------------
+
+    def _append(
+        self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
+    ) -> Appended:
+        if is_large(table.num_rows, output.exchanges) and not ties_of(table):
+            # Not compressed, so that cells can memory-map their parts
+            stored = ordered_by_cell(table, output.exchanges, schema)
+            extent = self._ordered.append(output.folder, stored)
+        else:
+            compress = compress and table.num_rows >= _COMPRESSED_ROWS
+            extent = self._writers.append(output.folder, table, compress=compress)
+        ts = table.column(0)
+        arrival = pc.min(table.column(ARRIVAL)).as_py()
+        return Appended([extent], ts[0].as_py(), ts[-1].as_py(), arrival)
+
+
+def make(context: WorkerContext) -> Worker:
+    """Create the message handler of a worker process."""
+    return Worker(context, SegmentWriters(context.name), SegmentWriters(f"{context.name}.ordered"))
+
+
+def _written(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
+    """Write a snapshot to files and return the notice for the driver."""
+    try:
+        with paced():
+            files, failed = write(item.state_folder, snapshot, durable=durable), None
+    except Exception as problem:
+        files, failed = [], _failed(item, problem)
+    return CheckpointDone(item.mill, item.unit, item.cell, item.run, tuple(files), failed)
+
+
+def _failed(item: Item, problem: Exception) -> ItemFailed | None:
+    words = str(problem) if isinstance(problem, SlicemillError) else f"{type(problem).__name__}: {problem}"
+    disk_full = isinstance(problem, StorageFull)
+    if isinstance(problem, OSError) and is_full(problem):
+        words, disk_full = (
+            f"no space is left ({problem}); free some, nothing is lost and work goes on then",
+            True,
+        )
+    return failed_item(
+        item,
+        words,
+        traceback.format_exc(),
+        disk_full=disk_full,
+        checkpoint_damaged=isinstance(problem, CheckpointDamaged),
+    )
+
+
+def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:
+    """Return the duration of each stage from the times between them."""
+    return {name: after - before for name, (before, after) in zip(names, pairwise(clock), strict=True)}
+
+
+def _arrivals(table: pa.Table) -> Arrivals:
+    arrivals = table.column(ARRIVAL).to_numpy()
+    if (first := arrivals.min()) == arrivals.max():  # the common case
+        return ((int(first), len(arrivals)),)
+    moments, rows = np.unique(arrivals, return_counts=True)
+    return tuple(zip(moments.tolist(), rows.tolist(), strict=True))

@@ -1,0 +1,43 @@
+"""Serialization of unit plans for workers, node by node.
+
+Serialized nodes are cached. So adding a query to a thousand other ones costs only its own nodes. Nodes
+are immutable, and those of a statement stay the same objects while other statements change
+(`plan.planner`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import cast
+
+from pyspark import cloudpickle
+
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.runtime.pipeline import UnitPlan
+
+_REMEMBERED = 1 << 14  # nodes of some thousand queries
+
+
+def packed(plan: UnitPlan) -> bytes:
+    """Serialize a plan; equal plans have equal bytes."""
+    nodes = [_packed_node(node) for node in plan.graph]
+    message: bytes = cloudpickle.dumps((replace(plan, graph=QueryGraph({}, plan.graph.streams)), nodes))
+    return message
+
+
+def unpacked(message: bytes) -> UnitPlan:
+    plan, packed_nodes = cast(tuple[UnitPlan, list[bytes]], cloudpickle.loads(message))
+    nodes = map(_unpacked_node, packed_nodes)
+    return replace(plan, graph=QueryGraph({node.id: node for node in nodes}, plan.graph.streams))
+
+
+@lru_cache(_REMEMBERED)
+def _packed_node(node: Node) -> bytes:
+    found: bytes = cloudpickle.dumps(node)  # it may contain user-defined functions
+    return found
+
+
+@lru_cache(_REMEMBERED)
+def _unpacked_node(packed_node: bytes) -> Node:
+    return cast(Node, cloudpickle.loads(packed_node))

@@ -1,0 +1,542 @@
+"""Worker pool: long-running Python tasks of Spark that answer messages within microseconds.
+
+```
+ supervisor 0 ── Spark job of one task ──► worker 0 ──┐ connects, shows the key, says hello
+ supervisor 1 ── Spark job of one task ──► worker 1 ──┤
+                                                      ▼
+ dispatcher ── send(), wait() ──► selector over the channels ◄── entrance (a thread that accepts)
+```
+
+All mutable state belongs to the thread that calls `send` and `wait`; other threads append to a queue and
+wake that thread. The incarnation of a worker is its task attempt. The newest incarnation wins, because an
+executor that was suspended may leave an old worker that still answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import secrets
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import psutil
+from pyspark import InheritableThread, SparkContext
+
+from slicemill.runtime.spark_session import is_local, listen_address
+from slicemill.runtime.workers.channel import (
+    ANSWER,
+    END,
+    LEAVING,
+    MESSAGE,
+    NOTICE,
+    READY,
+    Address,
+    Channel,
+    Entrance,
+    Hello,
+    encode,
+)
+from slicemill.runtime.workers.events import Event, Notice, WorkerAnswer, WorkerJoined, WorkerLeft, failure
+from slicemill.runtime.workers.interrupt import Interrupts
+from slicemill.runtime.workers.worker import Ticket, task_of
+from slicemill.time import wall_clock_us
+
+# Time-out for creating the handler, which may compile kernels.
+_READY_S = 300.0
+# Time for a worker to end before it is killed.
+_GRACE_S = 2.0
+# Time for Spark to end a cancelled job.
+_CANCEL_S = 10.0
+
+_GONE = "its process ended"
+
+
+@dataclass(slots=True)
+class _Connection:
+    """Connection of one worker, from its hello until it leaves."""
+
+    hello: Hello
+    channel: Channel
+    process: psutil.Process | None  # None if the process is on another machine
+    deadline: float | None
+    ready: bool = False
+    sent_us: int | None = None  # when its unanswered message was sent
+    writing: bool = False  # the selector also waits until more can be sent
+    reason: str = _GONE  # why it leaves
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    hello: Hello
+    sock: socket.socket
+
+
+@dataclass(frozen=True, slots=True)
+class _JobEnded:
+    worker: int
+    reason: str | None
+    goes_on: bool
+
+
+_Report: TypeAlias = _Arrival | _JobEnded
+
+
+@dataclass(slots=True)
+class _WorkerSlot:
+    """State of one worker number over its incarnations."""
+
+    newest: int = -1
+    connection: _Connection | None = None
+    connected: bool = False  # since the end of its last job
+    lost: list[WorkerLeft] = field(default_factory=list)  # found while sending
+
+
+class WorkerPool:
+    """`count` workers, whose handlers are created by a factory ("package.module:factory").
+
+    `send` and `wait` are called by one thread, `wake` by any.
+    """
+
+    resident = True
+
+    def __init__(
+        self,
+        context: SparkContext,
+        count: int,
+        handler: str,
+        *,
+        limit_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._count = count
+        self._handler = handler
+        self._limit_s = limit_s
+        self._clock = clock
+        self._local = is_local(context)
+        self._key = secrets.token_bytes(32)
+        self._slots = [_WorkerSlot() for _ in range(count)]
+        self._reports: deque[_Report] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        for end in (self._wake, self._woken):
+            end.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._entrance: Entrance | None = None
+        self.address: Address | None = None  # the listening address
+        self._reached_at: Address = ""  # the address to which workers connect
+        self._supervisors: list[Supervisor] = []
+        self._interrupts = Interrupts()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Submit the workers' jobs; `wait` reports when workers have joined."""
+        listen = None if self._local else listen_address(self._context)
+        self._entrance = Entrance(listen, self._key, self._arrived)
+        self.address = address = self._entrance.address
+        if not isinstance(address, str):
+            # Executors may reach the driver under a name that the driver cannot listen on.
+            address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
+        self._reached_at = address
+        self._supervisors = [self._supervisor(worker) for worker in range(self._count)]
+        self._interrupts.take()
+        for supervisor in self._supervisors:
+            supervisor.start()
+
+    def _supervisor(self, worker: int) -> Supervisor:
+        # A worker on another machine kills itself shortly after the driver has given it up.
+        limit_s = None if self._local else self._limit_s + 1.0
+        ticket = Ticket(worker, self._reached_at, self._key, self._handler, limit_s)
+        group = f"slicemill-worker-{secrets.token_hex(4)}-{worker}"
+        return Supervisor(self._context, group, f"worker {worker}", task_of(ticket), self._ended(worker))
+
+    def resize(self, count: int) -> None:
+        """Add workers or remove the last ones.
+
+        `wait` reports which workers have joined and left. Called by the thread that calls `wait`, or while
+        that thread is not waiting.
+        """
+        before, self._count = self._count, count
+        for worker in range(count, before):
+            slot, supervisor = self._slots[worker], self._supervisors[worker]
+            supervisor.stop()
+            if slot.connection is None:
+                supervisor.cancel()
+            else:  # its job ends when the connection is closed
+                slot.lost.append(self._leave(slot, "it was not wanted any more"))
+        for worker in range(before, count):
+            if worker == len(self._slots):
+                self._slots.append(_WorkerSlot())
+                self._supervisors.append(self._supervisor(worker))
+            else:
+                self._supervisors[worker] = self._supervisor(worker)
+            self._supervisors[worker].start()
+        self.wake()
+
+    def members(self) -> list[WorkerJoined]:
+        """Return the workers that have joined and not left."""
+        return [
+            WorkerJoined(worker, connection.hello.incarnation, connection.hello.host, connection.hello.pid)
+            for worker, slot in enumerate(self._slots)
+            if (connection := slot.connection) is not None and connection.ready
+        ]
+
+    def send(self, worker: int, message: object) -> None:
+        """Send a message to a worker that has answered its last message.
+
+        If its connection is broken, the next `wait` reports that it has left.
+        """
+        slot = self._slots[worker]
+        connection = slot.connection
+        if connection is None or not connection.ready:
+            if slot.lost:
+                return
+            raise RuntimeError(f"worker {worker} is not there")
+        if connection.sent_us is not None:
+            raise RuntimeError(f"worker {worker} has not answered yet")
+        frame = encode(MESSAGE, message)
+        connection.sent_us = wall_clock_us()
+        connection.deadline = self._clock() + self._limit_s
+        try:
+            connection.channel.send(frame)
+        except OSError:
+            slot.lost.append(self._leave(slot, _GONE))
+            self.wake()
+            return
+        self._watch(connection)
+
+    def end_stuck(self, worker: int) -> None:
+        """Kill a stuck worker with SIGPROF.
+
+        The signal's handler first adds the stack to the worker's step record. On another machine, the kernel
+        sends the signal when a frame arrives (`worker.ended_by_frames`).
+        """
+        connection = self._slots[worker].connection
+        if connection is not None and connection.process is not None:
+            with contextlib.suppress(psutil.Error):
+                connection.process.send_signal(signal.SIGPROF)
+        elif connection is not None:
+            with contextlib.suppress(OSError):
+                connection.channel.send(END)
+
+    def wait(self, timeout_s: float | None) -> list[Event]:
+        """Return new events; wait until the time-out or `wake`."""
+        limit = self._until_deadline()
+        if limit is not None and (timeout_s is None or limit < timeout_s):
+            timeout_s = limit
+        events: list[Event] = []
+        for key, _ in self._selector.select(timeout_s):
+            if key.data is None:
+                self._drain()
+            else:
+                self._serve(self._slots[key.data], events)
+        while self._reports:
+            self._take(self._reports.popleft(), events)
+        now = self._clock()
+        for slot in self._slots:
+            if slot.lost:
+                events += slot.lost
+                slot.lost.clear()
+            connection = slot.connection
+            if connection is not None and connection.deadline is not None and now >= connection.deadline:
+                what = (
+                    f"no answer within {self._limit_s:g} s"
+                    if connection.ready
+                    else "its handler was not made"
+                )
+                _end(connection)
+                events.append(self._leave(slot, what))
+        return events
+
+    def wake(self) -> None:
+        """Make `wait` return; from any thread."""
+        # A full buffer wakes the thread anyway; after `stop` no thread waits.
+        with contextlib.suppress(OSError):
+            self._wake.send(b"\0")
+
+    def stop(self) -> None:
+        """Stop all workers and their jobs; no process remains.
+
+        Busy workers get a moment to finish. Called by the thread that calls `wait`, or when that thread no
+        longer waits.
+        """
+        if self._stopped:
+            return
+        self._stopped = True
+        for supervisor in self._supervisors:
+            supervisor.stop()
+        if self._entrance is not None:
+            self._entrance.close()
+        self._hang_up_on_arrivals()
+        processes = [
+            connection.process for connection in self._connections() if connection.process is not None
+        ]
+        self._end_connected()
+        for supervisor, slot in zip(self._supervisors, self._slots, strict=False):
+            if not (slot.connected and supervisor.join(_GRACE_S)):
+                supervisor.cancel()
+        for supervisor in self._supervisors:
+            supervisor.join(_CANCEL_S)
+        for process in psutil.wait_procs(processes, _GRACE_S)[1]:
+            _kill(process)
+        self._hang_up_on_arrivals()
+        self._selector.close()
+        self._wake.close()
+        self._woken.close()
+        self._interrupts.give_back()
+
+    # The dispatcher's thread.
+
+    def _connections(self) -> list[_Connection]:
+        return [slot.connection for slot in self._slots if slot.connection is not None]
+
+    def _until_deadline(self) -> float | None:
+        deadlines = [
+            connection.deadline for connection in self._connections() if connection.deadline is not None
+        ]
+        return max(0.0, min(deadlines) - self._clock()) if deadlines else None
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while len(self._woken.recv(4096)) == 4096:
+                pass
+
+    def _watch(self, connection: _Connection) -> None:
+        """Watch for the socket to become writable while output is pending."""
+        if connection.channel.sending == connection.writing:
+            return
+        connection.writing = connection.channel.sending
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.writing else 0)
+        self._selector.modify(connection.channel, wanted, connection.hello.worker)
+
+    def _serve(self, slot: _WorkerSlot, events: list[Event]) -> None:
+        connection = slot.connection
+        if connection is None:
+            return
+        try:
+            if connection.writing:
+                connection.channel.flush()
+                self._watch(connection)
+            for frame in connection.channel.receive():
+                self._read(connection, frame, events)
+        except (EOFError, OSError, MemoryError):
+            events.append(self._leave(slot, connection.reason))
+
+    def _read(self, connection: _Connection, frame: memoryview, events: list[Event]) -> None:
+        worker, incarnation = connection.hello.worker, connection.hello.incarnation
+        kind = bytes(frame[:1])
+        try:
+            value = pickle.loads(frame[1:])
+        except Exception as error:
+            value = failure(error)
+        if kind == ANSWER and connection.sent_us is not None:
+            events.append(WorkerAnswer(worker, incarnation, value, connection.sent_us))
+            connection.sent_us = connection.deadline = None
+        elif kind == NOTICE:
+            events.append(Notice(worker, incarnation, value))
+        elif kind == READY:
+            connection.ready, connection.deadline = True, None
+            events.append(WorkerJoined(worker, incarnation, connection.hello.host, connection.hello.pid))
+        elif kind == LEAVING:
+            connection.reason = str(value)
+
+    def _leave(self, slot: _WorkerSlot, reason: str) -> WorkerLeft:
+        connection = slot.connection
+        assert connection is not None
+        self._selector.unregister(connection.channel)
+        connection.channel.close()
+        slot.connection = None
+        return WorkerLeft(connection.hello.worker, connection.hello.incarnation, reason)
+
+    def _take(self, report: _Report, events: list[Event]) -> None:
+        if isinstance(report, _JobEnded):
+            self._job_ended(report, events)
+        else:
+            self._admit(report, events)
+
+    def _admit(self, arrival: _Arrival, events: list[Event]) -> None:
+        hello = arrival.hello
+        if not 0 <= hello.worker < self._count or hello.incarnation <= self._slots[hello.worker].newest:
+            arrival.sock.close()
+            return
+        slot = self._slots[hello.worker]
+        if slot.connection is not None:
+            _end(slot.connection)
+            events.append(self._leave(slot, "a newer attempt has taken its place"))
+        process = _process(hello.pid) if self._local else None
+        channel = Channel(arrival.sock)
+        slot.connection = _Connection(hello, channel, process, self._clock() + _READY_S)
+        slot.newest, slot.connected = hello.incarnation, True
+        self._selector.register(channel, selectors.EVENT_READ, hello.worker)
+        # Frames may have arrived together with the hello.
+        self._serve(slot, events)
+
+    def _job_ended(self, report: _JobEnded, events: list[Event]) -> None:
+        slot = self._slots[report.worker]
+        # The end of a connected worker is reported by its channel, possibly later.
+        if not report.goes_on:
+            incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
+            if slot.connection is not None:
+                self._leave(slot, _GONE)
+            events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped", spark_stopped=True))
+        elif not slot.connected:
+            events.append(
+                WorkerLeft(report.worker, -1, report.reason or "its task ended before it connected")
+            )
+        slot.connected = slot.connection is not None
+
+    def _end_connected(self) -> None:
+        for connection in self._connections():
+            with contextlib.suppress(OSError):
+                connection.channel.send(END)
+                self._watch(connection)
+        until = time.monotonic() + _GRACE_S
+        events: list[Event] = []
+        while self._connections() and (left := until - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                if key.data is None:
+                    self._drain()
+                else:
+                    self._serve(self._slots[key.data], events)
+        for slot in self._slots:
+            if slot.connection is not None:
+                _end(slot.connection)
+                self._leave(slot, _GONE)
+
+    # Other threads.
+
+    def _arrived(self, hello: Hello, sock: socket.socket) -> None:
+        self._reports.append(_Arrival(hello, sock))
+        self.wake()
+
+    def _ended(self, worker: int) -> Callable[[str | None, bool], None]:
+        def report(reason: str | None, goes_on: bool) -> None:
+            self._reports.append(_JobEnded(worker, reason, goes_on))
+            self.wake()
+
+        return report
+
+    def _hang_up_on_arrivals(self) -> None:
+        while self._reports:
+            report = self._reports.popleft()
+            if isinstance(report, _Arrival):
+                report.sock.close()
+
+
+def _process(pid: int) -> psutil.Process | None:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid)
+    return None
+
+
+def _end(connection: _Connection) -> None:
+    """Kill a worker that does not answer."""
+    if connection.process is not None:
+        _kill(connection.process)
+
+
+def _kill(process: psutil.Process) -> None:
+    # psutil compares start times, so a reused process id is not killed.
+    with contextlib.suppress(psutil.Error):
+        process.kill()
+
+
+# Supervisor: a thread that keeps one worker running.
+#
+# A supervisor submits a Spark job with one task repeatedly. Each worker has its own job, because Spark
+# counts task failures per job, and the fourth failure ends the job with all its tasks. Spark itself
+# restarts the task after the first failures of a job, on another executor if necessary.
+
+
+# A job that lasted at least so long resets the back-off.
+_GOOD_S = 60.0
+_LONGEST_PAUSE_S = 30.0
+_FIRST_PAUSE_S = 0.25
+
+Task = Callable[[Iterable[Any]], Iterable[Any]]
+# Called after each job with the reason of its end (the result of its task, or its error), and True if another
+# job follows.
+Report = Callable[[str | None, bool], None]
+
+
+def pause_s(failures: int) -> float:
+    """Return the back-off after so many short jobs in a row.
+
+    The back-off is 0 after the first short job, then doubles.
+    """
+    return 0.0 if failures < 2 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 2, 16))
+
+
+class Supervisor:
+    def __init__(self, context: SparkContext, group: str, what: str, task: Task, report: Report) -> None:
+        self._context = context
+        self._group = group
+        self._what = what
+        self._task = task
+        self._report = report
+        self._stopping = threading.Event()
+        self._thread = InheritableThread(target=self._run, name=f"slicemill {what}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Submit no more jobs; the current job continues."""
+        self._stopping.set()
+
+    def cancel(self) -> None:
+        """Cancel the current job."""
+        with contextlib.suppress(Exception):
+            self._context.cancelJobGroup(self._group)
+
+    def join(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.wait(pause_s(failures)):
+            began = time.monotonic()
+            reason = self._job()
+            # Jobs without an error count too: a worker that cannot create its handler leaves regularly.
+            failures = 0 if time.monotonic() - began >= _GOOD_S else failures + 1
+            if self._stopping.is_set():
+                return
+            there = is_running(self._context)
+            self._report(reason, there)
+            if not there:
+                return
+
+    def _job(self) -> str | None:
+        try:
+            self._context.setJobGroup(self._group, f"slicemill {self._what}", interruptOnCancel=True)
+            said = self._context.parallelize([0], 1).mapPartitions(self._task).collect()
+        except Exception as error:
+            return why(error)
+        return str(said[0]) if said else None
+
+
+def is_running(context: SparkContext) -> bool:
+    """Return True if the context is not stopped and its JVM answers."""
+    try:
+        return context._jsc is not None and not context._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def why(error: BaseException) -> str:
+    """Extract the cause of a failed job from Spark's long message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "Caused by"))]
+    python = [line for line in causes if line.split(":")[0].endswith(("Error", "Exception", "Interrupt"))]
+    told = [line for line in python if not line.startswith(("org.", "java.", "pyspark.", ": "))]
+    chosen = told or causes or lines or [type(error).__name__]
+    return chosen[0][:500]

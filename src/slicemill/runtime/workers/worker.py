@@ -1,0 +1,196 @@
+"""Worker: a Spark task that answers messages of the driver.
+
+    connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► end, or the driver is
+    gone
+
+The handler runs in the task's main thread, one message at a time. Its other threads may send notices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import functools
+import os
+import pickle
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from slicemill.runtime.workers.channel import (
+    ANSWER,
+    HELLO,
+    LEAVING,
+    MESSAGE,
+    NOTICE,
+    READY,
+    Address,
+    Hello,
+    clear_abandoned,
+    connect,
+    encode,
+)
+from slicemill.runtime.workers.events import (
+    Failure,
+    Handler,
+    WorkerContext,
+    failure,
+    make_handler,
+    writer_name,
+)
+
+SHORT_OF_MEMORY = "a message took more memory than there is"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Arguments of the task of a worker."""
+
+    worker: int
+    address: Address
+    key: bytes
+    handler: str
+    limit_s: float | None  # time-out of a message; None if the driver kills stuck workers
+
+    def __repr__(self) -> str:
+        # The key must not get into a log.
+        return f"Ticket(worker={self.worker}, address={self.address!r})"
+
+
+def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
+    """Run the task of a worker."""
+    task = TaskContext.get()
+    assert task is not None
+    retire()
+    try:
+        connection = connect(ticket.address, ticket.key)
+    except (EOFError, OSError, AuthenticationError) as error:
+        where = ticket.address if isinstance(ticket.address, str) else "{}:{}".format(*ticket.address)
+        return iter([f"it could not connect to {where}: {failure(error).error}"])
+    # These errors mean that the driver is gone, has stopped this pool, or has accepted a newer attempt.
+    with contextlib.suppress(EOFError, OSError), connection:
+        _Worker(ticket, task.taskAttemptId(), connection).run()
+    clear_abandoned(ticket.address)
+    return iter(())
+
+
+class _Worker:
+    def __init__(self, ticket: Ticket, incarnation: int, connection: Connection[bytes, bytes]) -> None:
+        self._ticket = ticket
+        self._connection = connection
+        self._incarnation = incarnation
+        self._sending = threading.Lock()
+        self._early: list[memoryview] | None = []  # notices sent before it is ready
+
+    def run(self) -> None:
+        ticket, name = self._ticket, writer_name(self._ticket.worker, self._incarnation)
+        context = WorkerContext(ticket.worker, self._incarnation, name, self._notify, resident=True)
+        hello = Hello(ticket.worker, self._incarnation, name, socket.gethostname(), os.getpid())
+        self._send(encode(HELLO, hello))
+        try:
+            handler = make_handler(ticket.handler, context)
+        except Exception as error:
+            self._send(encode(LEAVING, f"its handler could not be made: {failure(error).error}"))
+            return
+        with self._sending:
+            self._connection.send_bytes(encode(READY, None))
+            for notice in self._early or ():
+                self._connection.send_bytes(notice)
+            self._early = None
+        self._answer_messages(handler)
+
+    def _answer_messages(self, handler: Handler) -> None:
+        limit_s = self._ticket.limit_s
+        with Path(os.devnull).open("w") as nowhere:
+            while (frame := self._connection.recv_bytes())[:1] == MESSAGE:
+                if limit_s is not None:
+                    # faulthandler also ends a process in which hanging code holds the interpreter lock.
+                    faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
+                    with ended_by_frames(self._connection):
+                        answer, lives = answered(handler, memoryview(frame)[1:])
+                    faulthandler.cancel_dump_traceback_later()
+                else:
+                    answer, lives = answered(handler, memoryview(frame)[1:])
+                self._send(answer)
+                if not lives:
+                    self._send(encode(LEAVING, SHORT_OF_MEMORY))
+                    return
+
+    def _notify(self, payload: object) -> None:
+        frame = encode(NOTICE, payload)
+        with self._sending:
+            if self._early is not None:
+                self._early.append(frame)
+                return
+            # If the connection is closed, the main thread notices by itself.
+            with contextlib.suppress(OSError):
+                self._connection.send_bytes(frame)
+
+    def _send(self, frame: memoryview) -> None:
+        with self._sending:
+            self._connection.send_bytes(frame)
+
+
+@contextlib.contextmanager
+def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
+    """End this process by SIGPROF if a frame arrives inside the context.
+
+    The driver sends nothing but END to a busy worker. The kernel delivers the signal, also to machine code
+    that keeps the interpreter lock.
+    """
+    descriptor = connection.fileno()
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGPROF)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if connection.poll():  # the frame has arrived before
+        os.kill(os.getpid(), signal.SIGPROF)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+
+
+def answered(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
+    """Return the answer, and True if the process can continue."""
+    try:
+        return encode(ANSWER, handler(pickle.loads(pickled))), True
+    except MemoryError as error:
+        # Free the memory that the frames of the traceback hold.
+        traceback.clear_frames(error.__traceback__)
+        return encode(ANSWER, Failure(f"MemoryError: {SHORT_OF_MEMORY}", "")), False
+    except (Exception, SystemExit) as error:
+        return encode(ANSWER, failure(error)), True
+
+
+def task_of(ticket: Ticket) -> functools.partial[Iterator[object]]:
+    """Return the function for `mapPartitions`."""
+    return functools.partial(serve, ticket)
+
+
+# Retirement flag: this process ends after its current Spark task.
+#
+# Spark reuses the Python processes of finished tasks. A process that was a worker has threads, files and
+# memory of its own, so it ends when the result of its task is delivered. `slicemill.runtime.workers.daemon`
+# reads the flag.
+
+
+_retired = False
+
+
+def retire() -> None:
+    global _retired
+    _retired = True
+
+
+def is_retired() -> bool:
+    return _retired

@@ -1,1 +1,0 @@
-"""Implementations of the scalar functions and operators, one module per topic."""

@@ -1,0 +1,336 @@
+"""Run statistics of a unit, for policies and for display (P21).
+
+The cost of a run over N rows is a + b·N, fitted to the unit's own runs. The time of a run is that of its
+slowest cell, without waiting time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from slicemill.metrics.quality_of_service import IdealTime
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.multiway_spec import SharedMultiJoin
+from slicemill.operators.join.spec import SharedJoin, WindowJoin
+from slicemill.shedding.load import Compared
+from slicemill.storage.changes import Appended
+
+# Statistics of one cell of a unit, for balancing, placement and display (S52).
+
+
+class CellReport(Protocol):
+    """Report of a cell about a run (`runtime.messages.RunDone`)."""
+
+    @property
+    def cell(self) -> int: ...
+    @property
+    def rows_in(self) -> int: ...
+    @property
+    def pairs(self) -> int: ...  # compared by joins
+    @property
+    def cpu_s(self) -> float: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def state_bytes(self) -> int: ...
+
+
+@dataclass(slots=True)
+class CellStatistics:
+    """Sums since the cell was created in this process.
+
+    `state_bytes` is the current size.
+    """
+
+    runs: int = 0
+    rows: int = 0
+    pairs: int = 0
+    cpu_s: float = 0.0
+    bytes_read: int = 0
+    state_bytes: int = 0
+
+    def add(self, report: CellReport) -> None:
+        self.runs += 1
+        self.rows += report.rows_in
+        self.pairs += report.pairs
+        self.cpu_s += report.cpu_s
+        self.bytes_read += report.bytes_read
+        self.state_bytes = report.state_bytes
+
+    def plain(self) -> dict[str, Any]:
+        return {**asdict(self), "cpu_s": round(self.cpu_s, 6)}
+
+
+# assumed overhead of a run, before the first one was measured
+_FIRST_GUESS_S = 0.002
+
+
+class RunReport(CellReport, Protocol):
+    """Report of one cell about a run (`runtime.messages.RunDone`)."""
+
+    @property
+    def compared(self) -> Mapping[str, Compared]: ...  # by join
+    @property
+    def seconds(self) -> Mapping[str, float]: ...  # by stage
+    @property
+    def written(self) -> Mapping[str, Appended]: ...  # by log
+    @property
+    def rows(self) -> Mapping[str, int]: ...  # out of each node
+
+
+@dataclass(slots=True)
+class UnitStatistics:
+    runs: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    cpu_s: float = 0.0
+    rows_by_node: dict[str, int] = field(default_factory=dict)
+    cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
+    selectivities: dict[str, Selectivity] = field(default_factory=dict)
+    inputs: dict[str, float] = field(default_factory=dict)
+    """Recent rows by input, as decaying sums."""
+    cells: dict[int, CellStatistics] = field(default_factory=dict)
+    rows_read: dict[str, int] = field(default_factory=dict)  # by input, of all runs
+    compared: dict[str, int] = field(default_factory=dict)  # by join, of all runs and cells
+
+    def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
+        """Count a run.
+
+        `rows` are by input, and `outputs` are the logs that it may have written.
+        """
+        rows_in = sum(rows.values())
+        for log, number in rows.items():
+            self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
+            self.rows_read[log] = self.rows_read.get(log, 0) + number
+        # The first run includes compilation and imports, so it is not representative.
+        if self.runs:
+            self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
+        self.runs += 1
+        self.rows_in += rows_in
+        written = dict.fromkeys(outputs, 0)
+        for result in results:
+            self.cpu_s += result.cpu_s
+            self.cells.setdefault(result.cell, CellStatistics()).add(result)
+            for log, appended in result.written.items():
+                written[log] = written.get(log, 0) + appended.rows
+            for join, found in result.compared.items():
+                self.compared[join] = self.compared.get(join, 0) + found.total
+            for node, made in result.rows.items():
+                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + made
+        self.rows_out += sum(written.values())
+        for log, made in written.items():
+            self._count(log, rows_in, made)
+
+    def _count(self, log: str, rows_in: int, rows_out: int) -> None:
+        if rows_in and log not in self.selectivities:
+            self.selectivities[log] = Selectivity(1.0, is_guess=True)
+        if log in self.selectivities:
+            self.selectivities[log].observe(rows_in, rows_out)
+
+    def selectivity(self, log: str) -> float:
+        """Return the rows written to a log per row read; 1 without data."""
+        known = self.selectivities.get(log)
+        return 1.0 if known is None else known.value
+
+    def worth(self, log: str) -> float:
+        """Return the weight of a row of one side of a join.
+
+        The mean over the rows of all sides is 1. Each side's rows cause the same number of pairs in total,
+        because each pair is caused by its later row. So rows of a side with fewer rows cause more results
+        each (P23).
+        """
+        own = self.inputs.get(log, 0.0)
+        return sum(self.inputs.values()) / (len(self.inputs) * own) if own else 1.0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the part that survives a restart, as JSON values."""
+        return {
+            "cost": asdict(self.cost),
+            "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
+            "inputs": dict(self.inputs),
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        if kept:
+            self.cost = BatchCost(**kept["cost"])
+            self.selectivities = {log: Selectivity(**known) for log, known in kept["selectivities"].items()}
+            self.inputs = dict(kept["inputs"])
+
+
+# Adaptive statistics: selectivities over windows of tuples, batch costs by regression (P21).
+
+
+_LEAST_OVERHEAD = 0.1
+"""Minimum overhead, as a share of the shortest recent run.
+
+Noise may tilt a line through runs of similar sizes so far that its overhead is 0. The slowdown relative to
+such an ideal time would be unbounded.
+"""
+
+_LEAST_S = 1e-6
+"""Minimum duration of a run, for coarse clocks."""
+
+
+@dataclass(slots=True)
+class Selectivity:
+    """Selectivity of an operator, updated per `window` input tuples.
+
+    A new measurement has the weight `alpha`. If there is no prior value (`is_guess`), it is the ratio of
+    the counts until the first window is full. Otherwise the results of the first few tuples would count
+    like hundreds.
+    """
+
+    value: float
+    alpha: float = 0.175
+    window: int = 100
+    is_guess: bool = False
+    _inputs: int = 0
+    _outputs: int = 0
+
+    def observe(self, inputs: int, outputs: int) -> bool:
+        """Count rows.
+
+        Return True if the value changed, so that priorities must be recomputed.
+        """
+        self._inputs += inputs
+        self._outputs += outputs
+        before, is_full = self.value, self._inputs >= self.window
+        if self.is_guess:
+            # Add one, because windows that have not ended yet may still produce results.
+            self.value = (self._outputs + 1) / (self._inputs + 1)
+        elif is_full:
+            self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
+        if is_full:
+            self.is_guess, self._inputs, self._outputs = False, 0, 0
+        return self.value != before
+
+
+@dataclass(slots=True)
+class BatchCost:
+    """Time of a run over N rows as a + b·N.
+
+    The line is fitted to past runs with exponential decay. Load of the machine prolongs a run by a factor,
+    so relative errors are minimised (weights of 1 / time²). With absolute errors, the noise of large runs
+    would hide the overhead, which is most of the time of small runs. The fitted line is then scaled so
+    that it matches the total time of all runs, because the weights favour quick runs. Until runs of two
+    sizes were seen, the initial values are used for what cannot be determined.
+    """
+
+    overhead: float = 0.05
+    per_row: float = 1e-6
+    decay: float = 0.95
+    _runs: float = 0.0
+    _rows: float = 0.0
+    _time: float = 0.0
+    _weight: float = 0.0
+    _weighted_rows: float = 0.0
+    _weighted_time: float = 0.0
+    _weighted_rows_rows: float = 0.0
+    _weighted_rows_time: float = 0.0
+    _quickest: float = 0.0
+
+    def observe(self, rows: int, seconds: float) -> None:
+        keep, seconds = self.decay, max(seconds, _LEAST_S)
+        weight = seconds**-2
+        self._quickest = min(seconds, self._quickest / keep) if self._runs else seconds
+        self._runs = keep * self._runs + 1
+        self._rows = keep * self._rows + rows
+        self._time = keep * self._time + seconds
+        self._weight = keep * self._weight + weight
+        self._weighted_rows = keep * self._weighted_rows + weight * rows
+        self._weighted_time = keep * self._weighted_time + weight * seconds
+        self._weighted_rows_rows = keep * self._weighted_rows_rows + weight * rows * rows
+        self._weighted_rows_time = keep * self._weighted_rows_time + weight * rows * seconds
+        self._fit()
+
+    def _fit(self) -> None:
+        mean_rows, mean_time = self._weighted_rows / self._weight, self._weighted_time / self._weight
+        spread = self._weighted_rows_rows / self._weight - mean_rows**2
+        if spread > 1e-9 * max(1.0, mean_rows**2):
+            slope = (self._weighted_rows_time / self._weight - mean_rows * mean_time) / spread
+            self.per_row = max(slope, 0.0)  # a larger run is never cheaper
+        self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
+        if mean_rows:
+            # The line goes through the mean of the runs for any overhead.
+            self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
+        raised = self._time / (self.overhead * self._runs + self.per_row * self._rows)
+        self.overhead *= raised
+        self.per_row *= raised
+
+    def of(self, rows: float) -> float:
+        return self.overhead + self.per_row * rows
+
+    @property
+    def mean_rows(self) -> float:
+        """Return the recent mean number of rows per run; 1 without data."""
+        return max(self._rows / self._runs, 1.0) if self._runs else 1.0
+
+    @property
+    def ideal_time(self) -> float:
+        """Return T: the time of a run over one row, without other load."""
+        return self.of(1)
+
+
+# Ideal time: duration of a result without other load (P22).
+#
+# A run over N rows takes a + b·N. A result of a join is made from several rows: T is all the work on them,
+# as `slicemill_lab.charts.composites` defines it for operators. The last of these rows to arrive may
+# account for only a part of T.
+
+
+class Together(NamedTuple):
+    """Origin of a row from several logs.
+
+    A row of a join is made from a row of each part, and a row of a union from a row of one part.
+    """
+
+    joined: bool
+    parts: tuple[MadeOf, ...]
+
+
+# A log whose row is read, or a combination of logs.
+MadeOf: TypeAlias = str | Together
+
+
+class Written(NamedTuple):
+    """Origin of a log's rows, and the statistics of its writer."""
+
+    made_of: MadeOf
+    statistics: UnitStatistics
+
+
+def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
+    """Return the logs that a row of a node is made from.
+
+    `known` has the log of each node that is read, and serves as a cache.
+    """
+    if node_id not in known:
+        node = graph[node_id]
+        parts = tuple(made_of(given, graph, known) for given in node.inputs)
+        joined = isinstance(node.operator, (WindowJoin, SharedJoin, SharedMultiJoin))
+        known[node_id] = parts[0] if len(parts) == 1 else Together(joined, parts)
+    return known[node_id]
+
+
+def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
+    """Return the ideal time of a row of this log.
+
+    The time begins with the arrival of the rows of declared streams, which no unit writes.
+    """
+    if log not in writers:
+        return IdealTime(0.0, 0.0)
+    written = writers[log]
+    rows, run_s = _rows(written.made_of, written, writers), written.statistics.cost.overhead
+    return IdealTime(rows.whole_s + run_s, rows.last_s + run_s)
+
+
+def _rows(made_of: MadeOf, written: Written, writers: Mapping[str, Written]) -> IdealTime:
+    """Return the time of these rows, without the run's overhead."""
+    if isinstance(made_of, str):
+        row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
+        return IdealTime(row.whole_s + row_s, row.last_s + row_s)
+    parts = [_rows(part, written, writers) for part in made_of.parts] or [IdealTime(0.0, 0.0)]
+    together = sum if made_of.joined else max
+    return IdealTime(together([part.whole_s for part in parts]), max(part.last_s for part in parts))

@@ -1,0 +1,1 @@
+"""Ad hoc queries: SQL over the current rows, in processes of their own."""

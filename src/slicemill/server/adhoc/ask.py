@@ -1,0 +1,383 @@
+"""Ad hoc queries: SQL over the current rows, executed by DuckDB (M40).
+
+A query may read tables, views, streams and continuous queries. Of a stream or continuous query it reads
+the retained rows, with their timestamp in `_ts`, and only the columns and epochs that it needs. DuckDB
+has access to Arrow tables only: no files, no network, no settings. DuckDB runs in a separate process
+(`process`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from slicemill.columns.arrow_schema import as_results, is_system_column, with_system_columns
+from slicemill.errors import SlicemillError
+from slicemill.kernels.arrays import Int64s
+from slicemill.server.adhoc.errors import OutOfMemory, UnknownName, refused, unknown_in
+from slicemill.server.adhoc.messages import ProcessLimits
+from slicemill.server.adhoc.postgres_catalog import is_system_question, may_be_system_question, postgres_tree
+from slicemill.server.adhoc.pushdown import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
+from slicemill.storage.log import Epoch, EpochSpans
+from slicemill.storage.segments import ExtentGone
+
+_BATCH_ROWS = 8_192
+# Column types are decided on the first rows of an answer, up to this size. Smaller answers are seen as a
+# whole.
+_DECIDED_BYTES = 1 << 20
+# Approximate size in bytes of a batch that is sent to a client.
+_PIECE_BYTES = 1 << 20
+_TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of an answer: the first rows as a table, and further batches, which are computed on demand."""
+
+    first: pa.Table
+    rest: Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def answering(
+    sql: str,
+    relation_of: Callable[[str], AskedRelation],
+    parameters: Sequence[object] = (),
+    limits: ProcessLimits = ProcessLimits(),  # noqa: B008
+) -> Iterator[Answer]:
+    """Execute an ad hoc query. `relation_of` returns a relation by name, or raises UnknownName.
+
+    `parameters` are the values of $1, $2, … The rows can be read inside the context only.
+    """
+    needs = needs_of(parsed(sql), parameters)
+    relations: dict[str, AskedRelation] = {}
+    for name in needs:
+        try:
+            relations[name] = relation_of(name)
+        except UnknownName as problem:
+            raise unknown_in(sql, name, problem) from None
+    connection = connected(limits)
+    try:
+        for name, relation in relations.items():
+            connection.register(name, _without_zones(relation.shape()))
+        connection.begin()  # in one transaction, now() is the same everywhere
+        question = _Question(connection, sql, parameters)
+        if relations:
+            question.check()  # report errors before any rows are read
+        for name, relation in relations.items():
+            rows = relation.read(needs[name], _bounds(question, name, needs[name]))
+            connection.register(name, _without_zones(rows))
+        yield _in_our_types(question.batches())
+    except duckdb.OutOfMemoryException:
+        raise OutOfMemory(limits.memory_bytes) from None
+    except duckdb.Error as problem:
+        raise refused(sql, problem) from None
+    finally:
+        connection.close()
+
+
+def connected(
+    limits: ProcessLimits = ProcessLimits(),  # noqa: B008
+) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory database without access to files, network or settings."""
+    connection = duckdb.connect(
+        config={
+            "enable_external_access": "false",
+            "python_enable_replacements": "false",
+            "memory_limit": f"{limits.memory_bytes}B",
+            "threads": str(limits.threads),
+            "temp_directory": "",
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")  # all times here are UTC
+    connection.execute("SET errors_as_json = true")  # JSON errors include positions
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Ad hoc query on a connection. Parts of the query can be evaluated separately."""
+
+    connection: duckdb.DuckDBPyConnection
+    sql: str
+    parameters: Sequence[object]
+
+    def check(self) -> None:
+        """Raise the errors that can be found without rows."""
+        values = list(self.parameters) or None
+        try:
+            self.connection.execute(f"EXPLAIN {self.sql}", values)
+        except duckdb.Error:
+            self.batches()
+            raise
+
+    def batches(self) -> pa.RecordBatchReader:
+        """Start the execution. Rows are computed when they are read."""
+        values = list(self.parameters) or None
+        try:
+            return self.connection.sql(self.sql, params=values).to_arrow_reader(_BATCH_ROWS)
+        except (duckdb.BinderException, duckdb.CatalogException):
+            self.connection.execute(self.sql, values)  # fails as well, and reports the position
+            raise
+
+    def value(self, bound: exp.Expr) -> int | None:
+        """Return a bound in microseconds, or None if it is no timestamp; the query itself will report that
+        error."""
+        found = self.part(exp.select(exp.cast(exp.paren(bound.copy()), "TIMESTAMP")))
+        value: int | None = None if found is None else found.column(0).cast(pa.int64())[0].as_py()
+        return value
+
+    def part(self, select: exp.Select) -> pa.Table | None:
+        """Evaluate a part of the query. Returns None if DuckDB cannot evaluate the part by itself."""
+        own = select.copy()
+        values: list[object] = []
+        for place in list(own.find_all(exp.Placeholder)):
+            if not place.name.isdigit() or int(place.name) > len(self.parameters):
+                return None
+            values.append(self.parameters[int(place.name) - 1])
+            place.replace(exp.Placeholder(this=str(len(values))))
+        try:
+            return self.connection.sql(own.sql("duckdb"), params=values or None).to_arrow_table()
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Time bounds of one relation in an ad hoc query (implements `rows.Bounds`)."""
+
+    question: _Question
+    name: str
+    first_us: int | None
+    last_us: int | None
+
+    def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
+        self.question.connection.register(self.name, _without_zones(rows))
+        found = self.question.part(limit.probe)
+        if found is None:
+            return None
+        times: list[int] = found.column(0).cast(pa.int64()).to_pylist()
+        if limit.wanted is not Wanted.ANY:
+            times.sort(reverse=limit.wanted is Wanted.NEWEST)
+        return times[: limit.rows]
+
+
+def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], _Bounds]:
+    def found() -> _Bounds:
+        firsts = [value for bound in need.first if (value := question.value(bound)) is not None]
+        lasts = [value for bound in need.last if (value := question.value(bound)) is not None]
+        return _Bounds(question, name, max(firsts, default=None), min(lasts, default=None))
+
+    return found
+
+
+def reads_system_tables(sql: str) -> bool:
+    """Return True if a query names tables or functions of PostgreSQL's system catalog."""
+    if not may_be_system_question(sql):
+        return False
+    try:
+        tree = postgres_tree(sql)
+    except sqlglot.errors.SqlglotError:
+        return False
+    return is_system_question(tree) or any(is_system(table) for table in tree.find_all(exp.Table))
+
+
+def _without_zones(table: pa.Table) -> pa.Table:
+    """Remove time zones (all are UTC), because DuckDB would need its calendar extension for them."""
+    return _retyped(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
+
+
+def _in_our_types(batches: pa.RecordBatchReader) -> Answer:
+    """Return timestamps in UTC, and 128-bit integers (sums in DuckDB) as BIGINT if they fit.
+
+    The first rows decide whether the integers fit.
+    """
+    begun: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        begun.append(batch)
+        size += batch.nbytes
+        if size > _DECIDED_BYTES:
+            break
+    first = _retyped(pa.Table.from_batches(begun, batches.schema), _shown_type)
+    with suppress(pa.ArrowInvalid):
+        first = _retyped(first, lambda kind: pa.int64() if kind == _HUGE else kind)
+    return Answer(first, _rest(batches, first.schema))
+
+
+def _rest(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        shown = _retyped(pa.Table.from_batches([batch]), _shown_type)
+        try:
+            yield from shown.cast(schema).to_batches()
+        except pa.ArrowInvalid as problem:
+            raise SlicemillError(
+                f"a whole number does not fit in 64 bits, as the first ones did: {problem}; "
+                "CAST the column to DECIMAL(38, 0) or DOUBLE"
+            ) from None
+
+
+def pieces_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table in batches of limited size."""
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _shown_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return _UTC
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _retyped(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) -> pa.Table:
+    return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
+
+
+# Relations as ad hoc queries read them, with time range and LIMIT push-down.
+#
+# The index of a log has the smallest and largest timestamp of each epoch. Epochs outside of the query's
+# time bounds are pruned. With a LIMIT, only as many epochs are read as are needed for its rows:
+#
+#     epochs by their last timestamp     …  e7  e9  e8
+#     SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows that pass WHERE; e8 and e9 have 12, the
+#     tenth
+#                                                   at time t; epochs that end before t are not needed
+
+
+# The first probe for a LIMIT reads about so many rows. Each further probe reads four times as many.
+_FIRST_ROWS = 4_096
+_MORE = 4
+_TRIES = 3
+
+
+class Bounds(Protocol):
+    """Time bounds of a relation in an ad hoc query, as microseconds."""
+
+    @property
+    def first_us(self) -> int | None: ...
+    @property
+    def last_us(self) -> int | None: ...
+
+    def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
+        """Return the timestamps of the given rows that a LIMIT selects, in its order; None if unknown."""
+
+
+class AskedLog(Protocol):
+    """Part of the interface of `storage.log.Log` that ad hoc queries use."""
+
+    @property
+    def columns_shown(self) -> pa.Schema: ...
+    def spans(self) -> EpochSpans: ...
+    def epochs(self, after: int, upto: int) -> list[Epoch]: ...
+    def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table: ...
+
+
+class AskedRelation(Protocol):
+    """Relation that an ad hoc query can read."""
+
+    def shape(self) -> pa.Table:
+        """Return the columns as a table without rows."""
+
+    def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
+        """Return the rows, or at least those that are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """Relation whose rows are in memory as a whole: a table or a view."""
+
+    columns: pa.Schema
+    rows: Callable[[], pa.Table]
+
+    def shape(self) -> pa.Table:
+        return self.columns.empty_table()
+
+    def read(self, need: RelationNeed, _: Callable[[], Bounds], /) -> pa.Table:
+        return _selected(self.rows(), need)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRows:
+    """Retained rows of a stream or continuous query, after epoch `after`."""
+
+    log: AskedLog
+    after: int = -1
+
+    def shape(self) -> pa.Table:
+        return as_results(with_system_columns(self.log.columns_shown).empty_table())
+
+    def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
+        if not need.rows:
+            return self.shape()
+        for _ in range(_TRIES - 1):
+            with suppress(ExtentGone):  # rows were freed while they were read
+                return self._read_needed(need, bounds)
+        return self._read_needed(need, bounds)
+
+    def _read_needed(self, need: RelationNeed, bounds: Callable[[], Bounds]) -> pa.Table:
+        spans = self.log.spans()
+        places = np.flatnonzero(spans.numbers > self.after)
+        if need.first or need.last:
+            known = bounds()
+            if known.first_us is not None:
+                places = places[spans.last_ts[places] >= known.first_us]
+            if known.last_us is not None:
+                places = places[spans.first_ts[places] <= known.last_us]
+        if need.limit is not None:
+            places = self._enough(spans, places, need, bounds())
+        return self._read(spans, places, need)
+
+    def _enough(self, spans: EpochSpans, places: Int64s, need: RelationNeed, bounds: Bounds) -> Int64s:
+        """Return the positions of the epochs that contain all rows that a LIMIT selects, including ties."""
+        assert need.limit is not None, "asked for a LIMIT only"
+        wanted = need.limit.wanted
+        ends = spans.last_ts if wanted is Wanted.NEWEST else spans.first_ts
+        by_time = np.argsort(-ends[places] if wanted is Wanted.NEWEST else ends[places], kind="stable")
+        order = places if wanted is Wanted.ANY else places[by_time]
+        rows = np.cumsum(spans.rows[order])
+        look = max(_FIRST_ROWS, need.limit.rows)
+        while True:
+            upto = int(np.searchsorted(rows, look)) + 1
+            if upto >= len(order):
+                return places
+            found = bounds.probe(self._read(spans, np.sort(order[:upto]), need), need.limit)
+            if found is None:
+                return places
+            if len(found) >= need.limit.rows:
+                break
+            look = _MORE * int(rows[upto - 1])
+        if wanted is Wanted.ANY or not found:
+            return np.sort(order[:upto])
+        last = found[-1]
+        inside = ends[places] >= last if wanted is Wanted.NEWEST else ends[places] <= last
+        return places[inside]
+
+    def _read(self, spans: EpochSpans, places: Int64s, need: RelationNeed) -> pa.Table:
+        if not len(places):
+            return _selected(self.shape(), need)
+        numbers = spans.numbers[places]
+        chosen = set(numbers.tolist())
+        epochs = self.log.epochs(after=int(numbers[0]) - 1, upto=int(numbers[-1]))
+        names = [name for name in self.log.columns_shown.names if need.wants(name)]
+        return as_results(self.log.scan((e for e in epochs if e.number in chosen), names))
+
+
+def _selected(table: pa.Table, need: RelationNeed) -> pa.Table:
+    if not need.rows:
+        table = table.slice(0, 0)
+    wanted = [name for name in table.column_names if is_system_column(name) or need.wants(name)]
+    # Keep one column, as a table without columns has no row count.
+    return table.select(wanted or table.column_names[:1])

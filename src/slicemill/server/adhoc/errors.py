@@ -1,0 +1,84 @@
+"""Errors of ad hoc queries: convert errors of DuckDB and sqlglot to ESL errors with positions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import duckdb
+import sqlglot
+
+from slicemill.errors import SlicemillError
+from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
+
+_HINT = 300
+
+
+class QuestionRefused(SlicemillError):
+    """There are too many ad hoc queries at the moment. The client may retry later."""
+
+
+class QuestionEnded(SlicemillError):
+    """The query was ended before its answer was complete, by the user or by a timeout."""
+
+
+class OutOfMemory(SlicemillError):
+    """The query needed more memory than its limit."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        super().__init__(
+            f"the question needs more than {memory_bytes >> 20:,} MB of memory; read fewer rows or columns, "
+            "or start the server with a larger --question-memory"
+        )
+
+
+class UnknownName(SlicemillError):
+    """There is no relation of this name. `hint` suggests existing names."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}; {hint}")
+        self.message = message
+        self.hint = hint
+
+
+def unreadable(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillError:
+    """Return the error for a text that is not valid SQL."""
+    known: list[dict[str, Any]] = getattr(problem, "errors", [])
+    if not known or known[0]["line"] is None:  # for instance an unterminated quote
+        said = str(problem).splitlines()[0]
+        return _mistake(sql, f"this question cannot be read: {said}", TextSpan(0, len(sql)))
+    line, column, word = known[0]["line"], known[0]["col"], known[0]["highlight"] or ""
+    lines = sql.splitlines(keepends=True)
+    end = min(sum(map(len, lines[: line - 1])) + column, len(sql))
+    span = TextSpan(max(0, end - len(word)), end)
+    said = f"did not expect {word} here" if sql[end:].strip() else f"more is expected behind {word}"
+    return _mistake(sql, said, span)
+
+
+def refused(sql: str, problem: duckdb.Error) -> SlicemillError:
+    """Return the error for a query that DuckDB rejects. The connection reports errors as JSON."""
+    _, _, said = str(problem).partition(": ")
+    try:
+        told = json.loads(said)
+    except ValueError:
+        return SlicemillError("\n".join(str(problem).splitlines()[:4]))
+    message, *rest = [line.strip() for line in told["exception_message"].splitlines() if line.strip()]
+    hint = " ".join(rest)
+    hint = hint if len(hint) <= _HINT else f"{hint[:_HINT]}…"
+    if "location" not in told:
+        return SlicemillError(f"{message}; {hint}" if hint else message)
+    first, length = json.loads(told["location"])
+    start, end = (len(sql.encode()[:place].decode(errors="ignore")) for place in (first, first + length))
+    return _mistake(sql, message, TextSpan(start, end), hint)
+
+
+def unknown_in(sql: str, name: str, problem: UnknownName) -> SlicemillError:
+    """Return the error for an unknown relation in FROM."""
+    for token in sqlglot.tokenize(sql, read="duckdb"):
+        if token.text.lower() == name.lower():
+            return _mistake(sql, problem.message, TextSpan(token.start, token.end + 1), problem.hint)
+    return problem
+
+
+def _mistake(sql: str, message: str, span: TextSpan, hint: str = "") -> EslError:
+    return EslError(SourceText(sql), [Diagnostic(message, span, hint)])

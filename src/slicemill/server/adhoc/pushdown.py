@@ -1,0 +1,285 @@
+"""Push-down analysis of an ad hoc query: required columns, time range and LIMIT of each relation.
+
+    SELECT price FROM bid WHERE _ts >= now() - INTERVAL 5 MINUTES     _ts, price of the epochs of five
+    minutes
+    SELECT * FROM bid ORDER BY _ts DESC LIMIT 10                      the newest epochs, until they have
+    ten
+    rows
+
+The analysis is conservative: a clause that it does not understand never narrows what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from slicemill.columns.arrow_schema import TS
+from slicemill.errors import SlicemillError
+from slicemill.server.adhoc.errors import unreadable
+
+_MIRRORED = {"first": "last", "last": "first"}
+# Nodes allowed in a time bound: the value does not depend on the position in the query.
+_CONSTANT = (
+    exp.Literal,
+    exp.Cast,
+    exp.DataType,
+    exp.Interval,
+    exp.Var,
+    exp.IntervalSpan,
+    exp.Add,
+    exp.Sub,
+    exp.Neg,
+    exp.Paren,
+    exp.Placeholder,
+    exp.CurrentTimestamp,
+    exp.CurrentDate,
+)
+_CONSTANT_CALLS = ("now", "today", "get_current_timestamp", "current_timestamp", "current_date")
+
+
+class Wanted(Enum):
+    """Rows that a LIMIT selects: any, or the first or last in time."""
+
+    ANY = "any"
+    OLDEST = "oldest"
+    NEWEST = "newest"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """LIMIT that can be pushed down. `probe` selects the timestamps of the rows that pass WHERE."""
+
+    wanted: Wanted
+    rows: int
+    probe: exp.Select
+
+
+@dataclass(frozen=True, slots=True)
+class RelationNeed:
+    """Requirements of a query on one relation: `columns` in lower case (None for all), and bounds of `_ts`.
+
+    Every row needed lies within each bound. A relation that is named more than once keeps only the bounds
+    that all of its occurrences have.
+    """
+
+    columns: frozenset[str] | None = None
+    first: tuple[exp.Expr, ...] = ()
+    last: tuple[exp.Expr, ...] = ()
+    limit: Limit | None = None
+    rows: bool = True
+
+    def wants(self, column: str) -> bool:
+        return self.columns is None or column.lower() in self.columns
+
+
+def parsed(sql: str) -> exp.Query:
+    """Parse an ad hoc query, which must be one SELECT."""
+    try:
+        statements = sqlglot.parse(sql, read="duckdb")
+    except sqlglot.errors.SqlglotError as problem:
+        raise unreadable(sql, problem) from None
+    trees = [tree for tree in statements if tree is not None]
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        raise SlicemillError("a question is one SELECT")
+    return trees[0]
+
+
+def relations_named(sql: str) -> list[str]:
+    """Return the names in FROM that are not defined by the query itself.
+
+    >>> relations_named("WITH top AS (SELECT * FROM hot) SELECT * FROM top JOIN item USING (id)")
+    ['hot', 'item']
+    """
+    return sorted(needs_of(parsed(sql)))
+
+
+def is_system(table: exp.Table) -> bool:
+    """Return True for a table of PostgreSQL's system catalog."""
+    return table.db.lower() in ("pg_catalog", "information_schema") or table.name.lower().startswith("pg_")
+
+
+def needs_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str, RelationNeed]:
+    """Return the requirements of a query by relation name, as written in the query."""
+    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+    places = [table for table in tables if not is_system(table) and table.name.lower() not in own]
+    if _is_zero(tree.args.get("limit")):
+        return {table.name: RelationNeed(rows=False) for table in places}
+    scopes = _scopes(tree)
+    named = frozenset(identifier.name.lower() for identifier in tree.find_all(exp.Identifier))
+    found: dict[str, RelationNeed] = {}
+    for table in places:
+        need = _need(table, scopes.get(id(table)), named)
+        found[table.name] = _both(found[table.name], need) if table.name in found else need
+    if len(places) == 1 and (limit := _limit(tree, places[0], parameters)) is not None:
+        found = {name: replace(need, limit=limit) for name, need in found.items()}
+    return found
+
+
+def _scopes(tree: exp.Query) -> dict[int, Scope]:
+    """Return the scope (SELECT) of each table in a FROM clause."""
+    try:
+        scopes = list(traverse_scope(tree))
+    except sqlglot.errors.SqlglotError:
+        return {}
+    return {
+        id(source): scope
+        for scope in scopes
+        for source in scope.sources.values()
+        if isinstance(source, exp.Table)
+    }
+
+
+def _need(table: exp.Table, scope: Scope | None, named: frozenset[str]) -> RelationNeed:
+    select = scope.expression if scope is not None else None
+    if not isinstance(select, exp.Select) or table.args.get("pivots") or table.args.get("sample"):
+        return RelationNeed()
+    joins: list[exp.Join] = select.args.get("joins") or []
+    whole = {table.alias_or_name.lower(), table.name.lower()} & _columns_named(select)
+    every = whole or any(join.args.get("method") for join in joins) or _has_star(select)
+    first, last = ((), ()) if any(_picks(join) for join in joins) else _bounds(select, table)
+    return RelationNeed(None if every else named | {TS}, first, last)
+
+
+def _columns_named(select: exp.Select) -> set[str]:
+    """Return unqualified column names. A table's own name in this position means a whole row."""
+    return {column.name.lower() for column in select.find_all(exp.Column) if not column.table}
+
+
+def _has_star(select: exp.Select) -> bool:
+    stars = [*select.find_all(exp.Star), *select.find_all(exp.Columns)]
+    return any(not isinstance(star.parent, exp.Count) for star in stars)
+
+
+def _picks(join: exp.Join) -> bool:
+    """Return True for joins whose matches depend on the other rows: ASOF and POSITIONAL."""
+    return str(join.args.get("method") or "").upper() in ("ASOF", "POSITIONAL")
+
+
+def _bounds(select: exp.Select, table: exp.Table) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
+    """Return the lower and upper bounds of `_ts` in the WHERE clause. Each bound is a constant expression.
+
+    A row outside of the bounds is in no result, even of an outer join, because a comparison with NULL is
+    never true.
+    """
+    where = select.args.get("where")
+    found: dict[str, list[exp.Expr]] = {"first": [], "last": []}
+    alone = not select.args.get("joins")
+    for condition in where.this.flatten() if where and isinstance(where.this, exp.And) else _whole(where):
+        bare = condition.unnest()
+        for side, bound in _bounds_in(bare, table.alias_or_name.lower(), alone):
+            if _is_constant(bound):
+                found[side].append(bound)
+    return tuple(found["first"]), tuple(found["last"])
+
+
+def _whole(where: exp.Where | None) -> list[exp.Expr]:
+    return [where.this] if where else []
+
+
+def _bounds_in(condition: exp.Expr, alias: str, alone: bool) -> Iterator[tuple[str, exp.Expr]]:
+    def is_time(side: exp.Expr) -> bool:
+        if not isinstance(side, exp.Column) or side.name.lower() != TS:
+            return False
+        return side.table.lower() == alias or (not side.table and alone)
+
+    if isinstance(condition, exp.Between) and is_time(condition.this):
+        yield "first", condition.args["low"]
+        yield "last", condition.args["high"]
+    elif isinstance(condition, exp.EQ):
+        for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
+            if is_time(side):
+                yield from (("first", other), ("last", other))
+    elif isinstance(condition, (exp.GT, exp.GTE, exp.LT, exp.LTE)):
+        end = "first" if isinstance(condition, (exp.GT, exp.GTE)) else "last"
+        if is_time(condition.left):
+            yield end, condition.right
+        elif is_time(condition.right):
+            yield _MIRRORED[end], condition.left
+
+
+def _is_constant(bound: exp.Expr) -> bool:
+    for node in bound.walk():
+        call = node.name.lower() if isinstance(node, exp.Anonymous) else None
+        if call not in _CONSTANT_CALLS and not isinstance(node, _CONSTANT):
+            return False
+    return True
+
+
+def _both(one: RelationNeed, other: RelationNeed) -> RelationNeed:
+    """Merge the requirements of two occurrences of a relation. Only identical bounds remain."""
+    every = one.columns is None or other.columns is None
+    return RelationNeed(
+        None if every else (one.columns or frozenset()) | (other.columns or frozenset()),
+        tuple(bound for bound in one.first if bound in other.first),
+        tuple(bound for bound in one.last if bound in other.last),
+    )
+
+
+def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> Limit | None:
+    """Return the LIMIT, if the query returns rows of one relation unchanged, in any order or ordered by
+    `_ts`."""
+    if not isinstance(tree, exp.Select) or tree.args.get("limit") is None:
+        return None
+    clauses = ("joins", "laterals", "group", "having", "qualify", "distinct", "windows", "with_", "sample")
+    if any(tree.args.get(clause) for clause in clauses) or table.args.get("sample"):
+        return None
+    if tree.find(
+        exp.AggFunc, exp.Window, exp.Subquery, exp.Unnest, exp.Explode, exp.SetOperation, exp.Anonymous
+    ):
+        return None  # unknown functions too, as they may be aggregates
+    rows = _count(tree.args["limit"], parameters)
+    passed = _count(tree.args["offset"], parameters) if tree.args.get("offset") else 0
+    if rows is None or passed is None or _from_of(tree) is not table:
+        return None
+    wanted, order = Wanted.ANY, tree.args.get("order")
+    if order is not None:
+        first = order.expressions[0]
+        if not _is_time_of(first.this, tree, table):
+            return None
+        wanted = Wanted.NEWEST if first.args.get("desc") else Wanted.OLDEST
+    probe = exp.select(exp.column(TS, table=table.alias_or_name)).from_(table.copy())
+    if tree.args.get("where") is not None:
+        probe.set("where", tree.args["where"].copy())
+    return Limit(wanted, rows + passed, probe)
+
+
+def _from_of(tree: exp.Select) -> exp.Expr | None:
+    found = tree.args.get("from_")
+    return found.this if found is not None else None
+
+
+def _is_time_of(key: exp.Expr, tree: exp.Select, table: exp.Table) -> bool:
+    """Return True if the ORDER BY key is `_ts` of the relation, and not an alias of another column."""
+    if not isinstance(key, exp.Column) or key.name.lower() != TS:
+        return False
+    if key.table and key.table.lower() != table.alias_or_name.lower():
+        return False
+    return not any(
+        chosen.alias.lower() == TS
+        and not (isinstance(chosen.this, exp.Column) and chosen.this.name.lower() == TS)
+        for chosen in tree.expressions
+        if isinstance(chosen, exp.Alias)
+    )
+
+
+def _count(clause: exp.Expr, parameters: Sequence[object]) -> int | None:
+    value = clause.args.get("expression")
+    if isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit():
+        return int(value.name)
+    if isinstance(value, exp.Placeholder):
+        place = value.name
+        if place.isdigit() and 0 < int(place) <= len(parameters):
+            given = parameters[int(place) - 1]
+            return given if isinstance(given, int) and given >= 0 else None
+    return None
+
+
+def _is_zero(limit: exp.Expr | None) -> bool:
+    return limit is not None and _count(limit, ()) == 0

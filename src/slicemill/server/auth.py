@@ -1,0 +1,225 @@
+"""Principals, roles and access tokens.
+
+The home stores tokens as hashes in `access/tokens.json`. A token is shown once, when it is created.
+
+    [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
+
+A home that never had a token is open: a server on a loopback address serves every client as its owner.
+The first token writes the file `access/closed` as well. A home with one of the two files is closed, even
+if `tokens.json` is lost, empty or damaged. The folder alone does not close the home, because the audit
+log is in the same folder. A server that has seen one of the files, or that listens on a public address,
+stays closed until it ends.
+
+`names` are patterns. A principal with patterns can read and change only objects whose names match. ESL
+has no schemas, so a common name prefix takes the place of a schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from slicemill.errors import SlicemillError, did_you_mean
+from slicemill.storage.filesystem import LOCAL, StorageFull, ensure_folder, write_whole
+
+_FOLDER, _FILE, _MARK = "access", "tokens.json", "closed"
+_MARK_TEXT = b"This home has had tokens: its server requires one, even if tokens.json is lost.\n"
+_TOKEN_BYTES = 32
+
+
+class UserRole(IntEnum):
+    """Role of a principal. Each role includes the permissions of the roles before it."""
+
+    READER = 1  # read: results, ad hoc queries, the catalog, metrics
+    OPERATOR = 2  # change: declare, drop, set
+    ADMIN = 3  # administer: tokens, the audit log, support bundles
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Denied(SlicemillError):
+    """Error for an authenticated principal that lacks the permission for a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Authenticated client. A name of None stands for the user that started the server process."""
+
+    name: str | None
+    role: UserRole
+    names: tuple[str, ...] = ()
+
+    def require(self, role: UserRole, what: str) -> None:
+        """Raise Denied unless the principal has at least this role."""
+        if self.role < role:
+            raise Denied(f"{what} is for role {role.word}; {self.name} has role {self.role.word}")
+
+    def may_name(self, name: str) -> bool:
+        """Return True if the principal may read and change an object of this name."""
+        return not self.names or any(fnmatchcase(name.lower(), pattern) for pattern in self.names)
+
+    def require_name(self, name: str) -> None:
+        if not self.may_name(name):
+            raise Denied(f"{self.name} may use names like {' or '.join(self.names)}, and not {name}")
+
+
+OWNER = Principal(None, UserRole.ADMIN)
+
+
+class TokenFileError(SlicemillError):
+    """The token file exists but cannot be read."""
+
+
+class Access:
+    """Tokens of a home. The token file is read again when it changes.
+
+    With `closed`, a token is required even if the home never had one.
+    """
+
+    def __init__(self, home: Path | None = None, closed: bool = False) -> None:
+        self._file = None if home is None else home / _FOLDER / _FILE
+        self._read: tuple[tuple[int, ...], list[dict[str, Any]]] | None = None
+        self._closed = closed
+        self._closed = self.asks  # a file that is lost before the first request counts as well
+
+    @property
+    def asks(self) -> bool:
+        """True if every client must present a token."""
+        if not self._closed and self._file is not None:
+            try:
+                marked = self._file.with_name(_MARK).exists()
+                self._closed = marked or self._version() is not None
+                if self._closed and not marked:  # a home of an earlier version
+                    self._mark(self._file)
+            except (OSError, StorageFull):
+                self._closed = True
+        return self._closed
+
+    def close(self) -> None:
+        """Require a token from now on."""
+        self._closed = True
+
+    def principal(self, token: str | None) -> Principal | None:
+        """Return the principal of a token, or None if the client must be rejected."""
+        if not self.asks:
+            return OWNER
+        if token is None:
+            return None
+        try:
+            entries = self.entries()
+        except TokenFileError:
+            return None  # `problems` reports the file
+        found = None
+        for entry in entries:  # compare all entries, so that the time does not reveal which one matches
+            if hmac.compare_digest(_hash(token, entry["salt"]), entry["hash"]):
+                found = Principal(entry["name"], UserRole[entry["role"].upper()], tuple(entry["names"]))
+        return found
+
+    def problems(self) -> list[str]:
+        """Return why no token can be accepted; empty if tokens work or none is required."""
+        if not self.asks:
+            return []
+        try:
+            entries = self.entries()
+        except TokenFileError as problem:
+            return [f"all requests are rejected: {problem}"]
+        if not entries:
+            return ["all requests are rejected: there is no token; make one with slicemill token add"]
+        return []
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the entries of the token file. Raise TokenFileError if the file is damaged."""
+        if self._file is None:
+            return []
+        try:
+            version = self._version()
+            if version is None:
+                return []
+            if self._read is None or self._read[0] != version:
+                self._read = version, _checked(json.loads(self._file.read_bytes()))
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, RecursionError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "it is damaged"
+            raise TokenFileError(
+                f"{_FOLDER}/{_FILE} of the home cannot be read ({reason}); "
+                "restore it, or remove it and make new tokens with slicemill token add"
+            ) from None
+        return self._read[1]
+
+    def _version(self) -> tuple[int, ...] | None:
+        """Return a fingerprint of the token file, or None if there is no file."""
+        assert self._file is not None, "only a home has a token file"
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def add(self, name: str, role: str, names: Sequence[str], at_us: int) -> str:
+        """Create a token for a name and return it. The token cannot be read again."""
+        if role.upper() not in UserRole.__members__:
+            roles = [one.word for one in UserRole]
+            raise SlicemillError(f"there is no role {role}; {did_you_mean(role, roles) or ', '.join(roles)}")
+        entries = self.entries()
+        if any(entry["name"] == name for entry in entries):
+            raise SlicemillError(f"{name} has a token already; drop it first")
+        token, salt = secrets.token_urlsafe(_TOKEN_BYTES), secrets.token_hex(16)
+        entry = {"name": name, "role": role.lower(), "names": [one.lower() for one in names], "at": at_us}
+        self._write([*entries, {**entry, "salt": salt, "hash": _hash(token, salt)}])
+        return token
+
+    def drop(self, name: str) -> None:
+        """Revoke the token of a name. Open connections are closed on their next request."""
+        entries = self.entries()
+        left = [entry for entry in entries if entry["name"] != name]
+        if len(left) == len(entries):
+            raise SlicemillError(f"there is no token of {name}")
+        self._write(left)
+
+    def _write(self, entries: list[dict[str, Any]]) -> None:
+        if self._file is None:
+            raise SlicemillError("tokens are kept in a home; name one with --home")
+        ensure_folder(LOCAL, self._file.parent)
+        self._mark(self._file)
+        write_whole(LOCAL, self._file, json.dumps(entries, indent=1).encode(), durable=True)
+
+    @staticmethod
+    def _mark(file: Path) -> None:
+        """Write the file `closed`, which records that the home has had tokens."""
+        write_whole(LOCAL, file.with_name(_MARK), _MARK_TEXT, durable=True)
+
+
+def _checked(content: object) -> list[dict[str, Any]]:
+    """Return the entries of a token file. Raise ValueError if `add` cannot have written them."""
+    if not isinstance(content, list):
+        raise ValueError("it is no list")
+    for entry in content:
+        if not isinstance(entry, dict):
+            raise ValueError("an entry is no object")
+        texts = all(isinstance(entry.get(key), str) for key in ("name", "role", "salt", "hash"))
+        names = entry.get("names")
+        if not texts or not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+            raise ValueError("an entry lacks a field")
+        if entry["role"].upper() not in UserRole.__members__:
+            raise ValueError("an entry has an unknown role")
+        if not (entry["salt"] + entry["hash"]).isascii():
+            raise ValueError("an entry has no hash")
+    return content
+
+
+@lru_cache(maxsize=1024)
+def _hash(token: str, salt: str) -> str:
+    """Return the salted hash of a token. One round is enough, because a token has 256 random bits."""
+    return hashlib.sha256(f"{salt}:{token}".encode()).hexdigest()

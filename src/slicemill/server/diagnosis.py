@@ -1,0 +1,159 @@
+"""Diagnosis of slow queries: the most severe cause that applies, as text.
+
+`cause_of` is a pure function of metrics, so each cause can be tested, and every client interface reports
+the same cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+# A shorter wait is normal: one round of the engine takes up to this long.
+LONG_WAIT_S = 1.0
+HELD_S = 5.0
+_BUSY = 0.5
+_PYTHON = 0.5
+_COLLECTING = 0.2
+_LITTLE = 0.25  # of a core: if all units together use less, the query does not wait for another unit
+
+
+class Attention(IntEnum):
+    """Severity of the cause of a slow query."""
+
+    NONE = 0
+    NOTE = 1
+    SLOW = 2
+    BROKEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SlownessCause:
+    """Cause of a slow query. `kind` is for programs, `text` for people.
+
+    `of` names the unit, stream or query that causes the delay.
+    """
+
+    attention: Attention
+    kind: str
+    text: str
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySituation:
+    """Metrics of a query at one moment, from which `cause_of` derives the cause.
+
+    `units` has the cores that each unit has used recently. `watermarks` has the watermark of each input
+    stream in seconds of event time, or None before its first row. `python` is the share of the unit's CPU
+    time in loops that are not compiled yet, `collecting` the share in garbage collection. `server_collecting`
+    is the share of wall clock time in which garbage collection stops the server. `has_ended` is True if all
+    input streams have ended and no row waits.
+    """
+
+    unit: str
+    state: str = "running"
+    failed: str | None = None
+    mill_problem: str | None = None
+    sink_error: str | None = None
+    failing_sources: Mapping[str, str] = field(default_factory=dict)
+    rows_waiting: int = 0
+    longest_wait_s: float = 0.0
+    units: Mapping[str, float] = field(default_factory=dict)
+    watermarks: Mapping[str, float | None] = field(default_factory=dict)
+    level: str | None = None
+    level_met: bool | None = None
+    level_measured_s: float | None = None
+    shed_share: float = 0.0
+    python: float = 0.0
+    collecting: float = 0.0
+    server_collecting: float = 0.0
+    has_ended: bool = False
+
+
+def cause_of(query: QuerySituation) -> SlownessCause | None:
+    """Return the most severe cause that applies, or None."""
+    if query.failed is not None:
+        return SlownessCause(Attention.BROKEN, "failed", f"failed: {query.failed}")
+    if query.mill_problem is not None:
+        return SlownessCause(Attention.BROKEN, "mill", query.mill_problem)
+    for stream, error in query.failing_sources.items():
+        return SlownessCause(Attention.BROKEN, "source", f"source of {stream} fails: {error}", stream)
+    if query.sink_error is not None:
+        return SlownessCause(Attention.BROKEN, "sink", f"sink down: {query.sink_error}")
+    if query.state == "paused":
+        return SlownessCause(Attention.NOTE, "paused", "paused: no results come until it is resumed")
+    return _waiting(query) or _held(query) or _level(query) or _noted(query) or _ended(query)
+
+
+def _waiting(query: QuerySituation) -> SlownessCause | None:
+    if not query.rows_waiting or query.longest_wait_s < LONG_WAIT_S:
+        return None
+    since = f"{query.rows_waiting:,} rows wait, the oldest for {query.longest_wait_s:.1f} s"
+    own = query.units.get(query.unit, 0.0)
+    if query.python > _PYTHON:
+        text = f"its loops run as Python until machine code is there; {since}"
+        return SlownessCause(Attention.SLOW, "compiling", text, query.unit)
+    if query.collecting > _COLLECTING:
+        text = f"garbage collection (GC) takes {query.collecting:.0%} of its unit's time; {since}"
+        return SlownessCause(Attention.SLOW, "gc", text, query.unit)
+    if query.server_collecting > _COLLECTING:
+        share = f"{query.server_collecting:.0%} of the time"
+        text = f"garbage collection (GC) stops the server for {share}; {since}"
+        return SlownessCause(Attention.SLOW, "gc", text)
+    used = sum(query.units.values())
+    if used < _LITTLE:
+        text = (
+            f"this machine is busy with something else: all units together get {used:.0%} of a core; {since}"
+        )
+        return SlownessCause(Attention.SLOW, "starved", text)
+    others = {unit: cores for unit, cores in query.units.items() if unit != query.unit and cores > own}
+    if others:
+        busiest = max(others, key=lambda unit: others[unit])
+        text = f"waiting behind {busiest} ({others[busiest]:.0%} of a core); {since}"
+        return SlownessCause(Attention.SLOW, "waiting", text, busiest)
+    if own > _BUSY:
+        text = f"its own unit uses {own:.0%} of a core; {since}"
+        return SlownessCause(Attention.SLOW, "busy", text, query.unit)
+    return SlownessCause(Attention.SLOW, "waiting", since, query.unit)
+
+
+def _held(query: QuerySituation) -> SlownessCause | None:
+    """Report a stream that holds back the watermark of a query over several streams."""
+    known = {stream: at for stream, at in query.watermarks.items() if at is not None}
+    if len(query.watermarks) < 2 or not known:
+        return None
+    ahead = max(known, key=lambda stream: known[stream])
+    silent = next((stream for stream, at in query.watermarks.items() if at is None), None)
+    if silent is not None:
+        text = f"watermark held by stream {silent}, of which nothing has come"
+        return SlownessCause(Attention.SLOW, "watermark", text, silent)
+    behind = min(known, key=lambda stream: known[stream])
+    gap_s = known[ahead] - known[behind]
+    if gap_s < HELD_S:
+        return None
+    text = f"watermark held by stream {behind}, {gap_s:,.0f} s behind {ahead}"
+    return SlownessCause(Attention.SLOW, "watermark", text, behind)
+
+
+def _level(query: QuerySituation) -> SlownessCause | None:
+    if query.level is None or query.level_met is not False:
+        return None
+    measured = (
+        "" if query.level_measured_s is None else f": {query.level_measured_s:.3g} s in the last minute"
+    )
+    return SlownessCause(Attention.SLOW, "level", f"misses its level {query.level}{measured}")
+
+
+def _noted(query: QuerySituation) -> SlownessCause | None:
+    if query.shed_share <= 0:
+        return None
+    text = f"drops {query.shed_share:.1%} of its rows to keep its budget"
+    return SlownessCause(Attention.NOTE, "shed", text)
+
+
+def _ended(query: QuerySituation) -> SlownessCause | None:
+    if not query.has_ended:
+        return None
+    return SlownessCause(Attention.NONE, "ended", "its streams have ended: it has given all its results")

@@ -1,0 +1,459 @@
+"""Routes of the web console: one response has all data of a page, from one metrics sample."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from slicemill import __version__
+from slicemill.catalog.model import ModelDefinition
+from slicemill.errors import SlicemillError
+from slicemill.extensions.models.drawing import model_svg
+from slicemill.extensions.models.explain import uses_of
+from slicemill.scheduling.policies import POLICIES
+from slicemill.server.auth import Access, UserRole
+from slicemill.server.http.console_messages import (
+    ComponentLine,
+    CutMoveBody,
+    CutsBody,
+    EditorWords,
+    EventBody,
+    FigureColumns,
+    GraphArc,
+    GraphBody,
+    GraphNode,
+    MadeToken,
+    MillHistory,
+    ModelPicture,
+    Overview,
+    PlanAnswer,
+    PlanPreview,
+    PlanRequest,
+    Policies,
+    PolicyLine,
+    PolicySince,
+    QueryLine,
+    SliceChain,
+    StoredSliceBody,
+    StreamFigures,
+    TokenLine,
+    TokenRequest,
+    UnitPriority,
+    WorkerFigures,
+)
+from slicemill.server.http.messages import RefusedRequest, StatementText
+from slicemill.server.http.protection import CurrentSession
+from slicemill.server.pages.completion import words_for
+from slicemill.server.pages.live_graph import Folding, LiveGraphReader, components_of
+from slicemill.server.pages.preview import preview
+from slicemill.server.pages.priorities import RULES, priorities_of, rehearsed
+from slicemill.server.pages.stored_slices import SliceWatch, StoredChain, inputs_of, part_named, reaches_of
+from slicemill.server.sampling import MillSample, QuerySample, Sampler
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+from slicemill.time import wall_clock_us
+
+T = TypeVar("T")
+
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    status: {"model": RefusedRequest} for status in (400, 401, 403, 404, 422)
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EVENTS_SHOWN = 30
+
+_SORTS: dict[str, Callable[[QuerySample], Any]] = {
+    "attention": lambda q: (-q.attention, -(q.slowdown or 0.0), q.name),
+    "name": lambda q: q.name,
+    "rate": lambda q: (-q.rate, q.name),
+    "p99": lambda q: (-(q.p99_ms or 0.0), q.name),
+    "slowdown": lambda q: (-(q.slowdown or 0.0), q.name),
+    "lag": lambda q: (-(q.lag_s or 0.0), q.name),
+    "waiting": lambda q: (-q.rows_waiting, q.name),
+    "cpu": lambda q: (-q.cpu, q.name),
+    "shed": lambda q: (-(q.shed or 0), q.name),
+    "state": lambda q: (-q.state_bytes, q.name),
+}
+
+
+def add_console_data(
+    app: FastAPI, service: MillService, sampler: Sampler, cuts: SliceWatch, access: Access
+) -> None:
+    """Add the console's routes to an application."""
+    _add_overview(app, sampler)
+    _add_graph(app, service, sampler)
+    _add_preview(app, service)
+    _add_words(app)
+    _add_slices(app, service, cuts)
+    _add_scheduling(app, service, sampler)
+    _add_models(app, service)
+    _add_tokens(app, access)
+
+
+async def _call(function: Callable[[], T]) -> T:
+    return await asyncio.to_thread(function)
+
+
+def _add_overview(app: FastAPI, sampler: Sampler) -> None:
+    @app.get("/v1/overview", responses=_REFUSED, tags=["console"])
+    async def overview(
+        session: CurrentSession,
+        search: Annotated[str, Query(max_length=200)] = "",
+        sort: Annotated[str, Query(pattern=f"^({'|'.join(_SORTS)})$")] = "attention",
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> Overview:
+        """Streams, queries with what slows them down, workers and events; looked at once for all who ask."""
+        sample = await _call(sampler.look)
+        return _overview(session, sample, sampler, search, sort, limit, offset)
+
+    @app.get("/v1/history", responses=_REFUSED, tags=["console"])
+    async def mill_history(session: CurrentSession) -> MillHistory:
+        """Half an hour of the mill: rates, response times, slowdown, and which policy decided."""
+        session.require_all_names(None)
+        columns, policies = sampler.mill_history()
+        since = [PolicySince(at_s=at_s, policy=policy) for at_s, policy in policies]
+        return MillHistory(columns=columns, policies=since)
+
+    @app.get("/v1/history/{name}", responses=_REFUSED, tags=["console"])
+    async def query_history(name: str, session: CurrentSession) -> FigureColumns:
+        """Half an hour of a query."""
+        return FigureColumns(columns=sampler.history_of(session.query(name).name))
+
+    @app.get("/v1/queries/{name}/line", responses=_REFUSED, tags=["console"])
+    async def line(name: str, session: CurrentSession) -> QueryLine:
+        """One query as the overview has it."""
+        known = session.query(name).name
+        sample = await _call(sampler.look)
+        return QueryLine.model_validate(asdict(sample.queries[known]))
+
+
+def _overview(
+    session: UserSession,
+    sample: MillSample,
+    sampler: Sampler,
+    search: str,
+    sort: str,
+    limit: int,
+    offset: int,
+) -> Overview:
+    principal, wanted = session.principal, search.strip().lower()
+    seen = [query for query in sample.queries.values() if principal.may_name(query.name)]
+    found = [
+        query
+        for query in seen
+        if wanted in query.name.lower() or (query.cause is not None and wanted in query.cause.text.lower())
+    ]
+    found.sort(key=_SORTS[sort])
+    streams = [stream for stream in sample.streams.values() if principal.may_name(stream.name)]
+    events = [event for event in list(sampler.events) if principal.may_name(event.name)]
+    return Overview(
+        at_s=sample.at_s,
+        version=__version__,
+        policy=sample.policy,
+        user=principal.name,
+        role=principal.role.word,
+        problems=list(sample.problems) if not principal.names else [],
+        streams=[StreamFigures.model_validate(asdict(stream)) for stream in streams],
+        queries=[QueryLine.model_validate(asdict(query)) for query in found[offset : offset + limit]],
+        total=len(seen),
+        matching=len(found),
+        needing_attention=sum(query.attention > 1 for query in seen),
+        rate_in=sum(stream.rate for stream in streams),
+        rate_out=sum(query.rate for query in seen),
+        cpu=sum(query.cpu for query in seen),
+        rows_waiting=sum(unit.rows_waiting for unit in sample.units.values()),
+        state_bytes=sum(unit.state_bytes for unit in sample.units.values()),
+        workers=[WorkerFigures.model_validate(asdict(worker)) for worker in sample.workers],
+        events=[EventBody.model_validate(asdict(event)) for event in events[:_EVENTS_SHOWN]],
+    )
+
+
+def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
+    @app.get("/v1/graph", responses=_REFUSED, tags=["console"])
+    async def graph(
+        session: CurrentSession,
+        query: Annotated[str | None, Query(max_length=1000)] = None,
+        component: Annotated[int | None, Query(ge=0)] = None,
+        fold: Folding | None = None,
+        limit: Annotated[int, Query(ge=1, le=2000)] = 150,
+    ) -> GraphBody:
+        """The graph that runs with its rates: what a query needs, or a component, or all.
+
+        Large graphs are folded, unless `fold` says otherwise.
+        """
+        session.require_all_names(query)
+        name = None if query is None else session.query(query).name
+
+        def read() -> GraphBody:
+            found = LiveGraphReader(service.mill, sampler.look()).read(name, component, fold, limit)
+            return GraphBody(
+                nodes=[GraphNode.model_validate(asdict(node)) for node in found.nodes],
+                arcs=[GraphArc.model_validate(asdict(arc)) for arc in found.arcs],
+                components=found.components,
+                left_out=found.left_out,
+                shared_cpu=found.shared_cpu,
+                alone_cpu=found.alone_cpu,
+            )
+
+        return await _call(read)
+
+    @app.get("/v1/graph/components", responses=_REFUSED, tags=["console"])
+    async def components(session: CurrentSession) -> list[ComponentLine]:
+        """The connected parts of the graph, those with most queries first."""
+        session.require_all_names(None)
+        found = await _call(lambda: components_of(service.mill, sampler.look()))
+        return [ComponentLine.model_validate(asdict(one)) for one in found]
+
+
+def _add_preview(app: FastAPI, service: MillService) -> None:
+    @app.post("/v1/preview", responses=_REFUSED, tags=["console"])
+    async def preview_text(body: StatementText, session: CurrentSession) -> PlanPreview:
+        """How the queries of a text would run, and what they would share; nothing is run."""
+        session.require_all_names(None)
+        found = await _call(lambda: preview(service.mill, body.text))
+        return PlanPreview.model_validate(asdict(found))
+
+
+def _add_words(app: FastAPI) -> None:
+    @app.get("/v1/words", responses=_REFUSED, tags=["console"])
+    async def words(session: CurrentSession) -> EditorWords:
+        """What an editor of ESL can highlight and complete: the language's words, and the catalog's."""
+        return EditorWords.model_validate(asdict(await _call(lambda: words_for(session))))
+
+
+def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
+    @app.get("/v1/slices", responses=_REFUSED, tags=["console"])
+    async def chains(session: CurrentSession) -> list[SliceChain]:
+        """The chains of slices of all joins, without their slices."""
+        session.require_all_names(None)
+        units = service.mill.dispatcher.units
+        found = await _call(watch.chains)
+        return [_chain(session, StoredChain(one.unit, [], [], [])) for one in found if one.unit in units]
+
+    @app.get("/v1/slices/{query}", responses=_REFUSED, tags=["console"])
+    async def slices(query: str, session: CurrentSession) -> list[SliceChain]:
+        """What is stored for a query, slice by slice, as of the last checkpoint."""
+        name = session.query(query).name
+
+        def read() -> list[SliceChain]:
+            return [_chain(session, chain) for chain in watch.chains(_units_of(service, name))]
+
+        return await _call(read)
+
+
+def _units_of(service: MillService, query: str) -> set[str]:
+    """Return the units that a query depends on."""
+    needed = service.mill.graph.ancestors(query) if query in service.mill.graph.nodes else frozenset()
+    units = service.mill.dispatcher.running.units
+    return {unit.id for unit in units if not needed.isdisjoint(unit.plan.unit.nodes)}
+
+
+def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
+    mill, sees = session.service.mill, session.principal.may_name
+    running = mill.dispatcher.units.get(chain.unit)
+    outputs = [log for _, log in running.plan.unit.outputs] if running is not None else []
+    inputs = inputs_of(mill, chain.unit)
+    return SliceChain(
+        unit=chain.unit,
+        cells=running.cells if running is not None else 1,
+        queries=[log for log in outputs if log in mill.queries and sees(log)],
+        slices=[
+            StoredSliceBody(
+                cell=one.cell,
+                worker=mill.dispatcher.worker_of(running, one.cell) if running else None,
+                part=part_named(one.part, inputs),
+                rows=one.rows,
+                bytes=one.bytes,
+                earliest_us=one.earliest_us,
+                latest_us=one.latest_us,
+                wanted={who: rows for who, rows in one.wanted.items() if sees(who)},
+            )
+            for one in chain.slices
+        ],
+        cuts=[
+            CutsBody(
+                cell=cell,
+                part=part_named(one.part, inputs),
+                rate=one.rate,
+                finest=list(one.finest),
+                cheapest=list(one.cheapest),
+                used=list(one.used),
+                expected_rows=one.expected_rows,
+            )
+            for cell, one in chain.cuts
+        ],
+        reaches={who: back for who, back in reaches_of(mill, chain.unit).items() if sees(who)},
+        moves=[
+            CutMoveBody.model_validate(asdict(move) | {"part": part_named(move.part, inputs)})
+            for move in chain.moves
+        ],
+    )
+
+
+def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> None:
+    @app.get("/v1/policies", responses=_REFUSED, tags=["console"])
+    async def policies(session: CurrentSession) -> Policies:
+        """The policies, the one that decides, and the priority that it gives to each unit now."""
+        session.require_all_names(None)
+        found = await _call(lambda: priorities_of(service.mill, sampler.look()))
+        chooser = service.mill.dispatcher.chooser
+        return Policies(
+            policy=chooser.policy.name,
+            components={name: policy.name for name, policy in chooser.components.items()},
+            policies=[
+                PolicyLine(name=policy.name, aim=policy.aim, rule=RULES[policy.name])
+                for policy in POLICIES.values()
+            ],
+            units=[UnitPriority.model_validate(asdict(one)) for one in found],
+        )
+
+    @app.post("/v1/simulate", responses=_REFUSED, tags=["console"])
+    async def simulate(body: PlanRequest, session: CurrentSession) -> PlanAnswer:
+        """What a load would do to response times and slowdown, by the costs that were measured here."""
+        session.require_all_names(None)
+        if body.text:
+            await _call(lambda: session.check_trial(body.text))
+        verdict, outcomes = await _call(
+            lambda: rehearsed(service.mill, body.rates, body.policies, body.cores, body.seconds, body.text)
+        )
+        return PlanAnswer(verdict=verdict, outcomes=outcomes)
+
+
+def _add_models(app: FastAPI, service: MillService) -> None:
+    @app.get("/v1/models", responses=_REFUSED, tags=["console"])
+    async def models(session: CurrentSession) -> list[ModelPicture]:
+        """The models that are declared, each with its graphs as a drawing."""
+
+        def read() -> list[ModelPicture]:
+            catalog = service.mill.catalog
+            return [
+                ModelPicture(
+                    name=model.name, text=model.model.text, svg=model_svg(model.name, model.model, uses[0])
+                )
+                for model in catalog.models.values()
+                if isinstance(model, ModelDefinition) and session.principal.may_name(model.name)
+                if (uses := uses_of(model.name, catalog))
+            ]
+
+        return await _call(read)
+
+
+def _add_tokens(app: FastAPI, access: Access) -> None:
+    @app.get("/v1/tokens", responses=_REFUSED, tags=["console"])
+    async def tokens(session: CurrentSession) -> list[TokenLine]:
+        """Who has a token, and for what; never the tokens."""
+        session.principal.require(UserRole.ADMIN, "looking at tokens")
+        return [
+            TokenLine(name=entry["name"], role=entry["role"], names=entry["names"])
+            for entry in access.entries()
+        ]
+
+    @app.post("/v1/tokens", responses=_REFUSED, tags=["console"])
+    async def add_token(body: TokenRequest, session: CurrentSession) -> MadeToken:
+        """Make a token. The first one is an admin's: from then on nobody gets in without one."""
+        session.principal.require(UserRole.ADMIN, "making a token")
+        if not access.asks and (body.role.lower() != UserRole.ADMIN.word or body.names):
+            raise SlicemillError("the first token has role admin and all names, or nobody could make another")
+        return MadeToken(token=access.add(body.name, body.role, body.names, wall_clock_us()))
+
+    @app.delete("/v1/tokens/{name}", responses=_REFUSED, tags=["console"], status_code=204)
+    async def drop_token(name: str, session: CurrentSession) -> None:
+        """Take somebody's token away."""
+        session.principal.require(UserRole.ADMIN, "dropping a token")
+        if name == session.principal.name:
+            raise SlicemillError("that is the token that you use; let another admin drop it")
+        access.drop(name)
+
+
+# Static files of the web console, as built by `make console`, or a page that says how to build it.
+
+
+FOLDER = Path(__file__).resolve().parents[1] / "console"
+NOT_BUILT = "without the console: it is built by `make console`, which needs npm's registry once"
+# Content security policy: nothing from other hosts, no inline code or style sheet, no embedding in frames.
+# Browsers write inline style attributes themselves in text editors.
+# attributes themselves where text is edited.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
+    "img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+}
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+_START = "index.html"
+_NO_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>slicemill</title>
+<h1>slicemill runs, without its console</h1>
+<p>Build it with <code>make console</code> in a checkout (it needs npm's registry once) and start the server
+again. <a href="/health">/health</a> and <a href="/openapi.json">/openapi.json</a> are there all the same.</p>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleFile:
+    """File in memory, plain and compressed."""
+
+    content: bytes
+    packed: bytes
+    media_type: str
+    lasting: bool
+    """True if the name contains a digest of the content, so the file can be cached for ever."""
+
+
+def console_files(folder: Path = FOLDER) -> dict[str, ConsoleFile]:
+    """Return the built files; empty if the console was not built."""
+    if not (folder / _START).is_file():
+        return {}
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _TYPES:
+            content = path.read_bytes()
+            packed = gzip.compress(content, 9, mtime=0)
+            lasting = path.suffix in (".js", ".css")
+            found[path.name] = ConsoleFile(content, packed, _TYPES[path.suffix], lasting)
+    return found
+
+
+def add_console_files(app: FastAPI, folder: Path = FOLDER) -> None:
+    """Serve the console at `/` and its files below `/console`."""
+    files = console_files(folder)
+
+    @app.get("/", include_in_schema=False)
+    async def start(request: Request) -> Response:
+        if not files:
+            return HTMLResponse(_NO_PAGE, headers=_HEADERS)
+        return _answer(files[_START], request)
+
+    @app.get("/console/{name}", include_in_schema=False)
+    async def file(name: str, request: Request) -> Response:
+        found = files.get(name)
+        return Response(status_code=404) if found is None else _answer(found, request)
+
+
+def _answer(file: ConsoleFile, request: Request) -> Response:
+    headers = {
+        **_HEADERS,
+        "Cache-Control": "public, max-age=31536000, immutable" if file.lasting else "no-cache",
+        "Vary": "Accept-Encoding",
+    }
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        return Response(file.packed, media_type=file.media_type, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)

@@ -1,0 +1,77 @@
+"""Completions for the ESL editor: words of the language and names of the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.explain.statements import describe
+from slicemill.functions.signatures import SCALARS
+from slicemill.server.user_session import UserSession
+from slicemill.sql.lexer import NOT_AN_ALIAS
+from slicemill.types import SPELLINGS
+
+# ESL reserves few words. These words are keywords only in some positions, but are useful completions.
+_MORE_KEYWORDS = """
+    AGGREGATE ALERT ALTER CHANGES CLASSIFIER CLOSE CUMULATE DAY DAYS DESC DESCRIBE EVERY EXPLAIN FILTER FINAL
+    FUNCTION GAP HOP HOUR HOURS ITERATE INITIALIZE LANGUAGE LATE MILLISECONDS MINUTE MINUTES MODEL OPTIONS
+    PAUSE PRECEDING QUERIES QUERY REPLACE RESTART RESUME RETURN RETURNS SECOND SECONDS SESSION SETTINGS SHOW
+    SKEW SLACK SOURCE STATEMENTS STREAM STREAMS TABLE TABLES TERMINATE TUMBLE UNBOUNDED UNTIL VALID VIEW
+    WATERMARK WHILE
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFunction:
+    """Function and its call syntax."""
+
+    name: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownColumn:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRelation:
+    """Stream, table, view or query with its columns."""
+
+    name: str
+    kind: str
+    columns: list[KnownColumn]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWords:
+    keywords: list[str]
+    types: list[str]
+    functions: list[KnownFunction]
+    relations: list[KnownRelation]
+
+
+def words_for(session: UserSession) -> KnownWords:
+    """Return the completions for a session, with the names that its principal may see."""
+    catalog = session.service.mill.catalog
+    aggregates = [
+        KnownFunction(one.name, f"{one.name}({', '.join(word.partition('{')[0] for word in one.declared)})")
+        for one in BUILTINS.values()
+    ]
+    scalars = [KnownFunction(name, str(signature)) for name, signature in SCALARS.items()]
+    own = (*catalog.base_aggregates.values(), *catalog.functions.values(), *catalog.models.values())
+    declared = [
+        KnownFunction(one.name, f"{one.name}(…)") for one in own if session.principal.may_name(one.name)
+    ]
+    relations = [
+        KnownRelation(one.name, describe(one)[0], [KnownColumn(c.name, str(c.type)) for c in one.schema])
+        for one in (*catalog.relations.values(), *catalog.queries.values())
+        if session.principal.may_name(one.name)
+    ]
+    return KnownWords(
+        sorted(NOT_AN_ALIAS | set(_MORE_KEYWORDS.split())),
+        sorted(SPELLINGS),
+        sorted([*aggregates, *scalars, *declared], key=lambda one: one.name),
+        relations,
+    )

@@ -1,1 +1,0 @@
-"""Ad hoc queries: SQL over the current rows, projection and predicate push-down, and errors."""

@@ -1,0 +1,66 @@
+"""Support bundle: one ZIP file of statements, plans and metrics, without rows and tokens."""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import zipfile
+from collections.abc import Callable
+from importlib.metadata import distributions
+
+from slicemill import __version__
+from slicemill.lifecycle.catalog_journal import shown
+from slicemill.secrets import redacted
+from slicemill.server.service import MillService
+
+
+def support_bundle(service: MillService) -> bytes:
+    """Return the support bundle. A part that fails contains its error; the other parts are complete."""
+    mill = service.mill
+    parts: dict[str, Callable[[], str]] = {
+        "about.json": lambda: _json(_about()),
+        "problems.txt": lambda: "\n".join(service.problems()) or "none",
+        "statements.esl": lambda: ";\n\n".join(
+            entry["text"].rstrip("; \n") for entry in service.statements()
+        ),
+        "history.json": lambda: _json([shown(entry) for entry in mill.home.statements]),
+        "plan.txt": service.explain,
+        "plan.json": service.explain_json,
+        "metrics.json": lambda: _json(mill.metrics().plain()),
+        "home.json": lambda: _json(_home(service)),
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, make in parts.items():
+            try:
+                text = make()
+            except Exception as problem:  # a broken part is often the reason for the request
+                text = redacted(f"{type(problem).__name__}: {problem}")
+            bundle.writestr(f"slicemill/{name}", text)
+    return content.getvalue()
+
+
+def _about() -> dict[str, object]:
+    return {
+        "slicemill": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": {found.name: found.version for found in distributions()},
+    }
+
+
+def _home(service: MillService) -> dict[str, object]:
+    home = service.mill.home
+    return {
+        "epoch": home.epoch,
+        "logs": {
+            name: {"rows": log.rows, "bytes": log.bytes, "epochs": len(log)}
+            for name, log in home.logs.items()
+        },
+        "units": {name: fields.get("placement") for name, fields in home.units.items()},
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, default=str)

@@ -1,0 +1,702 @@
+"""Memory of tuples in chains by partition, with eviction by capacity (L14, L16).
+
+`ChainMemory` is the common part of all memories. A tuple is added when its end is known, which is when
+the next tuple of its partition arrives. That next tuple, the follower, is stored separately and is never
+dropped.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, NamedTuple, TypeAlias
+
+from slicemill.catalog.queries import Budget, Slot
+from slicemill.codec.registry import stored_as
+from slicemill.shedding.methods import Method, method_of, scattered
+
+Values = Hashable
+
+
+@stored_as("shed.follower", version=1)
+class NewestTuple(NamedTuple):
+    """Newest tuple of a partition, whose end is not known yet."""
+
+    values: Values
+    begin: int
+
+    def goes_on(self, values: Values, end: int) -> bool:
+        """Return True if the tuple continues a run that ends at `end`."""
+        return self.begin == end and self.values == values
+
+
+class Tuple:
+    """A tuple with its interval, or several merged tuples.
+
+    `number` counts arrivals in its partition, and `serial` all arrivals. `run` is the number of its run
+    before anything was dropped, and `tie` its rank among tuples of equal cost.
+    """
+
+    __slots__ = (
+        "after",
+        "before",
+        "begin",
+        "chain",
+        "count",
+        "end",
+        "fragment",
+        "number",
+        "run",
+        "serial",
+        "tie",
+        "values",
+    )
+
+    def __init__(
+        self, values: Values, begin: int, end: int, number: int, serial: int, run: int, count: int = 1
+    ) -> None:
+        self.values = values
+        self.begin = begin
+        self.end = end
+        self.number = number
+        self.serial = serial
+        self.run = run
+        self.count = count
+        self.before: Tuple | None = None
+        self.after: Tuple | None = None
+        self.chain: TupleChain | None = None
+        self.fragment: Any = None
+        self.tie = 0
+
+    def goes_on(self, values: Values, end: int) -> bool:
+        return self.begin == end and self.values == values
+
+    @property
+    def length(self) -> int:
+        return self.end - self.begin
+
+    def plain(self) -> tuple[Any, ...]:
+        return self.values, self.begin, self.end, self.number, self.serial, self.run, self.count
+
+
+class TupleChain:
+    """Kept tuples of one partition, oldest first."""
+
+    __slots__ = ("first", "follower", "last", "partition")
+
+    def __init__(self, partition: Hashable) -> None:
+        self.partition = partition
+        self.first: Tuple | None = None
+        self.last: Tuple | None = None
+        self.follower: NewestTuple | None = None
+
+    def __iter__(self) -> Iterator[Tuple]:
+        current = self.first
+        while current is not None:
+            yield current
+            current = current.after
+
+
+class DroppedTuple(NamedTuple):
+    """A dropped tuple with its partition."""
+
+    partition: Hashable
+    tuple: Tuple
+
+
+class ChainMemory(ABC):
+    """Up to `capacity` tuples of all partitions, and their followers."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.held = 0
+        self.chains: dict[Hashable, TupleChain] = {}
+
+    def arrive(
+        self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None
+    ) -> DroppedTuple | None:
+        """Add a tuple that ends its predecessor's period.
+
+        Return the dropped tuple, if any. `closed` is the predecessor, or None if it forms no run.
+        `follower` is the new tuple, or None if it forms no run.
+        """
+        self.add(partition, closed, follower)
+        return self.shed()
+
+    def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
+        """Like `arrive`, without dropping."""
+        chain = self.chains.get(partition)
+        if chain is None:
+            chain = self.chains[partition] = TupleChain(partition)
+        chain.follower = follower
+        if closed is None:
+            self._followed(chain)
+        else:
+            self._append(chain, closed)
+
+    def shed(self) -> DroppedTuple | None:
+        """Drop one tuple if there are too many."""
+        if self.held <= self.capacity:
+            return None
+        victim = self._victim()
+        assert victim.chain is not None
+        partition = victim.chain.partition
+        self._remove(victim)
+        return DroppedTuple(partition, victim)
+
+    def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
+        """Expire tuples of a partition that begin earlier, or have lower numbers.
+
+        Expired tuples do not count as dropped.
+        """
+        chain = self.chains.get(partition)
+        while chain is not None and (oldest := chain.first) is not None:
+            if (begin is None or oldest.begin >= begin) and (number is None or oldest.number >= number):
+                break
+            self._remove(oldest)
+
+    def forget(self, partition: Hashable) -> None:
+        """Remove a partition that has nothing in the window."""
+        self.expire(partition, number=2**63)
+        self.chains.pop(partition, None)
+
+    def kept(self, partition: Hashable) -> list[Tuple]:
+        return list(self.chains.get(partition, ()))
+
+    @property
+    def beside(self) -> int:
+        """Return the number of timestamps stored beside tuples."""
+        return 0
+
+    @abstractmethod
+    def _victim(self) -> Tuple:
+        """Return the tuple to drop."""
+
+    def _added(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
+        """Called after a tuple was appended to its chain."""
+
+    def _removing(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
+        """Called before a tuple is removed from its chain."""
+
+    def _followed(self, chain: TupleChain) -> None:  # noqa: B027 - not all need it
+        """Called after the follower of a chain has changed."""
+
+    def _append(self, chain: TupleChain, tuple_: Tuple) -> None:
+        tuple_.chain, tuple_.before, tuple_.after = chain, chain.last, None
+        if chain.last is None:
+            chain.first = tuple_
+        else:
+            chain.last.after = tuple_
+        chain.last = tuple_
+        self.held += 1
+        self._added(tuple_)
+
+    def _remove(self, tuple_: Tuple) -> None:
+        self._removing(tuple_)
+        chain, before, after = tuple_.chain, tuple_.before, tuple_.after
+        assert chain is not None
+        if before is None:
+            chain.first = after
+        else:
+            before.after = after
+        if after is None:
+            chain.last = before
+        else:
+            after.before = before
+        tuple_.before = tuple_.after = tuple_.chain = None
+        self.held -= 1
+
+    def state(self) -> dict[str, Any]:
+        """Return the stored form: chains as lists, from which everything is derived."""
+        chains = [
+            (key, chain.follower, [tuple_.plain() for tuple_ in chain]) for key, chain in self.chains.items()
+        ]
+        return {"chains": chains}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Fill an empty memory of the same kind from its stored form."""
+        for key, follower, tuples in state["chains"]:
+            chain = self.chains[key] = TupleChain(key)
+            chain.follower = follower
+            for plain in tuples:
+                self._append(chain, Tuple(*plain))
+
+
+# Memory of runs: tuples are coalesced on arrival, and capacity counts runs (L24).
+#
+# Long runs need far fewer slots than tuples do. Only whole runs are dropped, the shortest first. A run that
+# may still grow is dropped only if there is no other.
+#
+# A run does not store where its tuples began, but a run that the window has partly passed must begin with
+# its first tuple inside. Windows begin only at multiples of the slide. So for each partition the first
+# tuple after each of these points is stored.
+
+
+_SLACK = 64
+
+_Entry: TypeAlias = tuple[bool, int, int, int, Tuple]
+
+
+class RunMemory(ChainMemory):
+    """Memory of runs.
+
+    A `Tuple` is a run here, and its `fragment` is the number of its heap entry.
+    """
+
+    def __init__(self, capacity: int, method: Method, extent: int = 0, slide: int = 1) -> None:
+        """Windows of length `extent` end at multiples of `slide`."""
+        super().__init__(capacity)
+        self.method = method
+        self._extent, self._slide = extent, slide
+        self._starts: dict[Hashable, deque[int]] = {}
+        self._heap: list[_Entry] = []
+        self._entries = count()
+
+    def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
+        if closed is not None:
+            starts = self._starts.setdefault(partition, deque())
+            if not starts or self._place(starts[-1]) < self._place(closed.begin):
+                starts.append(closed.begin)
+        last = self.chains[partition].last if partition in self.chains else None
+        if closed is None or last is None or not closed.goes_on(last.values, last.end):
+            super().add(partition, closed, follower)
+            return
+        last.end, last.number, last.count = closed.end, closed.number, last.count + closed.count
+        self.chains[partition].follower = follower
+        self._offer(last)
+
+    def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
+        assert number is None or begin is None, "windows are of time, or all is forgotten"
+        if number is not None:
+            super().expire(partition, number=number)
+            return
+        if begin is None:
+            return
+        chain, starts = self.chains.get(partition), self._starts.get(partition, deque())
+        while starts and starts[0] < begin:
+            starts.popleft()
+        while chain is not None and (oldest := chain.first) is not None and oldest.begin < begin:
+            # Runs do not overlap, so a tuple that begins before the end of this run belongs to it.
+            if starts and starts[0] < oldest.end:
+                oldest.begin = starts[0]
+                self._offer(oldest)
+                break
+            self._remove(oldest)
+
+    def forget(self, partition: Hashable) -> None:
+        super().forget(partition)
+        self._starts.pop(partition, None)
+
+    @property
+    def beside(self) -> int:
+        """Return the number of tuple times stored beside the runs."""
+        return sum(map(len, self._starts.values()))
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "starts": self._starts}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        self._starts = dict(state["starts"])
+
+    def _place(self, begin: int) -> int:
+        """Return the index of the last possible window start up to `begin`."""
+        return (begin + self._extent) // self._slide
+
+    def _victim(self) -> Tuple:
+        while self._heap[0][4].fragment != self._heap[0][3]:
+            heappop(self._heap)
+        return self._heap[0][4]
+
+    def _offer(self, run: Tuple) -> None:
+        assert run.chain is not None
+        follower = run.chain.follower
+        grows = run.after is None and follower is not None and follower.goes_on(run.values, run.end)
+        run.fragment = next(self._entries)
+        heappush(self._heap, (grows, run.length, self.method.tie(run.serial), run.fragment, run))
+        if len(self._heap) > 4 * self.held + _SLACK:
+            self._heap = [found for found in self._heap if found[4].fragment == found[3]]
+            heapify(self._heap)
+
+    def _added(self, tuple_: Tuple) -> None:
+        if tuple_.before is not None:
+            self._offer(tuple_.before)  # this run cannot grow any more
+        self._offer(tuple_)
+
+    def _removing(self, tuple_: Tuple) -> None:
+        tuple_.fragment = None
+
+    def _followed(self, chain: TupleChain) -> None:
+        if chain.last is not None:
+            self._offer(chain.last)
+
+
+# CALS by definition: computes all costs at every decision (L15-L17).
+#
+# The linear search is slow and serves as the reference.
+
+
+class ScanMemory(ChainMemory):
+    """Memory that drops a tuple with minimal cost.
+
+    If splits count, ties are resolved in favour of ends of runs, then by the method's tie rule.
+    """
+
+    def __init__(self, capacity: int, method: Method) -> None:
+        super().__init__(capacity)
+        self.method = method
+
+    def _victim(self) -> Tuple:
+        best: tuple[tuple[float, bool, int], Tuple] | None = None
+        for chain in self.chains.values():
+            kept = list(chain)
+            for place, tuple_ in enumerate(kept):
+                found, splits = cost(kept, place, chain.follower, self.method, self._whole(tuple_))
+                key = (found, splits and self.method.split > 0, self.method.tie(tuple_.serial))
+                if best is None or key < best[0]:
+                    best = key, tuple_
+        assert best is not None, "the newest tuple is a candidate"
+        return best[1]
+
+    def _whole(self, tuple_: Tuple) -> int | None:  # noqa: ARG002
+        """Return the original length of a tuple's run.
+
+        None selects the length of the kept neighbours.
+        """
+        return None
+
+
+class OriginalRunMemory(ScanMemory):
+    """`ScanMemory` with costs relative to the original runs (`exact` in L15).
+
+    For each run with kept tuples, and for the newest run of each partition, the begin in the window, the
+    end and the number of kept tuples are stored.
+    """
+
+    def __init__(self, capacity: int, method: Method) -> None:
+        super().__init__(capacity, method)
+        self._runs: dict[int, tuple[int, int, int]] = {}
+        self._newest: dict[Hashable, int] = {}
+
+    def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
+        before = self.kept(partition)
+        super().expire(partition, begin, number)
+        for tuple_ in before:
+            if tuple_.chain is None and tuple_.run in self._runs:  # its run now begins after it
+                _, end, count = self._runs[tuple_.run]
+                self._runs[tuple_.run] = tuple_.end, end, count
+        for tuple_ in self.kept(partition)[:1]:
+            if begin is not None:  # dropped tuples that began earlier have left the window as well
+                first, end, count = self._runs[tuple_.run]
+                self._runs[tuple_.run] = max(first, begin), end, count
+
+    def forget(self, partition: Hashable) -> None:
+        super().forget(partition)
+        self._runs.pop(self._newest.pop(partition, -1), None)
+
+    def _added(self, tuple_: Tuple) -> None:
+        assert tuple_.chain is not None
+        before = self._newest.get(tuple_.chain.partition, tuple_.run)
+        if before != tuple_.run and self._runs.get(before, (0, 0, 1))[2] == 0:
+            del self._runs[before]
+        self._newest[tuple_.chain.partition] = tuple_.run
+        begin, _, count = self._runs.get(tuple_.run, (tuple_.begin, 0, 0))
+        self._runs[tuple_.run] = begin, tuple_.end, count + 1
+
+    def _removing(self, tuple_: Tuple) -> None:
+        assert tuple_.chain is not None
+        begin, end, count = self._runs.pop(tuple_.run)
+        if count > 1 or self._newest[tuple_.chain.partition] == tuple_.run:
+            self._runs[tuple_.run] = begin, end, count - 1
+
+    def _whole(self, tuple_: Tuple) -> int:
+        begin, end, _ = self._runs[tuple_.run]
+        return end - begin
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "runs": self._runs, "newest": self._newest}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        self._runs, self._newest = dict(state["runs"]), dict(state["newest"])
+
+
+# CALS with a heap of runs: O(log n) per decision (L22).
+#
+# A *fragment* is a run of kept neighbours. A split costs at least as much as all of a run's time, so the
+# cheapest tuple of all is the first or last of its fragment. The heap contains each fragment with the
+# cheaper one of these two. If only time counts (CALS-I), an inner tuple may be the cheapest. In this case a
+# fragment has its tuples in a heap by length, and a split moves the smaller part.
+
+
+_HEAP_SLACK = 64
+
+
+class KeptRun:
+    """Fragment: a run of kept neighbours.
+
+    Its valid heap entry has the number `entry`; older entries are void.
+    """
+
+    __slots__ = ("by_length", "entry", "first", "last")
+
+    def __init__(self, tuple_: Tuple) -> None:
+        self.first = self.last = tuple_
+        self.entry = -1
+        self.by_length: list[tuple[int, int, Tuple]] = []
+
+    @property
+    def length(self) -> int:
+        return self.last.end - self.first.begin
+
+
+_HeapEntry: TypeAlias = tuple[float, int, int, KeptRun, Tuple]
+
+
+class FastMemory(ChainMemory):
+    """Memory that makes the same choices as `ScanMemory`."""
+
+    def __init__(self, capacity: int, method: Method) -> None:
+        super().__init__(capacity)
+        assert method.split >= method.lost or method.split == 0, "else an inner tuple may be the cheapest"
+        self.method = method
+        self._lost, self._threshold = method.lost, method.threshold
+        self._any = method.split == 0 and method.threshold is None
+        self._heap: list[_HeapEntry] = []
+        self._entries = count()
+        self._fragments = 0
+
+    # -- the heap ---------------------------------------------------------------------------------------
+
+    def _victim(self) -> Tuple:
+        while True:
+            _, _, entry, fragment, tuple_ = self._heap[0]
+            if fragment.entry == entry:
+                return tuple_
+            heappop(self._heap)
+
+    def _offer(self, fragment: KeptRun) -> None:
+        """Push a new heap entry for a changed fragment."""
+        fragment.entry = next(self._entries)
+        heappush(self._heap, self._entry(fragment))
+        if len(self._heap) > 4 * self._fragments + _HEAP_SLACK:
+            self._heap = [found for found in self._heap if found[3].entry == found[2]]
+            heapify(self._heap)
+
+    def _withdraw(self, fragment: KeptRun) -> None:
+        fragment.entry = -1
+        self._fragments -= 1
+
+    def _entry(self, fragment: KeptRun) -> _HeapEntry:
+        if self._any:
+            while fragment.by_length[0][2].fragment is not fragment:
+                heappop(fragment.by_length)
+            length, tie, tuple_ = fragment.by_length[0]
+            return self._lost * (length / fragment.length), tie, fragment.entry, fragment, tuple_
+        first, last = fragment.first, fragment.last
+        grows = last.after is None and self._grows(last)
+        length = last.end - first.begin
+        cost = self._cost(first.end - first.begin, length, grows)
+        if first is last or grows:
+            return cost, first.tie, fragment.entry, fragment, first
+        other = self._cost(last.end - last.begin, length, grows)
+        if (other, last.tie) < (cost, first.tie):
+            return other, last.tie, fragment.entry, fragment, last
+        return cost, first.tie, fragment.entry, fragment, first
+
+    def _cost(self, dropped: int, length: int, grows: bool) -> float:
+        """Return the cost of dropping an end of a fragment.
+
+        `dropped` is the length of this tuple, and `length` that of the fragment.
+        """
+        threshold = self._threshold
+        if threshold is None or grows:
+            return self._lost * (dropped / length)
+        if length < threshold:
+            return 0.0
+        rest = length - dropped
+        return self._lost * ((length - (rest if rest >= threshold else 0)) / length)
+
+    def _grows(self, last: Tuple) -> bool:
+        """Return True if the newest tuple of the partition continues `last`.
+
+        A tuple that is being removed is still linked, so its predecessor does not count as growing.
+        """
+        if not self.method.lookahead:
+            return False
+        assert last.chain is not None
+        follower = last.chain.follower
+        return follower is not None and follower.begin == last.end and follower.values == last.values
+
+    # -- fragments --------------------------------------------------------------------------------------
+
+    def _added(self, tuple_: Tuple) -> None:
+        tuple_.tie = self.method.tie(tuple_.serial)
+        before = tuple_.before
+        if before is not None and tuple_.goes_on(before.values, before.end):
+            fragment: KeptRun = before.fragment
+            fragment.last = tuple_
+        else:
+            if before is not None:
+                self._offer(before.fragment)  # this fragment cannot grow any more
+            fragment = KeptRun(tuple_)
+            self._fragments += 1
+        self._take(fragment, tuple_)
+        self._offer(fragment)
+
+    def _take(self, fragment: KeptRun, tuple_: Tuple) -> None:
+        tuple_.fragment = fragment
+        if self._any:
+            heappush(fragment.by_length, (tuple_.length, tuple_.tie, tuple_))
+
+    def _followed(self, chain: TupleChain) -> None:
+        if chain.last is not None:
+            self._offer(chain.last.fragment)
+
+    def _removing(self, tuple_: Tuple) -> None:
+        fragment: KeptRun = tuple_.fragment
+        tuple_.fragment = None
+        if fragment.first is fragment.last:
+            self._withdraw(fragment)
+        elif fragment.first is tuple_:
+            assert tuple_.after is not None
+            fragment.first = tuple_.after
+            self._offer(fragment)
+        elif fragment.last is tuple_:
+            assert tuple_.before is not None
+            fragment.last = tuple_.before
+            self._offer(fragment)
+        else:
+            self._split(fragment, tuple_)
+
+    def _split(self, fragment: KeptRun, tuple_: Tuple) -> None:
+        """Split a fragment at a tuple, and move its smaller part.
+
+        So each tuple is moved at most a logarithmic number of times.
+        """
+        left, right = tuple_.before, tuple_.after
+        assert left is not None and right is not None
+        first, last = fragment.first, fragment.last
+        down, up = left, right
+        while down is not first and up is not last:
+            assert down.before is not None and up.after is not None
+            down, up = down.before, up.after
+        if down is first:
+            moved = self._moved(first, left)
+            fragment.first = right
+        else:
+            moved = self._moved(right, last)
+            fragment.last = left
+        self._fragments += 1
+        self._offer(fragment)
+        self._offer(moved)
+
+    def _moved(self, first: Tuple, last: Tuple) -> KeptRun:
+        moved = KeptRun(first)
+        moved.last = last
+        current: Tuple | None = first
+        while current is not None:
+            self._take(moved, current)
+            current = current.after if current is not last else None
+        return moved
+
+
+# RAND: drop a random tuple when the memory is full (L18).
+
+
+class BlindMemory(ChainMemory):
+    """Memory with random victims.
+
+    The slot of a victim depends only on the seed and the number of earlier victims.
+    """
+
+    def __init__(self, capacity: int, method: Method) -> None:
+        super().__init__(capacity)
+        self.method = method
+        self._slots: list[Tuple] = []
+        self._places: dict[int, int] = {}
+        self._drawn = 0
+
+    def _victim(self) -> Tuple:
+        self._drawn += 1
+        return self._slots[scattered(self._drawn, self.method.seed) % len(self._slots)]
+
+    def _added(self, tuple_: Tuple) -> None:
+        self._places[tuple_.serial] = len(self._slots)
+        self._slots.append(tuple_)
+
+    def _removing(self, tuple_: Tuple) -> None:
+        """Move the last tuple to the free slot."""
+        place, last = self._places.pop(tuple_.serial), self._slots.pop()
+        if last is not tuple_:
+            self._slots[place] = last
+            self._places[last.serial] = place
+
+    def state(self) -> dict[str, Any]:
+        slots = [one.serial for one in self._slots]
+        return super().state() | {"slots": slots, "drawn": self._drawn}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        by_serial = {tuple_.serial: tuple_ for tuple_ in self._slots}
+        self._slots = [by_serial[serial] for serial in state["slots"]]
+        self._places = {serial: place for place, serial in enumerate(state["slots"])}
+        self._drawn = state["drawn"]
+
+
+# Cost of dropping one tuple, by the definition (L15, L23).
+
+
+def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
+    """Return the first and last position of the run around a kept tuple."""
+    first = last = place
+    while first > 0 and kept[first].goes_on(kept[first - 1].values, kept[first - 1].end):
+        first -= 1
+    while last + 1 < len(kept) and kept[last + 1].goes_on(kept[last].values, kept[last].end):
+        last += 1
+    return first, last
+
+
+def cost(
+    kept: Sequence[Tuple], place: int, follower: NewestTuple | None, method: Method, whole: int | None = None
+) -> tuple[float, bool]:
+    """Return a tuple's cost, and True if dropping it splits its run.
+
+    `kept` are the tuples of the partition in order of time. Lost time is a share of the run of kept
+    neighbours, or of `whole`, the original length of the run (L15).
+    """
+    first, last = run_around(kept, place)
+    begin, end, dropped = kept[first].begin, kept[last].end, kept[place]
+    grows = method.lookahead and follower is not None and follower.goes_on(kept[last].values, end)
+    inner = place > first and (place < last or grows)
+    of = end - begin if whole is None else whole
+    if method.threshold is None or grows:
+        return method.split * inner + method.lost * ((dropped.end - dropped.begin) / of), inner
+    if end - begin < method.threshold:
+        return 0.0, inner
+    parts = [part for part in (dropped.begin - begin, end - dropped.end) if part and part >= method.threshold]
+    lost = (end - begin - sum(parts)) / of
+    return method.split * max(0, len(parts) - 1) + method.lost * lost, inner
+
+
+# Choice of the memory implementation for a budget.
+
+
+def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> ChainMemory:
+    """Return an empty memory with the capacity and method of a budget.
+
+    `extent` and `slide` are those of the query's window.
+    """
+    method = method_of(budget.method, budget.threshold, weights=budget.weights)
+    if budget.slot is Slot.RUNS:
+        return RunMemory(budget.capacity, method, extent or 0, slide)
+    if method.blind:
+        return BlindMemory(budget.capacity, method)
+    if method.original:
+        return OriginalRunMemory(budget.capacity, method)
+    # If a split costs less than lost time, an inner tuple may be the cheapest.
+    any_tuple = 0 < method.split < method.lost or (method.split == 0 and method.threshold is not None)
+    return ScanMemory(budget.capacity, method) if any_tuple else FastMemory(budget.capacity, method)

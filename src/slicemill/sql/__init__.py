@@ -1,0 +1,1 @@
+"""ESL, an SQL for streams: lexer, syntax tree, grammar, printer and diagnostics."""

@@ -1,0 +1,100 @@
+"""Error messages and hints for keywords of other systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slicemill.sql.cursor import Cursor
+from slicemill.sql.errors import Mistake
+
+# At the start of a statement.
+STATEMENTS = {
+    "SUBSCRIBE": (
+        "SUBSCRIBE is asked of a server, about a query that it has",
+        "write CREATE QUERY q AS SELECT …, and SUBSCRIBE q over PostgreSQL's protocol",
+    ),
+    **dict.fromkeys(
+        ("SHOW", "DESCRIBE", "DESC", "EXPLAIN"),
+        (
+            "a script declares; questions are asked of a server, or by a command",
+            "write it in slicemill sql; slicemill explain draws the plan of a script",
+        ),
+    ),
+    "EXECUTE": (
+        "queries of one text share what they can by themselves",
+        "write them one after another: CREATE QUERY a AS SELECT …; CREATE QUERY b AS SELECT …",
+    ),
+}
+# After CREATE.
+CREATED = {
+    "MATERIALIZED": (
+        "a query keeps its results up to date by itself, and SELECT * FROM name reads them as they are now",
+        "write CREATE QUERY name AS SELECT …; for a table that other queries join, then write "
+        "CREATE TABLE other AS MATERIALIZED name",
+    ),
+    "SINK": (
+        "a query names its sink itself",
+        "write CREATE QUERY name WITH (sink = 'json:out') AS SELECT …",
+    ),
+    **dict.fromkeys(
+        ("TEMPORARY", "TEMP"),
+        ("what is declared stays until it is dropped", "leave the word out, and DROP it when you are done"),
+    ),
+    "INDEX": ("what queries look up is indexed by itself", "leave the index out"),
+}
+# After a name in FROM, before a parenthesis.
+BEHIND_A_STREAM = {
+    "MATCH_RECOGNIZE": (
+        "there is no MATCH_RECOGNIZE in ESL",
+        "look at neighbours with lag(price) OVER (PARTITION BY item), or write an aggregate of your own: "
+        "CREATE AGGREGATE",
+    ),
+    "PIVOT": (
+        "there is no PIVOT in ESL",
+        "write a column for each value: sum(price) FILTER (WHERE item = 7) AS seven",
+    ),
+    "TABLESAMPLE": (
+        "a sample would differ at every run",
+        "take those of some keys: WHERE pmod(hash(item), 10) = 0",
+    ),
+}
+# After a whole SELECT.
+BEHIND_A_SELECT = {
+    "INTERSECT": (
+        "there is no INTERSECT in ESL",
+        "a stream has no end: ask for what came lately, k IN (SELECT k FROM b [RANGE 1 HOUR])",
+    ),
+    "EXCEPT": (
+        "there is no EXCEPT in ESL",
+        "a stream has no end: ask for what came lately, k NOT IN (SELECT k FROM b [RANGE 1 HOUR])",
+    ),
+    "OFFSET": (
+        "there is no OFFSET in ESL",
+        "a stream has no end: keep the first rows with ORDER BY x DESC LIMIT 10",
+    ),
+    "FETCH": ("there is no FETCH in ESL", "write LIMIT 10 behind ORDER BY"),
+    "PARTITION": ("rows are spread by the keys that queries need", "leave PARTITION BY out"),
+}
+# After the arguments of a call.
+IN_A_CALL = {
+    "ORDER": (
+        "an aggregate takes values in the order of time",
+        "leave ORDER BY out; the first by another column is min_by(x, y)",
+    ),
+    "WITHIN": (
+        "what is ordered is an argument here",
+        "write percentile(x, 0.5), or listagg(x, ',')",
+    ),
+    "IGNORE": (
+        "first and last take NULLs as they take others",
+        "leave NULLs out before: FROM (SELECT * FROM s WHERE x IS NOT NULL) AS t",
+    ),
+    "RESPECT": ("first and last take NULLs as they take others", "leave RESPECT NULLS out"),
+}
+
+
+def refuse(c: Cursor, words: Mapping[str, tuple[str, str]]) -> None:
+    """Raise Mistake if one of these words follows."""
+    if c.word() in words:
+        message, hint = words[c.word()]
+        raise Mistake(message, c.span(), hint)

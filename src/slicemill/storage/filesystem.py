@@ -1,0 +1,328 @@
+"""File operations of commits, behind one protocol.
+
+A home has two kinds of files. Segments and the journal are only appended to: earlier content stays, and a
+crash leaves a part of the last append. All other files appear whole or not at all: they are written under
+a temporary name and then renamed.
+
+There are two levels of safety. A process may be killed at any instruction, because the kernel keeps what
+was written. A loss of power is safe only if files are synced: the content before the rename, and the
+folder after the rename, which takes a few milliseconds on most disks.
+
+All operations use a `FileSystem`, so that a test can fail before, in and after each step.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.time import wall_clock_us
+
+TEMPORARY = ".tmp"
+
+# File systems allow 255 bytes in a name; suffixes and temporary names need some of them.
+_LONGEST_NAME = 150
+_CAPITAL = re.compile("[A-Z]")
+
+PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
+
+
+class StorageFull(SlicemillError):
+    """Full disk or quota; nothing has changed, retry is possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    bytes: int
+    modified_us: int
+
+
+class AppendFile(Protocol):
+    """File that is open for appending, by one process at a time."""
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        """Append all of the data; a failure leaves any part."""
+
+    def cut(self, size: int) -> None:
+        """Truncate the file to a size."""
+
+    def sync(self) -> None:
+        """Make content and size survive a loss of power (fdatasync)."""
+
+    def is_removed(self) -> bool:
+        """Return True if the open file was removed or moved."""
+
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """File operations of commits.
+
+    A missing file is a FileNotFoundError, except in `remove`.
+    """
+
+    def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
+        """Return up to `length` bytes from an offset, fewer at the end."""
+
+    def map(self, path: Path) -> pa.Buffer:
+        """Return the current content of a file without a copy."""
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder, unordered; empty for a missing folder."""
+
+    def stat(self, path: Path) -> FileStat: ...
+
+    def append(self, path: Path, new: bool = False) -> AppendFile:
+        """Open a file for appending, creating it if missing.
+
+        With `new` an existing file raises FileExistsError.
+        """
+
+    def write(self, path: Path, data: bytes | pa.Buffer) -> None:
+        """Create or overwrite a file; a crash leaves any part."""
+
+    def sync(self, path: Path) -> None:
+        """Make a file's content or folder's names survive a power loss."""
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename a file, replacing the target."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file if it exists."""
+
+    def make_folder(self, path: Path) -> None:
+        """Create one folder unless it exists; its parent must exist."""
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder if it exists and is empty."""
+
+
+def now_us() -> int:
+    """Return the time in µs; it never goes back within a process."""
+    return wall_clock_us()
+
+
+def unique_name() -> str:
+    """Return a globally unique part of a file name."""
+    return uuid.uuid4().hex
+
+
+def folder_name(name: str) -> str:
+    """Encode any name as the name of one file or folder.
+
+    Plain names stay as they are, others are percent-encoded. Long names get a digest, and names with capital
+    letters too, because some file systems ignore case.
+
+    >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
+    ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')
+    """
+    # The tilde separates suffixes of slicemill, so it is encoded in names.
+    quoted = quote(name, safe="", errors="surrogatepass").replace("~", "%7E") or "%"
+    if quoted.startswith("."):
+        quoted = f"%2E{quoted[1:]}"
+    if len(quoted) <= _LONGEST_NAME and not _CAPITAL.search(name):
+        return quoted
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+    digits = 8 if len(quoted) < _LONGEST_NAME - 8 else 24
+    return f"{quoted[: _LONGEST_NAME - 25] if digits > 8 else quoted}~{digest[:digits]}"
+
+
+def open_private(path: Path) -> int:
+    """Open a home's file to read and append, for its owner only."""
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+
+
+@contextmanager
+def telling_full(path: Path) -> Iterator[None]:
+    """Convert "no space left" errors of the operating system to StorageFull."""
+    try:
+        yield
+    except OSError as problem:
+        if is_full(problem):
+            raise full_message(path) from problem
+        raise
+
+
+def is_full(problem: OSError) -> bool:
+    """Return True if disk, quota or file size limit is exhausted."""
+    return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def full_message(path: Path) -> StorageFull:
+    return StorageFull(f"no space is left for {path}; free some, nothing is lost and work goes on then")
+
+
+def write_whole(files: FileSystem, path: Path, data: bytes | pa.Buffer, durable: bool = False) -> None:
+    """Create or replace a file atomically."""
+    temporary = path.with_name(f"{path.name}.{unique_name()}{TEMPORARY}")
+    try:
+        files.write(temporary, data)
+        if durable:
+            files.sync(temporary)
+        files.replace(temporary, path)
+    except OSError:
+        files.remove(temporary)
+        raise
+    if durable:
+        files.sync(path.parent)
+
+
+def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> None:
+    """Create a folder and its parents."""
+    try:
+        files.make_folder(folder)
+    except FileNotFoundError:
+        ensure_folder(files, folder.parent, durable)
+        files.make_folder(folder)
+    if durable:
+        files.sync(folder.parent)
+
+
+def remove_temporary(files: FileSystem, folder: Path) -> None:
+    """Remove temporary files of crashed writers.
+
+    No writer may be at work in the folder.
+    """
+    for name in files.names(folder):
+        if name.endswith(TEMPORARY):
+            files.remove(folder / name)
+
+
+def exists(files: FileSystem, path: Path) -> bool:
+    try:
+        files.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class LocalAppendFile:
+    """File descriptor of the operating system, opened with O_APPEND."""
+
+    __slots__ = ("_descriptor", "_inode", "_path")
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._inode = os.fstat(descriptor).st_ino
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        size = len(data)
+        written = os.write(self._descriptor, data)
+        if written < size:
+            # A write may stop short: always above 2 GiB, and on a full disk at any size.
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+
+    def cut(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def is_removed(self) -> bool:
+        try:
+            return os.stat(self._path).st_ino != self._inode  # noqa: PTH116 - before each append
+        except FileNotFoundError:
+            return True
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """Local files; the umask reduces the modes of new files."""
+
+    folder_mode: int = PRIVATE_FOLDER
+    file_mode: int = _PRIVATE_FILE
+
+    def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            wanted = os.fstat(descriptor).st_size - offset if length is None else length
+            if wanted <= 0:
+                return b""
+            first = os.pread(descriptor, wanted, offset)
+            if len(first) == wanted:
+                return first
+            parts = [first]
+            while parts[-1] and (missing := wanted - sum(map(len, parts))):
+                parts.append(os.pread(descriptor, missing, offset + wanted - missing))
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
+
+    def map(self, path: Path) -> pa.Buffer:
+        # Closing releases the descriptor; the mapping lives as long as a buffer of it.
+        with pa.memory_map(os.fspath(path)) as mapped:
+            return mapped.read_buffer()
+
+    def names(self, folder: Path) -> list[str]:
+        try:
+            with os.scandir(folder) as entries:
+                return [entry.name for entry in entries]
+        except FileNotFoundError:
+            return []
+
+    def stat(self, path: Path) -> FileStat:
+        found = path.stat()
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000)
+
+    def append(self, path: Path, new: bool = False) -> LocalAppendFile:
+        exclusive = os.O_EXCL if new else 0
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | exclusive
+        return LocalAppendFile(os.open(path, flags, self.file_mode), path)
+
+    def write(self, path: Path, data: bytes | pa.Buffer) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(path, flags, self.file_mode)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        finally:
+            os.close(descriptor)
+
+    def sync(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(self.folder_mode, exist_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+
+# A home is private to its owner; files that sinks write for other users follow the umask.
+LOCAL = LocalFiles()
+SHARED = LocalFiles(0o777, 0o666)
