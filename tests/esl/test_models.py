@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from slicemill.binder.script import bind_script
-from slicemill.catalog.model import PREDEFINED
+from slicemill.extensions.models.definition import PREDEFINED
 from slicemill.extensions.models.model import Nulls, expression
 from slicemill.sql.errors import SourceText, TextSpan
 
@@ -35,13 +35,15 @@ def test_whatever_stands_there_is_a_model_or_a_mistake_with_its_place(words: lis
     "text", ["sum(x*y)/n", "let m = mean(x) in sum((x - m)^2)", "sum(0.5^j*x)", "all(x > y)"]
 )
 def test_it_is_the_model_that_python_makes(text: str) -> None:
-    made = bind(f"CREATE MODEL f(x REAL, y REAL) WITH (nulls = 'poison') AS {text}").catalog.models["f"].model
+    made = (
+        bind(f"CREATE MODEL f(x REAL, y REAL) WITH (nulls = 'poison') AS {text}").catalog.callables["f"].model
+    )
     assert made == expression(text, ("x", "y"), nulls=Nulls.POISON)
 
 
 def test_capitals_comments_and_lines_do_not_matter() -> None:
     written = "CREATE MODEL F(Price REAL) AS LET M = Mean(PRICE) -- the middle\n IN SUM((price - M)^2)/N"
-    made = bind(written).catalog.models["f"].model
+    made = bind(written).catalog.callables["f"].model
     assert made.parameters == ("Price",)
     assert made.text == "let m = mean(Price) in sum((Price - m)^2)/n"
 
@@ -62,6 +64,6 @@ def test_what_everybody_has_is_listed_and_can_be_called() -> None:
 
 def test_a_name_is_free_again_after_drop() -> None:
     catalog = bind("CREATE MODEL f(x REAL) AS sum(x); DROP MODEL f; CREATE MODEL f(y REAL) AS max(y)").catalog
-    assert catalog.models["f"].model.text == "max(y)"
+    assert catalog.callables["f"].model.text == "max(y)"
     assert bind("DROP MODEL f", catalog).catalog.aggregates("f") == (None, None)
-    assert "f" in catalog.models, "catalogs are not changed by a script"
+    assert "f" in catalog.callables, "catalogs are not changed by a script"

@@ -13,7 +13,7 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.extensions.models.model import expression
 from slicemill.operators import call_values
-from slicemill.operators.call_values import models_together
+from slicemill.operators.call_values import calls_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.units import cut
@@ -77,6 +77,6 @@ def test_pieces_have_all_rows_of_their_windows() -> None:
 def test_models_of_one_query_are_one_call() -> None:
     graph = build_graph(catalog())
     calls = next(node.operator.calls for node in graph if hasattr(node.operator, "calls"))
-    models = models_together(calls, catalog())
+    models = calls_together(calls, catalog())
     assert models is not None and len(models.asked) == 2
     assert len(models.arguments) == 2

@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
+from slicemill.extension import load
 from slicemill.operators.protocol import Operator, OperatorKind, Role, SharedOperator
-from slicemill.operators.registry import KINDS, imported
+from slicemill.operators.registry import kinds
 from slicemill_oracle.translate import TWINS
 
 LIST_LOADED = """
@@ -28,12 +29,12 @@ def all_operators(base: type = Operator) -> set[type]:
 def test_each_operator_is_registered_once() -> None:
     # A class with slots is made twice, the first of which nobody has.
     names = {operator.__name__ for operator in all_operators()} - {SharedOperator.__name__}
-    assert Counter(kind.spec.__name__ for kind in KINDS) == Counter(names)
+    assert Counter(kind.spec.__name__ for kind in kinds()) == Counter(names)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.spec.__name__)
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.spec.__name__)
 def test_what_a_kind_names_is_there(kind: OperatorKind[Operator]) -> None:
-    assert kind.step is None or callable(imported(kind.step))
+    assert kind.step is None or callable(load(kind.step))
     ends = (Role.SOURCE, Role.TABLE)
     assert (kind.step is None) == (kind.role in ends or kind.spec.__name__ == "Part")
     assert (kind.member is not None) == issubclass(kind.spec, SharedOperator)
@@ -44,8 +45,8 @@ def test_the_reference_has_a_twin_of_each_operator_that_a_statement_asks_for() -
     by_rules = {"SharedJoin", "SharedMultiJoin", "InOrder", "SharedWindows", "SharedModels", "Part"}
     by_rules |= {"SharedSessions", "SharedOver"}
     by_rules |= {"Drop", "WholeWindows"}
-    ends = {kind.spec.__name__ for kind in KINDS if kind.role in (Role.SOURCE, Role.TABLE, Role.SINK)}
-    assert {operator.__name__ for operator in TWINS} == {k.spec.__name__ for k in KINDS} - by_rules - ends
+    ends = {kind.spec.__name__ for kind in kinds() if kind.role in (Role.SOURCE, Role.TABLE, Role.SINK)}
+    assert {operator.__name__ for operator in TWINS} == {k.spec.__name__ for k in kinds()} - by_rules - ends
 
 
 def test_planning_loads_nothing_that_runs() -> None:

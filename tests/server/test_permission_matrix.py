@@ -16,7 +16,7 @@ import pytest
 
 from server.conftest import bid
 from slicemill.catalog.catalog import DerivedStream, QueryDefinition, Stream, Table, View
-from slicemill.catalog.classifier import Classifier
+from slicemill.extensions.classify.definition import Classifier
 from slicemill.server.auth import Access
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog, Statement
-from slicemill.catalog.model import ModelDefinition, ModelTemplate
 from slicemill.extensions.models.cost import estimate
+from slicemill.extensions.models.definition import ModelDefinition, ModelTemplate
 from slicemill.extensions.models.drawing import model_svg
 from slicemill.extensions.models.explain import models_named, uses_of
 from slicemill.sql.errors import SourceText

@@ -7,6 +7,7 @@ those that the product also uses as a fallback (`operators/*/rows.py`) are impor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 from slicemill.aggregates.definition import RowCall, comparable
@@ -18,6 +19,7 @@ from slicemill.catalog.expressions import ColumnRef
 from slicemill.catalog.queries import AggregateCall as CallSyntax
 from slicemill.catalog.queries import JoinKind
 from slicemill.catalog.queries import WindowCall as WindowCallSyntax
+from slicemill.extension import extensions, load
 from slicemill.extensions.classify import spec as classify
 from slicemill.extensions.classify.step import trained
 from slicemill.operators import specs as asof
@@ -120,7 +122,8 @@ class Translator:
     def operator(self, node: Node) -> RowOperator:
         """Return the row operator of a node with inputs and outputs."""
         context = StepContext(node, self.graph, self.catalog, self.tables, None)
-        return TWINS[type(node.operator)](node.operator, context)
+        twin = TWINS.get(type(node.operator)) or _twins_of_extensions()[type(node.operator)]
+        return twin(node.operator, context)
 
     def _source(self, operator: Source) -> list[Spec]:
         """Return the source of a stream, including its late stream."""
@@ -298,6 +301,16 @@ def _unnest(operator: unnest.Unnest, context: StepContext) -> RowOperator:
 
 
 Twin: TypeAlias = Callable[[Any, StepContext], RowOperator]
+
+
+@cache
+def _twins_of_extensions() -> Mapping[type, Twin]:
+    found: dict[type, Twin] = {}
+    for extension in extensions().values():
+        for operators in extension.operators:
+            found |= load(operators.twins) if operators.twins is not None else {}
+    return found
+
 
 TWINS: Mapping[type, Twin] = {
     select.Filter: _filter,

@@ -43,7 +43,7 @@ from slicemill.catalog.statements import LifeChange, Replay
 from slicemill.columns.rows import plain_rows
 from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.errors import EngineStopped, SlicemillError
-from slicemill.extensions.models.live_values import model_values_of
+from slicemill.extension import live_values, load
 from slicemill.lifecycle.add_column import with_added_columns
 from slicemill.lifecycle.alerts import AlertRunner
 from slicemill.lifecycle.backfill import Backfills
@@ -676,7 +676,7 @@ def handle_of(mill: Mill, measuring: Measuring, query: QueryDefinition) -> Query
 
     def values() -> list[dict[str, Any]]:
         mill.checkpoint()
-        return model_values_of(mill.home, name)
+        return [value for live in live_values() for value in load(live.read)(mill.home, name)]
 
     return Query(
         name,

@@ -41,7 +41,7 @@ from slicemill.types import Column, Kind, Schema, Type, assignable
 
 def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     definition = _bind(node, context)
-    if definition.name.lower() in context.catalog.models:
+    if definition.name.lower() in context.catalog.callables:
         raise Mistake(
             f"there is a model {definition.name} already",
             span_of(node.this),

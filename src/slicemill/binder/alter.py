@@ -27,11 +27,12 @@ from slicemill.catalog.catalog import (
     Stream,
     View,
 )
-from slicemill.catalog.classifier import Classifier
 from slicemill.catalog.expressions import Cast, Expr, Literal
+from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.queries import SelectQuery
 from slicemill.catalog.statements import LifeAction, LifeChange, Replay
 from slicemill.errors import did_you_mean, one_of
+from slicemill.extension import called_kinds
 from slicemill.functions.signatures import castable
 from slicemill.functions.values import ExpressionError
 from slicemill.sql import nodes
@@ -192,10 +193,10 @@ def is_there(node: exp.Expression, context: Context) -> bool:
         return name in catalog.queries
     if isinstance(node, nodes.CreateFunction):
         return name in catalog.functions
-    if isinstance(node, nodes.CreateModel):
-        return name in catalog.models
+    if isinstance(node, nodes.CreateObject) and node.kind in called_kinds():
+        return name in catalog.callables and catalog.callables[name].kind == node.kind
     if isinstance(node, nodes.CreateAggregate):
-        if name in catalog.models:
+        if name in catalog.callables:
             return False
         return name in (catalog.window_aggregates if child(node, "window") else catalog.base_aggregates)
     return name in catalog.relations
@@ -213,16 +214,22 @@ def without_named(node: exp.Expression, catalog: Catalog) -> Catalog:
             del without.queries[name]
     elif isinstance(node, nodes.CreateFunction):
         without.functions.pop(name, None)
-    elif isinstance(node, nodes.CreateModel):
-        if without.models.pop(name, None) is not None:
+    elif isinstance(node, nodes.CreateObject) and node.kind in called_kinds():
+        if name in without.callables and without.callables[name].kind == node.kind:
+            del without.callables[name]
             without.base_aggregates.pop(name, None)
             without.window_aggregates.pop(name, None)
     elif isinstance(node, nodes.CreateAggregate):
-        if name not in without.models:
+        if name not in without.callables:
             (without.window_aggregates if child(node, "window") else without.base_aggregates).pop(name, None)
     else:
-        kinds = (View,) if isinstance(node, nodes.CreateView) else (Stream, DerivedStream)
-        if isinstance(without.relations.get(name), kinds):
+        known_relation = without.relations.get(name)
+        if isinstance(node, nodes.CreateObject):
+            same = isinstance(known_relation, ComputedStream) and known_relation.kind == node.kind
+        else:
+            kinds = (View,) if isinstance(node, nodes.CreateView) else (Stream, DerivedStream)
+            same = isinstance(known_relation, kinds)
+        if same:
             del without.relations[name]
     return without
 
@@ -251,7 +258,7 @@ def running(kind: str, identifier: exp.Identifier, context: Context) -> QueryDef
         else {
             key: one
             for key, one in catalog.relations.items()
-            if isinstance(one, (Stream, DerivedStream, Classifier))
+            if isinstance(one, (Stream, DerivedStream, ComputedStream))
         }
     )
     found = known.get(name.lower())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from fractions import Fraction
 
 from sqlglot import exp
 
@@ -17,9 +14,9 @@ from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import Call, Cast, ColumnRef, Expr, Literal, children
 from slicemill.catalog.function import FunctionDefinition
-from slicemill.catalog.model import PREDEFINED, ModelTemplate
+from slicemill.catalog.queries import Window
 from slicemill.errors import counted, did_you_mean
-from slicemill.extensions.models.terms import ModelError
+from slicemill.extension import load, predefined_names
 from slicemill.functions.signatures import SCALARS, castable, fits
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
@@ -65,17 +62,17 @@ def single_column(node: exp.Anonymous, columns: Sequence[Column]) -> ColumnRef:
 def is_aggregate(name: str, catalog: Catalog) -> bool:
     key = name.lower()
     builtin = key in BUILTINS and key not in catalog.functions
-    return builtin or key in catalog.models or any(catalog.aggregates(name))
+    return builtin or key in catalog.callables or any(catalog.aggregates(name))
 
 
 def callable_names(catalog: Catalog) -> list[str]:
     """Return the names of all aggregates, models and user-defined functions, for hints."""
     return [
         *BUILTINS,
-        *PREDEFINED,
+        *predefined_names(),
         *(function.name for function in catalog.functions.values()),
         *(d.name for d in (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())),
-        *(model.name for model in catalog.models.values()),
+        *(one.name for one in catalog.callables.values()),
     ]
 
 
@@ -85,48 +82,11 @@ def resolve_calls(
     """Resolve a call to an aggregate, or to a model's results."""
     if child(node, "filter") is not None:
         raise Mistake("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
-    template = catalog.models.get(node.name.lower())
-    if not isinstance(template, ModelTemplate):
+    declared = catalog.callables.get(node.name.lower())
+    if declared is None or declared.bind_call is None:
         return [_resolved(node, arguments, catalog, over)]
-    count = len(arguments) - len(template.constants)
-    values = [
-        _constant_of(template, name, argument, argument_node)
-        for name, argument, argument_node in zip(
-            template.constants, arguments[max(count, 0) :], node.expressions[max(count, 0) :], strict=False
-        )
-    ]
-    if len(values) < len(template.constants):
-        raise Mistake(
-            f"{template.name} takes {len(template.parameters) + len(template.constants)} arguments, "
-            f"not {len(arguments)}",
-            span_of(node),
-            f"it is declared as {template}",
-        )
-    found = []
-    text = over or to_esl(node)
-    try:
-        for name, result in zip(template.instance_names(values), template.results, strict=True):
-            base, window = catalog.declared_versions(name)
-            assert base is not None, "an instance goes by its name"
-            one = _checked(node, arguments[:count], (base, window), text, template)
-            column = Column(result.column, one.columns[0].type).of(text)
-            columns = (column,) if result.column else one.columns
-            found.append(replace(one, name=name, columns=columns))
-    except ModelError as error:
-        raise Mistake(f"in {template.name}: {error.what}", span_of(node), error.hint) from None
+    found: list[Resolved] = load(declared.bind_call)(declared, node, arguments, catalog, over or to_esl(node))
     return found
-
-
-def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.Expression) -> Fraction:
-    value = argument.value if isinstance(argument, Literal) else None
-    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    if not number or not math.isfinite(float(str(value))):
-        raise Mistake(
-            f"{template.name} wants a number for {name}",
-            span_of(node),
-            f"it has to be the same for all tuples; it is declared as {template}",
-        )
-    return Fraction(str(value))
 
 
 def _resolved(node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str) -> Resolved:
@@ -140,29 +100,31 @@ def _resolved(node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, 
         window = None
     if base is None and window is None:
         return _builtin(node, arguments, text)
-    return _checked(node, arguments, (base, window), text)
+    return checked_call(node, arguments, (base, window), text)
 
 
-def _checked(
+def checked_call(
     node: exp.Anonymous,
     arguments: Sequence[Expr],
     versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
     text: str,
-    template: ModelTemplate | None = None,
+    usage: str = "",
+    constants: int = 0,
 ) -> Resolved:
-    """Check the arguments of a call of a user-defined aggregate or model."""
+    """Check the arguments of a call of an aggregate that is not built in.
+
+    `constants` is the number of further arguments, which the caller has checked.
+    """
     base, window = versions
     definition = base or window
     assert definition is not None
-    usage = _usage(definition) if template is None else f"it is declared as {template}"
+    usage = usage or _usage(definition)
     if _star(node) or child(node, "distinct"):
         raise Mistake(f"{node.name} takes neither * nor DISTINCT", span_of(node), usage)
     if len(arguments) != len(definition.arguments):
         raise Mistake(
-            f"{node.name} takes {len(definition.arguments)} arguments, not {len(arguments)}"
-            if template is None
-            else f"{node.name} takes {len(definition.arguments) + len(template.constants)} arguments, "
-            f"not {len(arguments) + len(template.constants)}",
+            f"{node.name} takes {len(definition.arguments) + constants} arguments, "
+            f"not {len(arguments) + constants}",
             span_of(node),
             usage,
         )
@@ -185,6 +147,20 @@ def _checked(
     return Resolved(
         definition.name, node.name, tuple(arguments), False, columns, blocking, base, window, False
     )
+
+
+def check_call_windows(
+    definition: AggregateDefinition | None,
+    windows: Iterable[Window | None],
+    node: exp.Expression,
+    *,
+    over: bool = False,
+    grouped: bool = False,
+) -> None:
+    """Raise Mistake if the provider of an aggregate rejects the windows of a call."""
+    provider = None if definition is None else definition.provider
+    if provider is not None and provider.check is not None:
+        load(provider.check)(definition, windows, node, over=over, grouped=grouped)
 
 
 def _star(node: exp.Anonymous) -> bool:

@@ -132,7 +132,7 @@ def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[Qu
     hint = None
     if resolved.builtin and name in _LASTING:
         hint = f"use {_EXACT[name]}, which is exact, or {final}" if name in _EXACT else final
-    elif not resolved.builtin and (resolved.base is None or resolved.base.model is not None):
+    elif not resolved.builtin and (resolved.base is None or resolved.base.provider is not None):
         hint = (
             final if resolved.base else f"define CREATE AGGREGATE {name} with TERMINATE as well, or {final}"
         )

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from slicemill.catalog.argument_range import ArgumentRange
 from slicemill.catalog.catalog import Catalog, DerivedStream, Relation, Stream, Table, View, relations_of
-from slicemill.catalog.classifier import Classifier
 from slicemill.catalog.expressions import Expr, Literal
+from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.queries import Continuous, RelationQuery
 from slicemill.errors import did_you_mean, one_of
 from slicemill.secrets import HINT, contains_secret
@@ -21,13 +21,17 @@ from slicemill.sql.errors import Diagnostic, Mistake, TextSpan
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Schema
 
-KIND_NAMES = {
+_KIND_NAMES = {
     Stream: "stream",
     DerivedStream: "stream",
-    Classifier: "classifier",
     Table: "table",
     View: "view",
 }
+
+
+def kind_name(relation: Relation) -> str:
+    """Return the kind of a relation, as in `stream` or `view`."""
+    return relation.kind.lower() if isinstance(relation, ComputedStream) else _KIND_NAMES[type(relation)]
 
 
 @dataclass(frozen=True, slots=True)

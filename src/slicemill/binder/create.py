@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from slicemill.binder.budgets import MEMORY, bind_load, with_budget
 from slicemill.binder.changelog import check_sink, refuse_open_rank
-from slicemill.binder.context import KIND_NAMES, Context, Problems, Unknowable
+from slicemill.binder.context import Context, Problems, Unknowable, kind_name
 from slicemill.binder.expressions import parse_timestamp
 from slicemill.binder.queries import bind_query
 from slicemill.binder.table_writes import check_table_sink, stream_with_writers, with_writers
@@ -39,7 +39,7 @@ from slicemill.catalog.catalog import (
     View,
     relations_of,
 )
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.catalog.queries import (
     MEASURES,
@@ -50,6 +50,7 @@ from slicemill.catalog.queries import (
     service_level,
 )
 from slicemill.errors import all_of, did_you_mean, one_of
+from slicemill.extension import called_kinds
 from slicemill.scheduling.policies import DEFAULT_POLICY, UnknownPolicyError, policy_named
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
@@ -102,7 +103,7 @@ def _refuse_query(identifier: exp.Identifier, context: Context) -> None:
 def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
     known = context.catalog.relation(identifier.name)
     if known is not None:
-        kind = KIND_NAMES[type(known)]
+        kind = kind_name(known)
         raise Mistake(
             f"there is a {kind} {known.name} already",
             span_of(identifier),
@@ -115,7 +116,7 @@ def _refuse_taken_sides(stream: Stream, identifier: exp.Identifier, context: Con
     for side in stream.sides:
         known = _named(stream.name + side, context.catalog)
         if known is not None:
-            kind = "query" if isinstance(known, QueryDefinition) else KIND_NAMES[type(known)]
+            kind = "query" if isinstance(known, QueryDefinition) else kind_name(known)
             raise Mistake(
                 f"stream {stream.name} would keep {_KEPT_ASIDE[side]} under the name {stream.name}{side}, "
                 f"and there is a {kind} of that name",
@@ -408,7 +409,7 @@ def _component(node: nodes.SetOption, context: Context) -> str | None:
     known = {
         found.name.lower(): found.name
         for found in (*catalog.relations.values(), *catalog.queries.values())
-        if isinstance(found, Stream | DerivedStream | Classifier)
+        if isinstance(found, Stream | DerivedStream | ComputedStream)
         or (isinstance(found, QueryDefinition) and found.continuous)
     }
     if key not in known:
@@ -435,10 +436,11 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
         if child(node, "exists"):
             return []
         hint = did_you_mean(name, _known_names(kind, catalog))
-        if name.lower() in catalog.models:
-            hint = "it is a model: DROP MODEL"
-        elif kind == "MODEL" and catalog.model(name) is not None:
-            hint = "everybody has it; a model of your own by that name takes its place"
+        called = catalog.callable_named(name)
+        if name.lower() in catalog.callables and called is not None:
+            hint = f"it is a {called.kind.lower()}: DROP {called.kind}"
+        elif called is not None and kind == called.kind:
+            hint = f"everybody has it; a {kind.lower()} of your own by that name takes its place"
         raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
     if isinstance(found, QueryDefinition):
         refuse_writer(found, node.this)
@@ -480,43 +482,48 @@ def kind_of(statement: Statement) -> str:
     if isinstance(statement, Alert):
         return "ALERT"
     if isinstance(statement, AggregateDefinition):
-        return "AGGREGATE" if statement.model is None else "MODEL"
+        return "AGGREGATE" if statement.provider is None else statement.provider.kind
     if isinstance(statement, FunctionDefinition):
         return "FUNCTION"
-    kind = KIND_NAMES.get(type(statement))
-    return "MODEL" if kind is None else kind.upper()
+    if isinstance(statement, CalledDefinition):
+        return statement.kind
+    assert isinstance(statement, (Stream, DerivedStream, ComputedStream, Table, View)), (
+        "all others name nothing"
+    )
+    return kind_name(statement).upper()
 
 
 def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
     """Return the object that DROP names, or None."""
+    called = catalog.callables.get(name.lower())
     if kind == "QUERY":
         return catalog.queries.get(name.lower())
-    if kind == "MODEL":
-        return catalog.models.get(name.lower())
     if kind == "FUNCTION":
         return catalog.functions.get(name.lower())
     if kind == "ALERT":
         return catalog.alerts.get(name.lower())
     if kind == "AGGREGATE":
-        base, window = catalog.declared_versions(name) if name.lower() not in catalog.models else (None, None)
+        base, window = catalog.declared_versions(name) if called is None else (None, None)
         return base or window
+    if kind in called_kinds():
+        return called if called is not None and called.kind == kind else None
     relation = catalog.relation(name)
-    return relation if relation is not None and KIND_NAMES[type(relation)].upper() == kind else None
+    return relation if relation is not None and kind_name(relation).upper() == kind else None
 
 
 def _known_names(kind: str, catalog: Catalog) -> list[str]:
     if kind == "QUERY":
         return [query.name for query in catalog.queries.values()]
-    if kind == "MODEL":
-        return [model.name for model in catalog.models.values()]
     if kind == "FUNCTION":
         return [function.name for function in catalog.functions.values()]
     if kind == "ALERT":
         return [alert.name for alert in catalog.alerts.values()]
     if kind == "AGGREGATE":
         defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
-        return [definition.name for definition in defined if definition.model is None]
-    return [r.name for r in catalog.relations.values() if KIND_NAMES[type(r)].upper() == kind]
+        return [definition.name for definition in defined if definition.provider is None]
+    if kind in called_kinds():
+        return [one.name for one in catalog.callables.values() if one.kind == kind]
+    return [r.name for r in catalog.relations.values() if kind_name(r).upper() == kind]
 
 
 # Bind start positions: BEGIN of a stream and FROM of a query.

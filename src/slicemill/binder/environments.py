@@ -16,6 +16,7 @@ from slicemill.binder import windows as durations
 from slicemill.binder.calls import (
     Resolved,
     callable_names,
+    check_call_windows,
     function_call,
     is_aggregate,
     read_field,
@@ -30,7 +31,6 @@ from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.expressions import ColumnRef, Expr, walk
 from slicemill.catalog.queries import AggregateCall, FrameUnit, Rank, RelationInput, Window, WindowCall
 from slicemill.errors import did_you_mean
-from slicemill.extensions.models.windows import check_model_over
 from slicemill.functions.signatures import ELSEWHERE
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
@@ -251,7 +251,7 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
     if resolved.builtin:
         return
     name = resolved.name
-    check_model_over(resolved.window, window, node)
+    check_call_windows(resolved.window, [window], node, over=True)
     if window.active:
         definition = resolved.window
         if definition is None or not definition.returns_on_expiry:

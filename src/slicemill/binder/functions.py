@@ -77,8 +77,9 @@ def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
         raise Mistake(
             f"{identifier.name} is {kind} that everybody has", span_of(identifier), "choose another name"
         )
-    if name in context.catalog.models or any(context.catalog.declared_versions(name)):
-        kind = "model" if name in context.catalog.models else "aggregate"
+    called = context.catalog.callables.get(name)
+    if called is not None or any(context.catalog.declared_versions(name)):
+        kind = "aggregate" if called is None else called.kind.lower()
         raise Mistake(
             f"there is a{'n' * (kind[0] == 'a')} {kind} {identifier.name} already",
             span_of(identifier),

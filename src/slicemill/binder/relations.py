@@ -29,6 +29,7 @@ from slicemill.binder.table_functions import bind_table_call
 from slicemill.binder.table_writes import refuse_written
 from slicemill.catalog.expressions import ColumnRef, Expr, Oldest, conjunction, walk
 from slicemill.catalog.queries import AggregateCall, RelationInput, RelationQuery, SelectItem
+from slicemill.extension import load
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
 from slicemill.sql.errors import Mistake
@@ -82,11 +83,9 @@ class RelationEnvironment:
                         f"{resolved.name} has only a window version", span_of(node), "a table has no window"
                     )
                 refuse_written(resolved.base, span_of(node))
-                model = None if resolved.base is None else resolved.base.model
-                if model is not None and model.uses_position:
-                    raise Mistake(
-                        "this model uses position i, and the rows of a table have no order", span_of(node)
-                    )
+                provider = None if resolved.base is None else resolved.base.provider
+                if provider is not None and provider.check_table is not None:
+                    load(provider.check_table)(resolved.base, node)
                 self.resolved[resolved.columns[0].name] = resolved
             self._columns[text] = tuple(column for resolved in found for column in resolved.columns)
         return self._columns[text]

@@ -30,19 +30,15 @@ from slicemill.binder.functions import bind_function
 from slicemill.binder.tables import ROW_CHANGES, bind_change, bind_materialized, bind_table
 from slicemill.catalog.catalog import Catalog, DroppedName, Statement
 from slicemill.catalog.table_change import TableChange
-from slicemill.extensions.classify.binder import bind_classifier
+from slicemill.extension import load
+from slicemill.extension import statements as extension_statements
 from slicemill.sql import nodes
 from slicemill.sql.cursor import nesting_told, too_deep
 from slicemill.sql.errors import Diagnostic, Mistake, SourceText, TextSpan
 from slicemill.sql.grammar import statements as grammar
 from slicemill.sql.nodes import child, span_of
 
-_DECLARATION = re.compile(
-    r"(?:\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ALGEBRAIC|WINDOW)\s+)*"
-    r"(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL|FUNCTION|ALERT)(?:\s+IF\s+NOT\s+EXISTS)?"
-    r"|^AGGREGATE)\s+[\"`]?(\w+)",
-    re.IGNORECASE | re.MULTILINE,
-)
+_KINDS = ("STREAM", "TABLE", "VIEW", "QUERY", "AGGREGATE", "FUNCTION", "ALERT")
 
 # Statements that act on an existing object and declare no name.
 _ACTS = (
@@ -92,7 +88,7 @@ def bind_script(
         parsed, diagnostics = grammar.script(source)
     left = cache(lambda: Catalog() if kept is None else kept().copy())
     later = Counter(filter(None, map(_declared_name, parsed)))
-    broken = frozenset(name.lower() for name in _DECLARATION.findall(source.text)) - later.keys()
+    broken = frozenset(name.lower() for name in _declaration().findall(source.text)) - later.keys()
     context = Context(known, broken, kept=left, imports=imports, later=later)
     warnings = [diagnostic for diagnostic in diagnostics if diagnostic.warning]
     diagnostics = [diagnostic for diagnostic in diagnostics if not diagnostic.warning]
@@ -137,6 +133,17 @@ def bind_script(
     return Bound(source, tuple(bound), known, *found, context.stars)
 
 
+@cache
+def _declaration() -> re.Pattern[str]:
+    """Return a pattern that finds declared names, also in text that cannot be parsed."""
+    kinds = "|".join((*_KINDS, *extension_statements()))
+    return re.compile(
+        r"(?:\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ALGEBRAIC|WINDOW)\s+)*"
+        rf"(?:{kinds})(?:\s+IF\s+NOT\s+EXISTS)?|^AGGREGATE)\s+[\"`]?(\w+)",
+        re.IGNORECASE | re.MULTILINE,
+    )
+
+
 def _declared_name(node: exp.Expression) -> str:
     """Return the lower-case name that a statement declares, or ""."""
     if isinstance(node, nodes.CreateMode):
@@ -170,13 +177,9 @@ def _bind_one(node: exp.Expression, context: Context) -> Statement:
         return definitions.bind_view(node, context)
     if isinstance(node, nodes.CreateQuery):
         return definitions.bind_named_query(node, context)
-    if isinstance(node, nodes.CreateClassifier):
-        return bind_classifier(node, context)
-    if isinstance(node, nodes.CreateModel):
-        # Importing the algebra of models takes as long as importing the rest of the binder.
-        from slicemill.extensions.models.binder import bind_model
-
-        return bind_model(node, context)
+    if isinstance(node, nodes.CreateObject):
+        bound: Statement = load(extension_statements()[node.kind].bind)(node, context)
+        return bound
     if isinstance(node, nodes.CreateFunction):
         return bind_function(node, context)
     if isinstance(node, nodes.CreateAlert):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from slicemill.binder import windows as durations
-from slicemill.binder.calls import Resolved
+from slicemill.binder.calls import Resolved, check_call_windows
 from slicemill.binder.changelog import HIDDEN_COUNT, refuse_changes, refuse_lasting, refuse_over_changes
 from slicemill.binder.context import Context, Problems
 from slicemill.binder.environments import SelectEnvironment
@@ -52,7 +52,6 @@ from slicemill.catalog.queries import (
     joins_changes,
     reads_changes,
 )
-from slicemill.extensions.models.windows import check_positions
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
 from slicemill.sql.errors import Mistake
@@ -409,10 +408,9 @@ def _check_aggregates(
         refuse_lasting(resolved, _find_call(node, resolved), inputs)
         changing = any(given.schema.changelog for given in inputs)
         _check_one(node, resolved, (bool(bounded) and not running) or session is not None or changing)
-        if resolved.base is not None and resolved.base.model is not None:
-            call = _find_call(node, resolved)
+        if resolved.base is not None and resolved.base.provider is not None:
             in_groups = _grouped_by(node) or joined
-            check_positions(resolved.base.model, windows, grouped=in_groups, node=call)
+            check_call_windows(resolved.base, windows, _find_call(node, resolved), grouped=in_groups)
 
 
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:

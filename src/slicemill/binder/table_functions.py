@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.binder import relations
 from slicemill.binder.context import Context, Unknowable
 from slicemill.binder.environments import SelectEnvironment
 from slicemill.binder.expressions import as_argument, bind
@@ -87,7 +86,9 @@ def rows_of_function(definition: FunctionDefinition, context: Context) -> Relati
 
 def bound_body(node: exp.Expression, parameters: Schema, returns: Schema, context: Context) -> RelationQuery:
     inside = replace(context, local={}, in_body=True)
-    query = relations.bind_relation(node, inside, outer=Scope((), qualified=True, arguments=parameters))
+    from slicemill.binder.relations import bind_relation  # circular: relations call functions
+
+    query = bind_relation(node, inside, outer=Scope((), qualified=True, arguments=parameters))
     if len(query.schema) != len(returns):
         raise Mistake(
             f"{counted(len(query.schema), 'column')} for {counted(len(returns), 'column')}",
@@ -124,7 +125,7 @@ def _called(call: exp.Anonymous, context: Context) -> FunctionDefinition | Aggre
     if function is not None and isinstance(function.returns, Schema):
         return function
     base, window = context.catalog.declared_versions(call.name)
-    if base is not None and base.model is None:
+    if base is not None and base.provider is None:
         refuse_written(base, span_of(call))
         return base
     if name in context.broken:

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import RelationQuery
+from slicemill.extension import AggregateProvider
 from slicemill.types import Schema
-
-if TYPE_CHECKING:
-    from slicemill.extensions.models.model import Model
 
 RETURN = "RETURN"
 INWINDOW = "inwindow"
+CONTENT_NAME = "content name"  # metadata of a field: its name in digests of content, which name stored state
 
 
 class BodyState(StrEnum):
@@ -83,14 +82,21 @@ class LocalTable:
     schema: Schema
 
 
+class Formula:
+    """Computation of a returned column by an extension: a frozen dataclass."""
+
+    __slots__ = ()
+    provider: ClassVar[AggregateProvider]
+
+
 @dataclass(frozen=True, slots=True)
 class AggregateDefinition:
     """One CREATE AGGREGATE: the base or window version of a name.
 
-    Instead of `bodies`, `external` names a Python class `module:class`, or `models` are formulas, one for
-    each returned column. `read_again` names cores of the models that are cheaper to compute from the tuples
-    anew (C18). For each stored table that the bodies insert into, `written` has an aggregate that returns
-    only these rows; its `into` names the table.
+    Instead of `bodies`, `external` names a Python class `module:class`, or an extension evaluates
+    `formulas`, one for each returned column. `options` are for the code of the extension alone. For each
+    stored table that the bodies insert into, `written` has an aggregate that returns only these rows; its
+    `into` names the table.
     """
 
     name: str
@@ -102,15 +108,15 @@ class AggregateDefinition:
     bodies: dict[BodyState, tuple[Statement, ...]] = field(default_factory=dict, hash=False)
     external: str | None = None
     external_terminates: bool = False
-    models: tuple[Model, ...] = ()
-    read_again: frozenset[str] = frozenset()
+    formulas: tuple[Formula, ...] = field(default=(), metadata={CONTENT_NAME: "models"})
+    options: frozenset[str] = frozenset()
     written: tuple[AggregateDefinition, ...] = ()
     into: str | None = None
 
     @property
-    def model(self) -> Model | None:
-        """Return the model of the aggregate, or the first of several."""
-        return self.models[0] if self.models else None
+    def provider(self) -> AggregateProvider | None:
+        """Return the provider of the formulas, or None for an aggregate of the core."""
+        return self.formulas[0].provider if self.formulas else None
 
     @property
     def blocking(self) -> bool:
@@ -118,7 +124,7 @@ class AggregateDefinition:
 
         This is decided by syntax alone.
         """
-        terminates = self.external_terminates or (self.model is not None and not self.window)
+        terminates = self.external_terminates or (self.provider is not None and not self.window)
         return terminates or bool(self.bodies.get(BodyState.TERMINATE))
 
     @property

@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.alert import Alert
-from slicemill.catalog.classifier import Classifier
 from slicemill.catalog.expressions import ExistsQuery, Expr, ScalarQuery, walk
+from slicemill.catalog.extended import CalledDefinition, ComputedStream, predefined
 from slicemill.catalog.function import FunctionDefinition
-from slicemill.catalog.model import ModelDefinition, ModelTemplate, predefined
 from slicemill.catalog.queries import (
     Continuous,
     LoadBudget,
@@ -24,13 +23,13 @@ from slicemill.catalog.queries import (
     UnionQuery,
 )
 from slicemill.catalog.statements import LifeChange, Replay
+from slicemill.extension import called_kinds
 from slicemill.secrets import redacted_address
 from slicemill.time import BEGINNING, END
 from slicemill.types import VARCHAR, Column, Schema, TimestampUnits
 
 FILE_FORMATS = ("csv", "json", "jsonl", "ndjson", "parquet")
 _NO_FILE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://|port\d+$")
-CALLED = ("AGGREGATE", "MODEL")  # kinds that queries use by calling them as an aggregate
 LATE = "_late"
 ERRORS = "_errors"
 HELD = "_held"  # rows that wait to be put in order; queries cannot read this log
@@ -312,13 +311,12 @@ class Setting:
     component: str | None = None
 
 
-Relation: TypeAlias = Stream | DerivedStream | Classifier | Table | View
+Relation: TypeAlias = Stream | DerivedStream | ComputedStream | Table | View
 Statement: TypeAlias = (
     Relation
     | QueryDefinition
     | AggregateDefinition
-    | ModelDefinition
-    | ModelTemplate
+    | CalledDefinition
     | FunctionDefinition
     | Alert
     | AlteredQuery
@@ -341,7 +339,7 @@ class Catalog:
     queries: dict[str, QueryDefinition] = field(default_factory=dict)
     base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
-    models: dict[str, ModelDefinition | ModelTemplate] = field(default_factory=dict)
+    callables: dict[str, CalledDefinition] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     functions: dict[str, FunctionDefinition] = field(default_factory=dict)
     function_calls: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
@@ -361,7 +359,7 @@ class Catalog:
             dict(self.queries),
             dict(self.base_aggregates),
             dict(self.window_aggregates),
-            dict(self.models),
+            dict(self.callables),
             dict(self.settings),
             dict(self.functions),
             dict(self.function_calls),
@@ -420,7 +418,8 @@ class Catalog:
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """Return the user's base and window version of an aggregate.
 
-        The name may also be that of an instance of a model, or of an aggregate's writes into a table.
+        The name may also be that of an instance of a CalledDefinition, or of an aggregate's writes into a
+        table.
         """
         key = name.lower()
         found = self.base_aggregates.get(key), self.window_aggregates.get(key)
@@ -438,17 +437,17 @@ class Catalog:
         written = () if version is None else version.written
         return next((one for one in written if one.name.lower() == key), None)
 
-    def _instance(self, name: str) -> tuple[ModelTemplate, ModelDefinition] | None:
-        """Return the template and the model of an instance's name, or None."""
+    def _instance(self, name: str) -> tuple[CalledDefinition, CalledDefinition] | None:
+        """Return the declared definition and the instance of an instance's name, or None."""
         for end, letter in enumerate(name):
-            template = self.models.get(name[:end].lower()) if letter in "[." else None
-            found = template.instance(name) if isinstance(template, ModelTemplate) else None
-            if isinstance(template, ModelTemplate) and found is not None:
-                return template, found
+            declared = self.callables.get(name[:end].lower()) if letter in "[." else None
+            found = declared.instance(name) if declared is not None else None
+            if declared is not None and found is not None:
+                return declared, found
         return None
 
     def declared_as(self, name: str) -> str:
-        """Return the declared name of a called aggregate or model."""
+        """Return the declared name of a called aggregate."""
         instance = self._instance(name)
         if instance is None and INTO in name and any(found := self.declared_versions(name)):
             return next(one for one in found if one is not None).name.partition(INTO)[0]
@@ -457,16 +456,16 @@ class Catalog:
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """Return the base and window version of an aggregate.
 
-        The user's versions precede those of a predefined model.
+        The user's versions precede those of a predefined name.
         """
         declared, known = self.declared_versions(name), predefined(name)
         if any(declared) or known is None or name.lower() in self.functions:
             return declared
         return known.versions
 
-    def model(self, name: str) -> ModelDefinition | ModelTemplate | None:
-        """Return the user's or the predefined model of that name, or None."""
-        own, taken = self.models.get(name.lower()), name.lower() in self.functions
+    def callable_named(self, name: str) -> CalledDefinition | None:
+        """Return the user's or the predefined definition of that name, or None."""
+        own, taken = self.callables.get(name.lower()), name.lower() in self.functions
         instance = self._instance(name)
         if instance is not None:
             return instance[1]
@@ -491,11 +490,13 @@ class Catalog:
             self.queries[key] = statement
         elif isinstance(statement, AggregateDefinition):
             (self.window_aggregates if statement.window else self.base_aggregates)[key] = statement
-        elif isinstance(statement, ModelDefinition):
-            self.models[key] = statement
-            self.base_aggregates[key], self.window_aggregates[key] = statement.versions
-        elif isinstance(statement, ModelTemplate):
-            self.models[key] = statement
+        elif isinstance(statement, CalledDefinition):
+            self.callables[key] = statement
+            base, window = statement.versions
+            if base is not None:
+                self.base_aggregates[key] = base
+            if window is not None:
+                self.window_aggregates[key] = window
         elif isinstance(statement, FunctionDefinition):
             self.functions[key] = statement
         elif isinstance(statement, Alert):
@@ -524,7 +525,9 @@ class Catalog:
         self.function_calls.pop((_user_kind(statement), statement.name.lower()), None)
 
     def _remove(self, kind: str, key: str) -> None:
-        user = kind if kind in ("QUERY", "FUNCTION") else "AGGREGATE" if kind in CALLED else "RELATION"
+        user = (
+            kind if kind in ("QUERY", "FUNCTION") else "AGGREGATE" if kind in called_kinds() else "RELATION"
+        )
         self.function_calls.pop((user, key), None)
         if kind in ("QUERY", "STREAM"):
             self._put_writers(key, ())
@@ -534,8 +537,8 @@ class Catalog:
             self.functions.pop(key, None)
         elif kind == "ALERT":
             self.alerts.pop(key, None)
-        elif kind in CALLED:
-            self.models.pop(key, None)
+        elif kind in called_kinds():
+            self.callables.pop(key, None)
             self.base_aggregates.pop(key, None)
             self.window_aggregates.pop(key, None)
         else:
@@ -544,7 +547,7 @@ class Catalog:
     def _declared(self, user: tuple[str, str]) -> Statement | None:
         kind, key = user
         if kind == "AGGREGATE":
-            return self.models.get(key) or self.base_aggregates.get(key) or self.window_aggregates.get(key)
+            return self.callables.get(key) or self.base_aggregates.get(key) or self.window_aggregates.get(key)
         if kind == "FUNCTION":
             return self.functions.get(key)
         return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
@@ -573,7 +576,7 @@ class Catalog:
             users = (self._declared(user) for user, called in self.function_calls.items() if wanted in called)
             return [user for user in users if user is not None]
         found: list[Statement] = []
-        if kind not in CALLED:
+        if kind not in called_kinds():
             defined = {**self.window_aggregates, **self.base_aggregates}  # one entry for both versions
             for aggregate in defined.values():
                 versions = self.declared_versions(aggregate.name)
@@ -584,7 +587,9 @@ class Catalog:
             if isinstance(statement, QueryDefinition) and statement.writes_for is not None:
                 continue  # it is dropped with its owner
             used = _used_by(statement, kind)
-            if wanted in {(self.declared_as(entry) if kind in CALLED else entry).lower() for entry in used}:
+            if wanted in {
+                (self.declared_as(entry) if kind in called_kinds() else entry).lower() for entry in used
+            }:
                 found.append(statement)
         return found
 
@@ -620,20 +625,21 @@ def _user_kind(statement: Statement) -> str:
         return "QUERY"
     if isinstance(statement, FunctionDefinition):
         return "FUNCTION"
-    called = isinstance(statement, (AggregateDefinition, ModelDefinition, ModelTemplate))
+    called = isinstance(statement, (AggregateDefinition, CalledDefinition))
     return "AGGREGATE" if called else "RELATION"
 
 
 def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
-    if isinstance(statement, Classifier):
-        if kind not in CALLED:
-            yield from (*(entry.stream for entry in statement.inputs), statement.training)
+    called = kind in called_kinds()
+    if isinstance(statement, ComputedStream):
+        if not called:
+            yield from statement.reads
     elif isinstance(statement, Table):
-        if kind not in CALLED and statement.materialized is not None:
+        if not called and statement.materialized is not None:
             yield statement.materialized.name
     elif isinstance(statement, (DerivedStream, View, QueryDefinition)):
-        yield from (_aggregates_of if kind in CALLED else relations_of)(statement.query)
-        if kind not in CALLED:
+        yield from (_aggregates_of if called else relations_of)(statement.query)
+        if not called:
             yield from tables_written(statement)
 
 

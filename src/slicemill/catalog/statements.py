@@ -21,9 +21,7 @@ class ShownKind(StrEnum):
     TABLES = "TABLES"
     VIEWS = "VIEWS"
     AGGREGATES = "AGGREGATES"
-    MODELS = "MODELS"
     FUNCTIONS = "FUNCTIONS"
-    CLASSIFIERS = "CLASSIFIERS"
     ALERTS = "ALERTS"
     SETTINGS = "SETTINGS"
     STATEMENTS = "STATEMENTS"
@@ -31,9 +29,9 @@ class ShownKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`SHOW QUERIES`."""
+    """`SHOW QUERIES`; for objects of extensions, `listing` is the plural of their kind."""
 
-    listing: ShownKind
+    listing: ShownKind | str
 
 
 @dataclass(frozen=True, slots=True)

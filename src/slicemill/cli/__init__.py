@@ -9,15 +9,20 @@ documents the exit status.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from slicemill import __version__
-from slicemill.cli import calibrate, check, explain, home, lab, query, run, serve, simulate, sql, token
+from slicemill.cli import check, explain, home, lab, query, run, serve, simulate, sql, token
 from slicemill.cli import home as log
 from slicemill.cli import home as state
 from slicemill.errors import SlicemillError
+from slicemill.extension import commands, load
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
 
 EXIT_STATUS = (
     "Exit status: 0 all is well; 1 a mistake in a script, an option, a home or a source, or a claim that "
@@ -25,7 +30,25 @@ EXIT_STATUS = (
     "130 interrupted (ctrl-c), 143 told to end (SIGTERM): `run` shows its results all the same."
 )
 
+
+class CommandsWithExtensions(TyperGroup):
+    """Commands of the core and of extensions; those of extensions are imported when they are named."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [*super().list_commands(ctx), *commands()]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        found = super().get_command(ctx, cmd_name)
+        hook = commands().get(cmd_name) if found is None else None
+        if hook is None:
+            return found
+        single = typer.Typer(add_completion=False)
+        single.command(hook.name, epilog=hook.epilog)(load(hook.function))
+        return typer.main.get_command(single)
+
+
 app = typer.Typer(
+    cls=CommandsWithExtensions,
     help="Many continuous queries over streams, planned together and run on Spark.",
     epilog=EXIT_STATUS,
     no_args_is_help=True,
@@ -42,7 +65,6 @@ app.command(
     epilog="Examples: slicemill simulate examples/auction.esl --rate 500/s --policy fcfs --policy hnr; "
     "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"
 )(simulate.simulate)
-app.command(epilog="Example: slicemill calibrate")(calibrate.calibrate)
 app.command(epilog='Examples: slicemill sql; slicemill sql http://host:8080 -c "SHOW QUERIES"')(sql.sql)
 app.add_typer(query.query_app, name="query")
 app.add_typer(token.token_app, name="token")

@@ -72,14 +72,12 @@ def _notes(bound: Bound) -> list[dict[str, object]]:
 def _unverified(bound: Bound) -> list[str]:
     """Return the Python classes and functions that aggregates and functions are implemented in."""
     from slicemill.catalog.aggregates import AggregateDefinition
-    from slicemill.catalog.classifier import Classifier
+    from slicemill.catalog.extended import ComputedStream
     from slicemill.catalog.function import FunctionDefinition
 
-    in_python = (AggregateDefinition, FunctionDefinition)
-    named = [entry for entry, _ in bound.statements if isinstance(entry, in_python)]
-    classifiers = [entry for entry, _ in bound.statements if isinstance(entry, Classifier)]
-    names = [*(entry.external for entry in named), *(entry.options.observe for entry in classifiers)]
-    return sorted({name for name in names if name is not None})
+    in_python = (AggregateDefinition, FunctionDefinition, ComputedStream)
+    names = {entry.external for entry, _ in bound.statements if isinstance(entry, in_python)}
+    return sorted(name for name in names if name is not None)
 
 
 def _statements_table(bound: Bound) -> Table:

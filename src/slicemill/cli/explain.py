@@ -10,6 +10,7 @@ import typer
 
 from slicemill.cli.common import File, read
 from slicemill.errors import SlicemillError
+from slicemill.extension import load, statements
 
 if TYPE_CHECKING:
     from slicemill.catalog.catalog import Catalog
@@ -50,7 +51,7 @@ def explain(
         typer.echo(explain_uda(uda, catalog))
         return
     if model is not None:
-        _write(_explained_model(model, catalog, form), output)
+        _write(_explained_object("MODEL", model, catalog, form), output)
         return
     graph, placed = share(optimize(build_graph(catalog)), catalog), NOTHING_RUNS
     if home is not None:
@@ -92,20 +93,12 @@ def _explained(graph: QueryGraph, form: Format, cells: int, home: Path | None) -
     return explain_text(graph, Console().width, units)
 
 
-def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
-    from slicemill.extensions.models.drawing import model_svg
-    from slicemill.extensions.models.explain import explain_model, explain_model_json, models_named, uses_of
-
-    definitions = models_named(name, catalog)
-    if form is Format.text:
-        return "\n".join(explain_model(definition, catalog) for definition in definitions)
-    if len(definitions) > 1:
-        names = ", ".join(f"'{definition.name}'" for definition in definitions)
-        raise SlicemillError(f"{name} is several models; name one of them: {names}")
-    (definition,) = definitions
-    if form is Format.svg:
-        return model_svg(definition.name, definition.model, uses_of(definition.name, catalog)[0])
-    return explain_model_json(definition, catalog)
+def _explained_object(kind: str, name: str, catalog: Catalog, form: Format) -> str:
+    hook = statements().get(kind)
+    if hook is None or hook.explain is None:
+        raise SlicemillError(f"no extension explains a {kind.lower()}; see docs/internals/extensions.md")
+    text: str = load(hook.explain)(name, catalog, form.value)
+    return text
 
 
 def _write(text: str, output: Path | None) -> None:

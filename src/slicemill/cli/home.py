@@ -112,11 +112,12 @@ def state(
 ) -> None:
     """Show what queries keep of their streams: rows, bytes and ages, by slice and by query."""
     if as_json:
-        from slicemill.extensions.models.live_values import model_values_of
+        from slicemill.extension import live_values, load
         from slicemill.runtime.state_view import slices_of
 
         slices = [asdict(held) for held in slices_of(home)]
-        typer.echo(json.dumps({"slices": slices, "models": model_values_of(home)}, ensure_ascii=False))
+        values = {live.name: load(live.read)(home, None) for live in live_values()}
+        typer.echo(json.dumps({"slices": slices, **values}, ensure_ascii=False))
         return
     from rich.console import Console
 

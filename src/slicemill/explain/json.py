@@ -20,6 +20,7 @@ Existing keys are stable, new keys may be added.
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
 - `streams`: the name of each stream, table and view that is read or derived → the id of its node
+- `sections`: sections of extensions, title → list of lines; left out if there are none
 - `units`: the stateful units with their placements (format: `explain.placements`)
 """
 
@@ -31,9 +32,9 @@ from typing import Any
 
 from slicemill.explain.placements import PlacedUnit, placements_data
 from slicemill.explain.text import is_lookup_arc, operator_name, port_name, role_of, words_of
-from slicemill.extensions.models.spec import SharedModels, cores_of
+from slicemill.extension import sections
 from slicemill.operators.graph import Arc, Node, QueryGraph
-from slicemill.operators.protocol import call_text
+from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import QueryResults, Source
 from slicemill.types import Schema
 
@@ -54,12 +55,12 @@ def explain_data(graph: QueryGraph, units: Sequence[PlacedUnit] = ()) -> dict[st
         "components": [_component(part, graph) for part in components],
         "streams": dict(graph.streams),
         "units": placements_data(units),
+        **({"sections": shown} if (shown := sections(graph)) else {}),
     }
 
 
 def _node(node: Node, graph: QueryGraph, component: int) -> dict[str, Any]:
     words = words_of(node, graph)
-    cores = {"cores": _cores(node.operator)} if isinstance(node.operator, SharedModels) else {}
     return {
         "id": node.id,
         "label": node.name,
@@ -72,19 +73,8 @@ def _node(node: Node, graph: QueryGraph, component: int) -> dict[str, Any]:
         "timestamp": node.kind.value,
         "waits_for_time": node.waits_for_time,
         "component": component,
-        **cores,
+        **kind_of(node.operator).details(node.operator),
     }
-
-
-def _cores(shared: SharedModels) -> list[dict[str, Any]]:
-    return [
-        {
-            "core": found.core,
-            "window": str(found.window),
-            "users": [{"query": query, "call": call_text(call)} for query, call in found.users],
-        }
-        for found in cores_of(shared)
-    ]
 
 
 def _arc(arc: Arc, graph: QueryGraph) -> dict[str, Any]:

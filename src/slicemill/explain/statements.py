@@ -16,12 +16,11 @@ from slicemill.catalog.catalog import (
     Table,
     TimestampKind,
 )
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.function import FunctionDefinition
-from slicemill.catalog.model import ModelDefinition, ModelTemplate
 from slicemill.catalog.queries import SelectQuery
 from slicemill.catalog.statements import LifeChange, Replay
-from slicemill.errors import all_of, counted
+from slicemill.errors import all_of
 from slicemill.functions.render import timestamp_text
 from slicemill.secrets import redacted_address
 from slicemill.time import BEGINNING, END, format_us
@@ -35,18 +34,12 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "stream", f"{told}{_retained(statement)}"
     if isinstance(statement, DerivedStream):
         return "stream", f"{_columns(statement.schema)}; from a query{_retained(statement)}"
-    if isinstance(statement, Classifier):
-        return "classifier", _classifier(statement)
+    if isinstance(statement, (ComputedStream, CalledDefinition)):
+        return statement.kind.lower(), statement.summary
     if isinstance(statement, Table):
         return "table", f"{_declared(statement)}; {_rows_of(statement)}"
     if isinstance(statement, AggregateDefinition):
         return "aggregate", _aggregate(statement)
-    if isinstance(statement, ModelDefinition):
-        return "model", _model(statement)
-    if isinstance(statement, ModelTemplate):
-        results = dict.fromkeys(result.text for result in statement.results)
-        columns = counted(len(statement.results), "column")
-        return "model", f"{statement} gives {columns}: {', '.join(results)}"
     if isinstance(statement, FunctionDefinition):
         return "function", _function(statement)
     if isinstance(statement, Alert):
@@ -109,13 +102,6 @@ def _begins(query: QueryDefinition) -> str:
     return f"; from {words.get(query.begins_us) or timestamp_text(query.begins_us)}"
 
 
-def _classifier(classifier: Classifier) -> str:
-    looks = f"looks at {classifier.options.capacity} values every {format_us(classifier.every_us)}"
-    learnt = f"learnt from {classifier.training}"
-    policy = f"policy {classifier.options.policy}"
-    return f"{_columns(classifier.schema)}; of {', '.join(classifier.features)}; {looks}, {policy}; {learnt}"
-
-
 def _aggregate(definition: AggregateDefinition) -> str:
     words = ["algebraic"] if definition.algebraic else []
     words.append("window version" if definition.window else "base version")
@@ -126,12 +112,6 @@ def _aggregate(definition: AggregateDefinition) -> str:
     if definition.written:
         words.append(f"writes {all_of([one.into for one in definition.written if one.into is not None])}")
     return f"{definition.arguments} gives {_columns(definition.returns)}; {', '.join(words)}"
-
-
-def _model(definition: ModelDefinition) -> str:
-    model, found = definition.model, definition.model.classification
-    cores = f"{len(model.cores)} core{'s' * (len(model.cores) != 1)}"
-    return f"{definition.arguments} gives {model.text}; {found.kind}, {cores}, keeps {found.state_text}"
 
 
 def _function(definition: FunctionDefinition) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from slicemill.explain.placements import PlacedUnit, placement_facts
+from slicemill.extension import sections
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Description, Fact, Operator, Role
 from slicemill.operators.registry import kind_of
@@ -31,8 +32,11 @@ def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit
     printer = _Printer(graph, max(width, _MIN_WIDTH))
     trees = [printer.tree(graph[root]) for root in _roots(graph)]
     placed = [printer.unit(unit) for unit in units]
+    added = [
+        [title, *(f"  {_printable(line)}" for line in lines)] for title, lines in sections(graph).items()
+    ]
     summary = textwrap.wrap(_summary(graph), printer.width)
-    return "\n\n".join("\n".join(lines) for lines in (*trees, *placed, summary)) + "\n"
+    return "\n\n".join("\n".join(lines) for lines in (*trees, *placed, *added, summary)) + "\n"
 
 
 def _names(graph: QueryGraph, node_id: str) -> list[str]:

@@ -26,7 +26,6 @@ from slicemill.binder.script import Bound, bind_script
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.alert import Alert
 from slicemill.catalog.catalog import (
-    CALLED,
     AlteredQuery,
     AlteredStream,
     Catalog,
@@ -39,13 +38,13 @@ from slicemill.catalog.catalog import (
     Stream,
     View,
 )
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.function import FunctionDefinition
-from slicemill.catalog.model import ModelDefinition, ModelTemplate
 from slicemill.catalog.queries import ServiceLevel
 from slicemill.catalog.statements import LifeChange, Replay
 from slicemill.errors import all_of
 from slicemill.explain.statements import describe
+from slicemill.extension import called_kinds
 from slicemill.functions.render import timestamp_text
 from slicemill.plan.content import quoted
 from slicemill.plan.statement_equality import called_by, changed_parts
@@ -64,13 +63,11 @@ _RELATION = "relation"
 _QUERY = "query"
 _FUNCTION = "function"
 _ALERT = "alert"
-_CALLED = ("aggregate", "window aggregate", "model")
 _SHOWN = 200
 _DELIVERY = ("weight", "slo", "sink", "incomplete")  # options that do not change what a query computes
-_MODELS = (ModelDefinition, ModelTemplate)
 _ALTERED = (AlteredQuery, AlteredStream)
 # Kinds whose stored text is kept if a new text means the same.
-_REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, *_MODELS, FunctionDefinition)
+_REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, CalledDefinition, FunctionDefinition)
 
 Key = tuple[str, str]
 Entry = Mapping[str, Any]
@@ -265,7 +262,7 @@ class KeptStatements:
         Return None if no stored rows depend on the old definition.
         """
         kind, name = describe(before)[0], before.name
-        if isinstance(before, (QueryDefinition, Stream, DerivedStream, Classifier)):
+        if isinstance(before, (QueryDefinition, Stream, DerivedStream, ComputedStream)):
             if name not in self.logs:
                 return None
             has = "has" if len(parts) == 1 and not parts[0].endswith("s") else "have"
@@ -282,8 +279,8 @@ class KeptStatements:
                     else "give the new stream another name, and read both with UNION ALL; "
                     "columns are added with ALTER STREAM … ADD COLUMN"
                 )
-            if isinstance(before, Classifier):
-                return message, f"DROP CLASSIFIER {quoted(name)} first, or give this one another name"
+            if isinstance(before, ComputedStream):
+                return message, f"DROP {before.kind} {quoted(name)} first, or give this one another name"
             return message, f"write CREATE OR REPLACE {kind.upper()}, or give this one another name"
         users = [] if isinstance(before, Alert) else _users(before, kept)
         if not users:
@@ -359,27 +356,30 @@ def gives_changes(statement: Statement | None) -> bool:
 
 def _identity(statement: Statement) -> dict[str, Any]:
     if isinstance(statement, DroppedName):
-        if statement.kind in CALLED:
-            return {"dropped": list(_CALLED), "name": statement.name}
+        if statement.kind in called_kinds():
+            return {"dropped": _kinds_called(), "name": statement.name}
         kinds = {"QUERY": _QUERY, "FUNCTION": _FUNCTION, "ALERT": _ALERT}
         return {"dropped": [kinds.get(statement.kind, _RELATION)], "name": statement.name}
     found: dict[str, Any] = {"kind": _kind(statement), "name": statement.name}
-    if isinstance(statement, (AggregateDefinition, FunctionDefinition)) and statement.external is not None:
-        found["code"] = source_digest(statement.external)
-    if isinstance(statement, Classifier) and statement.options.observe is not None:
-        found["code"] = source_digest(statement.options.observe)
+    if isinstance(statement, (AggregateDefinition, FunctionDefinition, ComputedStream)):
+        found |= {} if statement.external is None else {"code": source_digest(statement.external)}
     return found
+
+
+def _kinds_called() -> list[str]:
+    """Return the kinds of entries whose objects queries call as an aggregate."""
+    return ["aggregate", "window aggregate", *sorted(map(str.lower, called_kinds() - {"AGGREGATE"}))]
 
 
 def _kind(statement: Statement) -> str:
     if isinstance(statement, AggregateDefinition):
         return "window aggregate" if statement.window else "aggregate"
+    if isinstance(statement, CalledDefinition):
+        return statement.kind.lower()
     kinds: dict[type, str] = {
         QueryDefinition: _QUERY,
         AlteredQuery: _QUERY,
         AlteredStream: _RELATION,
-        ModelDefinition: "model",
-        ModelTemplate: "model",
         FunctionDefinition: _FUNCTION,
         Alert: _ALERT,
         Setting: "setting",
@@ -400,13 +400,13 @@ def _declared(key: Key, catalog: Catalog) -> Statement | None:
     found: dict[str, Statement | None] = {
         _QUERY: catalog.queries.get(name),
         _RELATION: catalog.relations.get(name),
-        "model": catalog.models.get(name),
         _FUNCTION: catalog.functions.get(name),
         _ALERT: catalog.alerts.get(name),
         "aggregate": base,
         "window aggregate": window,
     }
-    return found.get(kind)
+    called = catalog.callables.get(name)
+    return called if called is not None and called.kind.lower() == kind else found.get(kind)
 
 
 def _begins_elsewhere(before: Statement, after: Statement) -> bool:
@@ -521,7 +521,7 @@ def _users(statement: Statement, kept: Catalog) -> list[str]:
         called = {name.lower() for name in callers if any(kept.declared_versions(name))}
         direct = [name for name in callers if name.lower() in {*kept.queries, *kept.relations}]
         return list(dict.fromkeys([*direct, *_callers(called, kept)]))
-    if not isinstance(statement, (AggregateDefinition, *_MODELS)):
+    if not isinstance(statement, (AggregateDefinition, CalledDefinition)):
         return kept.dependants(_RELATION.upper(), statement.name)
     return _callers({statement.name.lower()}, kept)
 

@@ -30,7 +30,7 @@ from slicemill.catalog.catalog import (
     View,
     relations_of,
 )
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.explain.statements import describe
 from slicemill.lifecycle.catalog_journal import (
@@ -102,7 +102,7 @@ def with_users(
             continue
         begin_tables_anew(one.before, one.after)
         problems += _other_tables(catalog, one)
-        others = {one.after.name.lower()} if isinstance(one.after, (DerivedStream, Classifier)) else set()
+        others = {one.after.name.lower()} if isinstance(one.after, (DerivedStream, ComputedStream)) else set()
         unknown = _is_unknown(one.after) or _is_unknown(one.before)
         calling = partial(_aggregates_calling, catalog)
         for user in _in_order(catalog.all_users(one.after, calling, of_tables=False)):
@@ -124,7 +124,7 @@ def with_users(
             problems += _other_tables(catalog, ReplacedStatement(user, now, one.span))
             if unknown or others.intersection(map(str.lower, _read_by(user))):
                 anew.add(user.name)
-            if isinstance(user, (DerivedStream, Classifier)):
+            if isinstance(user, (DerivedStream, ComputedStream)):
                 others.add(user.name.lower())
     if problems:
         raise EslError(source, problems)
@@ -170,7 +170,7 @@ def _computes(statement: Statement) -> bool:
     """Return True if a statement writes a log of its own."""
     if isinstance(statement, QueryDefinition):
         return statement.continuous
-    return isinstance(statement, (DerivedStream, Classifier))
+    return isinstance(statement, (DerivedStream, ComputedStream))
 
 
 def _is_unknown(statement: Statement) -> bool:
@@ -183,8 +183,8 @@ def _is_unknown(statement: Statement) -> bool:
 def _read_by(statement: Statement) -> Iterator[str]:
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
-    elif isinstance(statement, Classifier):
-        yield from (*(entry.stream for entry in statement.inputs), statement.training)
+    elif isinstance(statement, ComputedStream):
+        yield from statement.reads
 
 
 def _in_order(users: Sequence[Statement]) -> list[Statement]:
@@ -202,7 +202,7 @@ def _in_order(users: Sequence[Statement]) -> list[Statement]:
 
 
 def _reads(statement: Statement) -> bool:
-    return isinstance(statement, (DerivedStream, View, QueryDefinition, Classifier))
+    return isinstance(statement, (DerivedStream, View, QueryDefinition, ComputedStream))
 
 
 def _aggregates_calling(catalog: Catalog, statement: Statement) -> list[Statement]:

@@ -21,7 +21,7 @@ from slicemill.catalog.catalog import (
     SourceSpec,
     Stream,
 )
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.queries import RelationQuery
 from slicemill.columns.arrow_schema import to_arrow
 from slicemill.connectors.origin import is_socket
@@ -578,9 +578,9 @@ class RunningCatalog:
 
     def _columns(self, catalog: Catalog, replacing: Replacement) -> dict[str, pa.Schema]:
         """Return the logs of replaced definitions whose columns or table change."""
-        computed: list[QueryDefinition | DerivedStream | Classifier] = [
+        computed: list[QueryDefinition | DerivedStream | ComputedStream] = [
             *self._new_queries(catalog),
-            *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, Classifier))),
+            *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, ComputedStream))),
         ]
         found = {one.name: to_arrow(one.schema) for one in computed if one.name in self.home.logs}
         return {

@@ -3,9 +3,8 @@
 | the call is of | evaluated by |
 |---|---|
 | a built-in with a kernel, such as a median | `_kernel_values`: the kernel that also evaluates OVER |
-| models | `_model_values`: all models of a query together, so that equal cores are computed once |
-| a user-defined aggregate, or another model | `_routine_values`: its compiled loop, each window as a
-group |
+| models and others that share state | `_joint_values`: all of a query together |
+| another aggregate of a user or extension | `_routine_values`: its loop, each window as a group |
 | a built-in without a kernel, such as a synopsis | `_row_values`: row by row |
 """
 
@@ -23,13 +22,12 @@ from slicemill.aggregates.calls import Tuples, Uda
 from slicemill.aggregates.columns import ColumnStatistic, Rows, Windows
 from slicemill.aggregates.definition import RowAggregate, base_of, evaluate
 from slicemill.aggregates.functions import function_of, has_kernel, is_numbered, stored_arguments
+from slicemill.aggregates.joint import JointCalls, joint_call
 from slicemill.aggregates.udf.compiler.layout import NoCompiledForm
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import AggregateCall, WindowCall
-from slicemill.extensions.models.calls import asked_by, go_together
-from slicemill.extensions.models.compiler.together import ModelCalls, model_calls
 from slicemill.functions.vectors import Vector, arrow_type, from_arrow, from_values, take, to_arrow, to_values
 from slicemill.kernels.arrays import Int64s
 from slicemill.operators.step import StepContext
@@ -65,22 +63,22 @@ def evaluators(
 ) -> tuple[Evaluate, ...]:
     """Return evaluators for these calls; `columns` names the argument columns."""
     catalog = context.catalog
-    models = models_together(calls, catalog)
+    joint = calls_together(calls, catalog)
     made: list[Evaluate] = []
-    of_models: list[Column] = []
+    joint_columns: list[Column] = []
     for call in calls:
         arguments = [(columns[argument], argument.type) for argument in needed_arguments(call, catalog)]
-        if models is not None and asked_by(call, catalog) is not None:
-            of_models.append(call.columns[0])
+        if joint is not None and joint_call(call, catalog) is not None:
+            joint_columns.append(call.columns[0])
         elif has_group_kernel(call, catalog):
             made.append(_kernel_values(function_of(call), arguments, call.columns[0]))
         elif is_defined(call, catalog):
             made.append(_routine_values(prepare(call, catalog, context.rows_of), arguments, call.columns))
         else:
             made.append(_row_values(context.definition(call), arguments, call.columns))
-    if models is not None:
-        arguments = [(columns[argument], argument.type) for argument in models.arguments]
-        made.append(_model_values(models, arguments, of_models))
+    if joint is not None:
+        arguments = [(columns[argument], argument.type) for argument in joint.arguments]
+        made.append(_joint_values(joint, arguments, joint_columns))
     return tuple(made)
 
 
@@ -102,7 +100,7 @@ def has_group_kernel(call: Call, catalog: Catalog) -> bool:
 
 
 def is_defined(call: Call, catalog: Catalog) -> bool:
-    """Return True for a user-defined aggregate or a model."""
+    """Return True for an aggregate of the user or of an extension."""
     return catalog.aggregates(call.name) != (None, None)
 
 
@@ -114,14 +112,14 @@ def _kernel_values(function: ColumnStatistic, arguments: Sequence[Argument], col
     return found
 
 
-def _model_values(models: ModelCalls, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
+def _joint_values(joint: JointCalls, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
     def found(rows: WindowRows, windows: Windows) -> CallValues:
         vectors = [from_arrow(rows.column(name), type_) for name, type_ in arguments]
         parts = [[pa.nulls(0, arrow_type(column.type))] for column in columns]
         for _, places, owners in _pieces(windows):
-            state = models.uda.start()
-            models.uda.run(state, _tuples([take(v, places) for v in vectors], owners))
-            results = models.uda.finish(state)
+            state = joint.uda.start()
+            joint.uda.run(state, _tuples([take(v, places) for v in vectors], owners))
+            results = joint.uda.finish(state)
             for part, vector in zip(parts, results.columns, strict=True):
                 part.append(to_arrow(vector, len(results.groups)))
         arrays = map(pa.concat_arrays, parts)
@@ -200,13 +198,13 @@ def aligned(found: Sequence[CallValues], windows: int) -> CallValues:
     return CallValues(numbers, columns)
 
 
-def models_together(calls: Sequence[Call], catalog: Catalog) -> ModelCalls | None:
-    """Combine the models among these calls, if they can be compiled together."""
-    asked = [found for call in calls if (found := asked_by(call, catalog)) is not None]
-    if not asked or not go_together(asked[:-1], asked[-1]):
+def calls_together(calls: Sequence[Call], catalog: Catalog) -> JointCalls | None:
+    """Combine the calls that share state, if they can be compiled together."""
+    asked = [found for call in calls if (found := joint_call(call, catalog)) is not None]
+    if not asked or not asked[-1].shares_with(asked[:-1]):
         return None
     try:
-        return model_calls(tuple(asked), None)
+        return asked[-1].together(asked, None)
     except NoCompiledForm:
         return None
 

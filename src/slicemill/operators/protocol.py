@@ -17,6 +17,7 @@ from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import AggregateCall, FrameUnit, SelectItem, Window, WindowCall
 from slicemill.functions.render import render
+from slicemill.types import Column
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
@@ -104,6 +105,8 @@ class MemberKind:
     """Maps keys over the output to keys of each input of the shared operator (the first argument)."""
     holds: Callable[[Any, Any], bool] = lambda *_: False
     """Returns True if the state of the first member has all that the second member needs."""
+    columns_stored: Callable[[Any], Iterable[Column]] | None = None
+    """Returns the columns of a row that its state has; None if that does not depend on its readers."""
 
 
 def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:
@@ -153,6 +156,9 @@ class OperatorKind(Generic[S]):
     | `last_words` | True if it emits rows at the end of input, at the time of the last row |
     | `member` | properties of one of its members, if it is shared |
     | `stored` | its classes in states, by their names in checkpoints |
+    | `over_windows` | True if its results are wrong if rows of its windows are missing |
+    | `lag_us` | latency bound that it keeps by processing fewer values under load, or None |
+    | `details` | further keys of its node in the JSON of EXPLAIN |
     | `step` | function that creates its step, as `module:name`; None if its consumers do its work |
     """
 
@@ -190,6 +196,9 @@ class OperatorKind(Generic[S]):
     last_words: bool = False
     member: MemberKind | None = None
     stored: Mapping[str, type] = field(default_factory=dict)
+    over_windows: bool = False
+    lag_us: Callable[[S], int | None] = lambda _: None
+    details: Callable[[S], Mapping[str, Any]] = lambda _: {}
     step: str | None = None
 
 

@@ -1,14 +1,12 @@
-"""Registry of all operators, one line for each package."""
+"""Registry of all operators: one line for each package, and those of extensions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-from slicemill.extensions.classify import spec as classify
-from slicemill.extensions.models import spec as models
+from slicemill.extension import extensions, load
 from slicemill.operators import specs
 from slicemill.operators.changelog import spec as changelog
 from slicemill.operators.join import multiway_spec as multiway_join
@@ -18,7 +16,7 @@ from slicemill.operators.session import spec as session
 from slicemill.operators.temporal import spec as temporal
 from slicemill.operators.window import spec as window
 
-KINDS: tuple[OperatorKind[Any], ...] = (
+_KINDS: tuple[OperatorKind[Any], ...] = (
     *specs.KINDS,
     *join.KINDS,
     *multiway_join.KINDS,
@@ -26,27 +24,27 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *session.KINDS,
     *changelog.KINDS,
     *temporal.KINDS,
-    *models.KINDS,
-    *classify.KINDS,
 )
 
-_BY_CLASS = {kind.spec: kind for kind in KINDS}
+
+@cache
+def kinds() -> tuple[OperatorKind[Any], ...]:
+    """Return the registrations of all operators, those of extensions last."""
+    hooks = [operators for extension in extensions().values() for operators in extension.operators]
+    return (*_KINDS, *(kind for operators in hooks for kind in load(operators.kinds)))
+
+
+@cache
+def _by_class() -> Mapping[type[Operator], OperatorKind[Any]]:
+    return {kind.spec: kind for kind in kinds()}
 
 
 def kind_of(operator: Operator) -> OperatorKind[Any]:
     """Return the registration of an operator's class."""
-    return _BY_CLASS[type(operator)]
+    return _by_class()[type(operator)]
 
 
 def partition_keys(operator: Operator) -> tuple[Keys, ...] | None:
     """Return by input the keys that partition an operator; None without keys."""
     keys = kind_of(operator).keys(operator)
     return keys if keys is not None and all(keys) else None
-
-
-@cache
-def imported(name: str) -> Callable[..., Any]:
-    """Import the function that a kind names as `module:name`."""
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), function)
-    return found

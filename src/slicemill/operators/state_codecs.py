@@ -7,7 +7,7 @@ are compared by value.
 
 from __future__ import annotations
 
-from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 from slicemill import types
@@ -15,13 +15,10 @@ from slicemill.catalog import expressions as expression
 from slicemill.catalog import queries as query
 from slicemill.catalog import queries as relation
 from slicemill.catalog.queries import LoadBudget
-from slicemill.codec.registry import register, stored_as
-from slicemill.extensions.models.calls import Asked
-from slicemill.extensions.models.cost import CoreCosts
-from slicemill.extensions.models.model import Model
-from slicemill.extensions.models.model import expression as model_of
+from slicemill.codec.registry import stored_as
+from slicemill.extension import extensions, load
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.registry import KINDS, imported
+from slicemill.operators.registry import kinds
 
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,
@@ -41,8 +38,6 @@ _CLASSES: dict[str, type] = {
     "frame": query.FrameUnit,
     "join_kind": query.JoinKind,
     "window.call": query.WindowCall,
-    "model.asked": Asked,
-    "model.core_costs": CoreCosts,
     "plan.load_budget": LoadBudget,
 }
 
@@ -52,10 +47,10 @@ def _inner(plain: dict[str, Any]) -> dict[str, Any]:
     return {**plain, "kind": query.JoinKind.INNER}
 
 
-for _kind in KINDS:
+for _kind in kinds():
     _CLASSES.update(_kind.stored)
     if _kind.step is not None:
-        imported(_kind.step)  # registers the classes of its state
+        load(_kind.step)  # registers the classes of its state
 for _name, _class in _CLASSES.items():
     if issubclass(_class, JoinMember):
         stored_as(_name, version=2, upgrade={1: _inner})(_class)
@@ -91,17 +86,7 @@ stored_as(
     },
 )(types.Type)
 
-
-def _plain_model(model: Model) -> dict[str, Any]:
-    """Return the text and constants of a model; the rest is computed again."""
-    plain = {"text": model.text, "parameters": model.parameters, "nulls": model.nulls.value}
-    constants = {name: str(value) for name, value in model.constants}
-    return {**plain, "constants": constants} if constants else plain
-
-
-def _model(plain: dict[str, Any]) -> Model:
-    constants = {name: Fraction(value) for name, value in plain.get("constants", {}).items()}
-    return model_of(plain["text"], plain["parameters"], nulls=plain["nulls"], constants=constants)
-
-
-register("model", 1, Model, _plain_model, _model)
+for _extension in extensions().values():
+    for _operators in _extension.operators:
+        for _module in _operators.states:
+            import_module(_module)  # registers its state classes

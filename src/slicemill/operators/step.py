@@ -22,6 +22,7 @@ from slicemill.catalog.queries import AggregateCall, FrameUnit, RelationQuery, S
 from slicemill.columns.keys import Keys, distinct_keys, whole
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.errors import SlicemillError
+from slicemill.extension import load
 from slicemill.functions.evaluate import compile_many
 from slicemill.functions.values import ExpressionError
 from slicemill.operators.alignment import Due
@@ -29,7 +30,7 @@ from slicemill.operators.cell import WHOLE, Cell, HeavyKey
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.heavy_keys import KeyWork
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.registry import imported, kind_of
+from slicemill.operators.registry import kind_of
 from slicemill.shedding.accuracy import Report
 from slicemill.shedding.load import Compared, Dropping
 from slicemill.types import Row, Schema, Timed
@@ -198,7 +199,7 @@ def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
     name = kind_of(operator).step
     if name is None:
         return None
-    step: Step | StatefulStep | SharedStep = imported(name)(operator, context)
+    step: Step | StatefulStep | SharedStep = load(name)(operator, context)
     return step
 
 

@@ -15,8 +15,8 @@ from slicemill.catalog.catalog import (
     TimestampKind,
     View,
 )
-from slicemill.catalog.classifier import Classifier
 from slicemill.catalog.expressions import ColumnRef, Expr, as_in_input, columns_of, conjunction, conjuncts
+from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.queries import (
     Continuous,
     FrameUnit,
@@ -29,11 +29,12 @@ from slicemill.catalog.queries import (
     UnionQuery,
     schema_below,
 )
-from slicemill.extensions.classify.spec import Classify
+from slicemill.extension import load
 from slicemill.operators.changelog.spec import JoinChanges, SessionChanges, WindowChanges
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
-from slicemill.operators.protocol import Operator
+from slicemill.operators.protocol import Operator, Role
+from slicemill.operators.registry import kind_of
 from slicemill.operators.session.spec import SessionAggregate
 from slicemill.operators.specs import (
     AsOfJoin,
@@ -63,9 +64,9 @@ from slicemill.types import TIMESTAMP, Column, Schema, changelog
 def build_graph(catalog: Catalog) -> QueryGraph:
     """Return the graph of all statements of a catalog.
 
-    It has all derived streams, classifiers and queries, and the views that ad hoc queries read.
+    It has all derived streams, streams of extensions and queries, and the views that ad hoc queries read.
     """
-    derived = [r for r in catalog.relations.values() if isinstance(r, (DerivedStream, Classifier))]
+    derived = [r for r in catalog.relations.values() if isinstance(r, (DerivedStream, ComputedStream))]
     views = map(as_query, views_to_answer(catalog))
     return build_part(catalog, *derived, *views, *catalog.queries.values())
 
@@ -125,8 +126,8 @@ class _Builder:
             node = self.add(name, Scan(name), (), relation.schema, TimestampKind.LATENT)
         elif isinstance(relation, View):
             node = self._view(relation)
-        elif isinstance(relation, Classifier):
-            node = self._classifier(relation)
+        elif isinstance(relation, ComputedStream):
+            node = self._computed(relation)
         else:
             node = self.query(relation.query, name)
             if relation.order is not None:
@@ -143,11 +144,11 @@ class _Builder:
         assert window is not None, "the binder asks for one"
         return self.add(view.name, Materialize(view.name, window), (content,), view.schema)
 
-    def _classifier(self, classifier: Classifier) -> Node:
-        streams = tuple(self.relation(entry.stream) for entry in classifier.inputs)
-        inputs = (*streams, self.relation(classifier.training))
-        operator = Classify(classifier)
-        return self.add(classifier.name, operator, inputs, classifier.schema, _kind_of(streams))
+    def _computed(self, stream: ComputedStream) -> Node:
+        inputs = tuple(self.relation(name) for name in stream.reads)
+        streams = tuple(node for node in inputs if kind_of(node.operator).role is not Role.TABLE)
+        operator: Operator = load(stream.operator)(stream)
+        return self.add(stream.name, operator, inputs, stream.schema, _kind_of(streams))
 
     # -- queries ---------------------------------------------------------------------------------------
 

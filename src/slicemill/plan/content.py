@@ -18,13 +18,14 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from slicemill.catalog.aggregates import CONTENT_NAME
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.queries import AggregateCall, RelationInput, WindowCall
 
 _DIGITS = 10
 _PLAIN = frozenset((str, bool, int, float, bytes, type(None), Decimal, Fraction))
 
-_fields: dict[type, tuple[tuple[str, object], ...] | None] = {}
+_fields: dict[type, tuple[tuple[str, str, object], ...] | None] = {}
 
 
 def digest(*parts: object) -> str:
@@ -94,10 +95,10 @@ class ContentWriter:
             elif kind is RelationInput and what.query is None:
                 self.relations.add(what.relation)
             told = []
-            for name, default in compared:
+            for name, content_name, default in compared:
                 value = getattr(what, name)
                 if value is not default and value != default:
-                    told.append(f"{name}={self.written(value)}")
+                    told.append(f"{content_name}={self.written(value)}")
             return f"{kind.__name__}({','.join(told)})"
         if isinstance(what, Enum):
             return f"{kind.__name__}.{what.name}"
@@ -112,17 +113,18 @@ def _sorted(parts: Iterable[str]) -> str:
     return f"{{{','.join(sorted(parts))}}}"
 
 
-def _compared(kind: type) -> tuple[tuple[str, object], ...] | None:
-    """Return a dataclass's compared fields with their defaults, else None."""
+def _compared(kind: type) -> tuple[tuple[str, str, object], ...] | None:
+    """Return names, names in content and defaults of compared fields, or None."""
     if kind not in _fields:
         _fields[kind] = _fields_of(kind) if is_dataclass(kind) else None
     return _fields[kind]
 
 
-def _fields_of(kind: type) -> tuple[tuple[str, object], ...]:
+def _fields_of(kind: type) -> tuple[tuple[str, str, object], ...]:
     found = []
     for field in fields(kind):
         if field.compare:
             made = field.default_factory
-            found.append((field.name, field.default if made is MISSING else made()))
+            default = field.default if made is MISSING else made()
+            found.append((field.name, field.metadata.get(CONTENT_NAME, field.name), default))
     return tuple(found)

@@ -1,15 +1,17 @@
 """The optimizer: ordered lists of rewrites of query graphs.
 
-All engines apply `RULES`. Only the runtime applies `SHARING`, which merges operators of several queries.
-The reference engine runs queries unshared, so tests can compare shared with unshared results.
+All engines apply `RULES`. Only the runtime applies `sharing_rules`, which merge operators of several
+queries. The reference engine runs queries unshared, so tests can compare shared with unshared results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from slicemill.catalog.catalog import Catalog
-from slicemill.extensions.models.sharing import share_models
+from slicemill.errors import SlicemillError
+from slicemill.extension import extensions, load
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 from slicemill.plan.rules.drop_boxes import drop_boxes
@@ -24,7 +26,7 @@ from slicemill.plan.rules.share_windows import share_windows
 from slicemill.plan.rules.split_joins import split_joins
 
 RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
-SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
+_SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     narrow_chains,
     drop_boxes,
     name_by_content,
@@ -34,9 +36,25 @@ SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     share_joins,
     share_windows,
     share_sessions,
-    share_models,
     share_over,
 )
+
+
+@cache
+def sharing_rules() -> tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...]:
+    """Return the rules that share operators, with the rewrites of extensions in their places."""
+    rules = list(_SHARING)
+    names = [rule.__name__ for rule in rules]
+    for name, extension in extensions().items():
+        for rewrite in (each for operator in extension.operators for each in operator.rewrites):
+            if rewrite.before is not None and rewrite.before not in names:
+                raise SlicemillError(
+                    f"extension {name}: there is no rule {rewrite.before}; the rules are {', '.join(names)}"
+                )
+            place = len(rules) if rewrite.before is None else names.index(rewrite.before)
+            rules.insert(place, load(rewrite.rule))
+            names.insert(place, rewrite.rule.rpartition(":")[2])
+    return tuple(rules)
 
 
 def optimize(graph: QueryGraph) -> QueryGraph:
@@ -47,6 +65,6 @@ def optimize(graph: QueryGraph) -> QueryGraph:
 
 def share(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     """Return the optimized graph with operators that several queries share merged."""
-    for rule in SHARING:
+    for rule in sharing_rules():
         graph = rule(graph, catalog)
     return graph

@@ -14,7 +14,7 @@ from typing import Any
 
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.catalog import AGAIN, Catalog, DerivedStream, QueryDefinition, Relation, View
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import ComputedStream
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import SharedOperator, with_members
 from slicemill.plan.build import build_part
@@ -184,11 +184,11 @@ def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
 
 
 def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
-    """Return derived streams, classifiers, continuous queries, and views over streams."""
+    """Return derived streams, streams of extensions, continuous queries, and views over streams."""
     streams = {
         f"stream {name}": relation
         for name, relation in catalog.relations.items()
-        if isinstance(relation, (DerivedStream, Classifier))
+        if isinstance(relation, (DerivedStream, ComputedStream))
     }
     queries = {f"query {name}": query for name, query in catalog.queries.items() if query.continuous}
     return {**streams, **queries, **{f"view {view.name}": view for view in views_to_answer(catalog)}}

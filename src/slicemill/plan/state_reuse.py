@@ -12,13 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from slicemill.extensions.models.spec import ModelMember
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.protocol import SharedOperator, with_members
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Part
 from slicemill.plan.units import Unit
+from slicemill.types import Column
 
 if TYPE_CHECKING:
     from slicemill.plan.planner import Plan
@@ -82,12 +81,16 @@ def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
 def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
     """Return True if the stored state has all columns now read.
 
-    Joins and models store only those columns of a row that some query reads.
+    Some shared operators, such as joins, store only those columns of a row that some query reads.
     """
-    was, now = _member(before, name), _member(after, name)
-    if not isinstance(was, (JoinMember, ModelMember)) or not isinstance(now, (JoinMember, ModelMember)):
-        return True
-    return set(now.columns) <= set(was.columns)
+    was, now = _columns_stored(before, name), _columns_stored(after, name)
+    return was is None or now is None or now <= was
+
+
+def _columns_stored(graph: QueryGraph, name: str) -> set[Column] | None:
+    member = _member(graph, name)
+    kind = None if member is None else kind_of(graph[graph[name].inputs[0]].operator).member
+    return None if kind is None or kind.columns_stored is None else set(kind.columns_stored(member))
 
 
 def successors(

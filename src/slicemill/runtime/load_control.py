@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from slicemill.catalog.queries import LoadBudget
-from slicemill.extensions.classify.spec import Classify
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.join.spec import AgeLimit, JoinMember, SharedJoin
 from slicemill.operators.protocol import longest_us
+from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Drop
 from slicemill.plan.units import Unit
 from slicemill.shedding.load import (
@@ -53,11 +53,11 @@ class LoadControl:
         self._controllers = {
             node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
         }
-        # Classifiers keep all rows but evaluate fewer values.
+        # Such operators, as classifiers, keep all rows but evaluate fewer values.
         for node in unit.nodes:
             operator = graph[node].operator
-            if isinstance(operator, Classify) and operator.classifier.options.lag_us is not None:
-                self._controllers[node] = Controller(LoadBudget(operator.classifier.options.lag_us))
+            if (lag_us := kind_of(operator).lag_us(operator)) is not None:
+                self._controllers[node] = Controller(LoadBudget(lag_us))
         self._joins = {
             node: _MeasuredJoin(join)
             for node in unit.nodes

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from slicemill.errors import SlicemillError
+from slicemill.extension import load
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.registry import imported, kind_of
+from slicemill.operators.registry import kind_of
 from slicemill.operators.rescale import Dimension, InputChange, Redistribution
 from slicemill.plan.partitioning import Along, Exchange, FormerCells, exchange_at, logs_behind, needed_by_log
 from slicemill.plan.placement import Placement
@@ -128,7 +129,7 @@ def redistributed(
         if name is not None and any(state is not None for state in states):
             inputs = _changes(plan, node_id, cell, before)
             change = Redistribution(before.by_time, plan.cell(cell), inputs, heavy)
-            found[node_id] = imported(name)(operator, states, change)
+            found[node_id] = load(name)(operator, states, change)
     return found
 
 

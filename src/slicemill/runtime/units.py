@@ -47,7 +47,6 @@ from pathlib import Path
 from typing import Any
 
 from slicemill.catalog.catalog import LATE, TimestampKind
-from slicemill.extensions.models.spec import SharedModels
 from slicemill.metrics.due_times import TimeMoments
 from slicemill.operators.alignment import Dues, earliest
 from slicemill.operators.cell import HeavyKey
@@ -57,14 +56,6 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import QueryResults
-from slicemill.operators.temporal.spec import Coalesce
-from slicemill.operators.window.spec import (
-    RelationAggregate,
-    SharedOver,
-    SharedWindows,
-    WindowAggregate,
-    WindowTop,
-)
 from slicemill.plan.history import history_us
 from slicemill.plan.join_inputs import joined_inputs
 from slicemill.plan.overlapping_joins import logs_read
@@ -97,17 +88,6 @@ from slicemill.storage.log import Epoch
 from slicemill.time import BEGINNING, END
 
 _LOGGER = logging.getLogger("slicemill")
-
-# Operators whose results are wrong if rows of their windows are missing.
-_OVER_WINDOWS = (
-    Coalesce,
-    RelationAggregate,
-    SharedModels,
-    SharedOver,
-    SharedWindows,
-    WindowAggregate,
-    WindowTop,
-)
 
 # Maximum number of rows of an input in a run, which bounds memory. Each failed run divides the size of the
 # next run by _FEWER.
@@ -511,7 +491,7 @@ class RunningUnit:
         """
         graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
         inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
-        return any(isinstance(operator, _OVER_WINDOWS) for operator in inside)
+        return any(kind_of(operator).over_windows for operator in inside)
 
     @property
     def limit_s(self) -> float:

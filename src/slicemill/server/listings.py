@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.statements import ShownKind
 from slicemill.connectors.webhook import place_of
 from slicemill.errors import did_you_mean
 from slicemill.explain.statements import describe
+from slicemill.extension import called_kinds, statements
 from slicemill.lifecycle.alerts import AlertStatus
 from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.lifecycle.query import Query
@@ -24,10 +25,10 @@ from slicemill.types import Schema
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _TEXT, _COUNT = pa.string(), pa.int64()
-_VERSIONED = ("query", "relation", "aggregate", "model", "function")
+_VERSIONED = ("query", "relation", "aggregate", "function")
 
 
-def listing(mill: Mill, what: ShownKind) -> pa.Table:
+def listing(mill: Mill, what: ShownKind | str) -> pa.Table:
     """Return the rows of SHOW."""
     if what is ShownKind.QUERIES:
         return _queries(mill)
@@ -44,18 +45,19 @@ def listing(mill: Mill, what: ShownKind) -> pa.Table:
     return _table({"name": _TEXT, "description": _TEXT}, sorted(described))
 
 
-def _declared(mill: Mill, what: ShownKind) -> Iterable[Statement]:
+def _declared(mill: Mill, what: ShownKind | str) -> Iterable[Statement]:
     catalog = mill.catalog
-    if what is ShownKind.MODELS:
-        return catalog.models.values()
     if what is ShownKind.FUNCTIONS:
         return catalog.functions.values()
     if what is ShownKind.AGGREGATES:
-        models = catalog.models.keys()
         versions = (*catalog.base_aggregates.items(), *catalog.window_aggregates.items())
-        return [one for name, one in versions if name not in models]
-    kinds = {ShownKind.TABLES: Table, ShownKind.VIEWS: View, ShownKind.CLASSIFIERS: Classifier}
-    return [one for one in catalog.relations.values() if isinstance(one, kinds[what])]
+        return [one for name, one in versions if name not in catalog.callables]
+    if isinstance(what, ShownKind):
+        kind = {ShownKind.TABLES: Table, ShownKind.VIEWS: View}[what]
+        return [one for one in catalog.relations.values() if isinstance(one, kind)]
+    declared = (*catalog.relations.values(), *catalog.callables.values())
+    extended = [one for one in declared if isinstance(one, (ComputedStream, CalledDefinition))]
+    return [one for one in extended if statements()[one.kind].plural == what]
 
 
 def state_of(mill: Mill, query: QueryDefinition) -> str:
@@ -182,7 +184,8 @@ def _statements(mill: Mill) -> pa.Table:
 
 def versions(mill: Mill, name: str) -> pa.Table:
     """Return the rows of SHOW VERSIONS: all definitions that a name has had."""
-    found = [(mill.versions(kind, name), kind) for kind in _VERSIONED]
+    kinds = (*_VERSIONED, *(kind.lower() for kind in sorted(called_kinds() - {"AGGREGATE"})))
+    found = [(mill.versions(kind, name), kind) for kind in kinds]
     rows = [
         (kind, one.number, one.at_us, one.by, one.epoch, one.because, one.text)
         for versions, kind in found

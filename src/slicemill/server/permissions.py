@@ -33,7 +33,7 @@ from slicemill.catalog.catalog import (
     relations_of,
     tables_written,
 )
-from slicemill.catalog.classifier import Classifier
+from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.catalog.table_change import TableChange, relations_asked
 from slicemill.connectors.files.listing import BY_SPARK, CSV_ONLY, GLOB, LISTING, WITHOUT_EFFECT
@@ -288,8 +288,8 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
         yield "*" if statement.target is None else statement.target
     elif isinstance(statement, Table) and statement.materialized is not None:
         yield statement.materialized.name
-    elif isinstance(statement, Classifier):
-        yield from (*(entry.stream for entry in statement.inputs), statement.training)
+    elif isinstance(statement, ComputedStream):
+        yield from statement.reads
 
 
 def relations_changed(change: TableChange, catalog: Catalog) -> set[str]:
@@ -309,9 +309,9 @@ def _content(statement: Statement) -> object:
 
 
 def _code(statement: Statement) -> str | None:
-    if isinstance(statement, (AggregateDefinition, FunctionDefinition)):
+    if isinstance(statement, (AggregateDefinition, FunctionDefinition, ComputedStream)):
         return statement.external
-    return statement.options.observe if isinstance(statement, Classifier) else None
+    return None
 
 
 def _sink_named(statement: Statement) -> str | None:

@@ -6,11 +6,14 @@ ESL. Every node that the grammar creates has its position in the text as a TextS
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlglot import exp
 
 from slicemill.sql.errors import TextSpan
+
+if TYPE_CHECKING:
+    from slicemill.sql.printer import EslGenerator
 
 Node = TypeVar("Node", bound=exp.Expression)
 
@@ -42,6 +45,21 @@ def height(node: exp.Expression) -> int:
         tallest = max(tallest, level)
         below.extend((child, level + 1) for child in current.iter_expressions())
     return tallest
+
+
+class ExtensionNode(exp.Expression):
+    """Syntax node of an extension, which prints itself."""
+
+    def esl(self, generator: EslGenerator) -> str:
+        """Return the node as ESL text."""
+        raise NotImplementedError
+
+
+class CreateObject(ExtensionNode):
+    """CREATE statement of an extension; `this` is the name of the object."""
+
+    kind: ClassVar[str]
+    """Keyword after CREATE."""
 
 
 class TypeName(exp.Expression):
@@ -254,49 +272,6 @@ class CreateQuery(exp.Expression):
         "options": False,
         "query": True,
     }
-
-
-class FeatureInput(exp.Expression):
-    """`stream(column, …)` in a classifier."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
-
-
-class CreateClassifier(exp.Expression):
-    """CREATE CLASSIFIER; without `key` there is a single task."""
-
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "inputs": True,
-        "key": False,
-        "label": True,
-        "training": True,
-        "every": True,
-        "options": True,
-    }
-
-
-class CreateModel(exp.Expression):
-    """CREATE MODEL.
-
-    `texts` are its expressions with normalized spaces, one for each of `results`. The `meta["written"]` of
-    each text has the original spacing, so that errors point to the right column.
-    """
-
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "arguments": True,
-        "constants": False,
-        "results": False,
-        "options": False,
-        "texts": True,
-    }
-
-
-class ModelResults(exp.Expression):
-    """`name`, or `name[index = first TO last]`."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "index": False, "first": False, "last": False}
 
 
 class CreateFunction(exp.Expression):

@@ -31,6 +31,11 @@ class EslGenerator(Generator):
         },
     }
 
+    def sql(self, expression: str | exp.Expr | None, key: str | None = None, comment: bool = True) -> str:
+        if key is None and isinstance(expression, nodes.ExtensionNode):
+            return expression.esl(self)
+        return super().sql(expression, key, comment)
+
     # -- names, types, literals ------------------------------------------------------------------------
 
     def typename_sql(self, e: nodes.TypeName) -> str:
@@ -83,7 +88,7 @@ class EslGenerator(Generator):
 
     def windowfunction_sql(self, e: nodes.WindowFunction) -> str:
         partition = child(e, "partition_by")
-        keys = f" PARTITION BY ({self._listing(partition)})" if partition else ""
+        keys = f" PARTITION BY ({self.listing(partition)})" if partition else ""
         lengths = [
             f"{name} => {self.sql(child(e, name.lower()))}"
             for name in ("SLIDE", "STEP", "SIZE", "GAP")
@@ -94,7 +99,7 @@ class EslGenerator(Generator):
         return f"{child(e, 'kind')}({', '.join([data, timecol, *lengths])})"
 
     def keysets_sql(self, e: nodes.KeySets) -> str:
-        sets = ", ".join(f"({self._listing(one.expressions)})" for one in e.expressions)
+        sets = ", ".join(f"({self.listing(one.expressions)})" for one in e.expressions)
         return f"GROUPING SETS ({sets})"
 
     def frameclause_sql(self, e: nodes.FrameClause, preceding: bool = False) -> str:
@@ -131,11 +136,11 @@ class EslGenerator(Generator):
     def over_sql(self, e: nodes.Over) -> str:
         parts = []
         if child(e, "partition_by"):
-            parts.append(f"PARTITION BY {self._listing(child(e, 'partition_by'))}")
+            parts.append(f"PARTITION BY {self.listing(child(e, 'partition_by'))}")
         if child(e, "order"):
             parts.append(f"ORDER BY {self.sql(e, 'order')}")
         if child(e, "ranked"):
-            parts.append(f"ORDER BY {self._listing(child(e, 'ranked'))}")
+            parts.append(f"ORDER BY {self.listing(child(e, 'ranked'))}")
         if child(e, "frame"):
             parts.append(self.frameclause_sql(child(e, "frame"), preceding=True))
         return f"{self.sql(e, 'this')} OVER ({' '.join(parts)})"
@@ -155,7 +160,7 @@ class EslGenerator(Generator):
         if child(e, "window"):
             sql += f"{self.seg('WINDOW')} {self._trailing(child(e, 'window'))}"
         if child(e, "group"):
-            sql += f"{self.seg('GROUP BY')} {self._listing(child(e, 'group').expressions)}"
+            sql += f"{self.seg('GROUP BY')} {self.listing(child(e, 'group').expressions)}"
         if child(e, "having"):
             sql += f"{self.seg('HAVING')} {self.sql(child(e, 'having').this)}"
         if child(e, "qualify"):
@@ -165,7 +170,7 @@ class EslGenerator(Generator):
     def _ends(self, e: exp.Expression) -> str:
         sql = ""
         if child(e, "order"):
-            sql += f"{self.seg('ORDER BY')} {self._listing(child(e, 'order').expressions)}"
+            sql += f"{self.seg('ORDER BY')} {self.listing(child(e, 'order').expressions)}"
         if child(e, "limit"):
             sql += f"{self.seg('LIMIT')} {self.sql(child(e, 'limit').expression)}"
         if child(e, "emit"):
@@ -212,7 +217,7 @@ class EslGenerator(Generator):
         sql = self.sql(e, "this") if named else self._wrapped(e.this)
         frame, coalesce = child(e, "frame"), child(e, "coalesce")
         if coalesce:
-            sql += f"({self._listing(coalesce)})"
+            sql += f"({self.listing(coalesce)})"
         elif frame:
             sql += f" [{self.frameclause_sql(frame)}]"
         if child(e, "as_of"):
@@ -228,7 +233,7 @@ class EslGenerator(Generator):
             sql += " CHANGES" if child(e, "changes") else ""
             sql += f" LATE {self.sql(e, 'late')}" if child(e, "late") else ""
             if child(e, "partition_by"):
-                sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
+                sql += f" PARTITION BY {self.listing(child(e, 'partition_by'))}"
         return sql
 
     def tablefunctioncall_sql(self, e: nodes.TableFunctionCall) -> str:
@@ -241,7 +246,7 @@ class EslGenerator(Generator):
         side = f"{child(e, 'side')} " if child(e, "side") else ""
         sql = f"{side}JOIN {self.sql(e, 'this')}"
         if child(e, "using"):
-            return f"{sql} USING ({self._listing(child(e, 'using'))})"
+            return f"{sql} USING ({self.listing(child(e, 'using'))})"
         return f"{sql} ON {self.sql(e, 'on')}" if child(e, "on") else sql
 
     # -- statements ------------------------------------------------------------------------------------
@@ -251,7 +256,7 @@ class EslGenerator(Generator):
         if child(e, "query"):
             sql += f"{self._retention(e)} AS{self.sep()}{self.sql(e, 'query')}"
         else:
-            sql += f" ({self._listing(child(e, 'columns'))})"
+            sql += f" ({self.listing(child(e, 'columns'))})"
         if child(e, "order"):
             sql += f"{self.seg('ORDER BY')} {self.sql(e, 'order')}"
         for key in ("slack", "skew"):
@@ -266,9 +271,7 @@ class EslGenerator(Generator):
 
     def createtable_sql(self, e: nodes.CreateTable) -> str:
         key, refresh = child(e, "key"), child(e, "refresh")
-        columns = self._listing(child(e, "columns")) + (
-            f", PRIMARY KEY ({self._listing(key)})" if key else ""
-        )
+        columns = self.listing(child(e, "columns")) + (f", PRIMARY KEY ({self.listing(key)})" if key else "")
         every = f"{self.seg('REFRESH EVERY')} {self.sql(refresh)}" if refresh else ""
         return f"CREATE TABLE {self.sql(e, 'this')} ({columns}){self._source(e)}{every}"
 
@@ -281,7 +284,7 @@ class EslGenerator(Generator):
 
     def createquery_sql(self, e: nodes.CreateQuery) -> str:
         options = child(e, "options")
-        clause = f" WITH ({self._listing(options)})" if options else ""
+        clause = f" WITH ({self.listing(options)})" if options else ""
         begins = child(e, "begins")
         kind = " TIMESTAMP" if isinstance(begins, exp.Literal) else ""
         clause_from = f" FROM{kind} {self.sql(begins)}" if begins else ""
@@ -291,38 +294,12 @@ class EslGenerator(Generator):
     def _retention(self, e: exp.Expression) -> str:
         return f" RETAIN {self.sql(e, 'retain')}" if child(e, "retain") else ""
 
-    def createclassifier_sql(self, e: nodes.CreateClassifier) -> str:
-        sql = f"CREATE CLASSIFIER {self.sql(e, 'this')}{self.seg('ON')} {self._listing(child(e, 'inputs'))}"
-        if child(e, "key"):
-            sql += f"{self.seg('PARTITION BY')} {self.sql(e, 'key')}"
-        sql += f"{self.seg('LEARN')} {self.sql(e, 'label')} FROM {self.sql(e, 'training')}"
-        options = f"WITH ({self._listing(child(e, 'options'))})"
-        return f"{sql}{self.seg('EVERY')} {self.sql(e, 'every')}{self.seg(options)}"
-
-    def featureinput_sql(self, e: nodes.FeatureInput) -> str:
-        return f"{self.sql(e, 'this')}({self._listing(child(e, 'columns'))})"
-
-    def createmodel_sql(self, e: nodes.CreateModel) -> str:
-        options = child(e, "options")
-        clause = f" WITH ({self._listing(options)})" if options else ""
-        arguments, constants = self._listing(child(e, "arguments")), child(e, "constants")
-        arguments += f"; {self._listing(constants)}" if constants else ""
-        results = f" : ({self._listing(child(e, 'results'))})" if child(e, "results") else ""
-        head = f"CREATE MODEL {self.sql(e, 'this')}({arguments}){results}{clause}"
-        return f"{head} AS{self.sep()}{', '.join(text.name for text in child(e, 'texts'))}"
-
-    def modelresults_sql(self, e: nodes.ModelResults) -> str:
-        if child(e, "index") is None:
-            return self.sql(e, "this")
-        bounds = f"{self.sql(e, 'index')} = {self.sql(e, 'first')} TO {self.sql(e, 'last')}"
-        return f"{self.sql(e, 'this')}[{bounds}]"
-
     def createfunction_sql(self, e: nodes.CreateFunction) -> str:
-        head = f"CREATE FUNCTION {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))})"
+        head = f"CREATE FUNCTION {self.sql(e, 'this')}({self.listing(child(e, 'arguments'))})"
         external = child(e, "external") is not None
         value = f"LANGUAGE PYTHON AS {self.sql(e, 'external')}" if external else f"AS {self.sql(e, 'body')}"
         columns = child(e, "returns")
-        returns = f"TABLE ({self._listing(columns)})" if isinstance(columns, list) else self.sql(columns)
+        returns = f"TABLE ({self.listing(columns)})" if isinstance(columns, list) else self.sql(columns)
         return f"{head} RETURNS {returns} {value}"
 
     def createalert_sql(self, e: nodes.CreateAlert) -> str:
@@ -353,7 +330,7 @@ class EslGenerator(Generator):
         return f"{child(e, 'action')} {child(e, 'kind')} {self.sql(e, 'this')}"
 
     def alterquery_sql(self, e: nodes.AlterQuery) -> str:
-        return f"ALTER QUERY {self.sql(e, 'this')} SET ({self._listing(child(e, 'options'))})"
+        return f"ALTER QUERY {self.sql(e, 'this')} SET ({self.listing(child(e, 'options'))})"
 
     def alterstream_sql(self, e: nodes.AlterStream) -> str:
         added = ", ".join(f"ADD COLUMN {self.sql(column)}" for column in child(e, "columns"))
@@ -367,7 +344,7 @@ class EslGenerator(Generator):
         if child(e, "url"):
             return f"SOURCE {self.sql(e, 'url')}"
         options = child(e, "options")
-        clause = f" OPTIONS ({self._listing(options)})" if options else ""
+        clause = f" OPTIONS ({self.listing(options)})" if options else ""
         return f"USING {self.sql(e, 'format')}{clause}"
 
     def option_sql(self, e: nodes.Option) -> str:
@@ -384,17 +361,17 @@ class EslGenerator(Generator):
         words += ["WINDOW"] if child(e, "window") else []
         words += ["AGGREGATE", self.sql(e, "this")]
         returns = child(e, "returns")
-        kind = self._listing(returns)
+        kind = self.listing(returns)
         if isinstance(returns[0], nodes.ColumnDeclaration):
             kind = f"({kind})"
-        head = f"{' '.join(words)}({self._listing(child(e, 'arguments'))}) : {kind}"
+        head = f"{' '.join(words)}({self.listing(child(e, 'arguments'))}) : {kind}"
         if child(e, "language"):
             return f"{head} LANGUAGE PYTHON AS {self.sql(e, 'external')}"
         parts = [*child(e, "tables"), *child(e, "bodies")]
         return f"{head} {{{self._block(parts)}}}"
 
     def localtabledeclaration_sql(self, e: nodes.LocalTableDeclaration) -> str:
-        return f"TABLE {self.sql(e, 'this')}({self._listing(child(e, 'columns'))});"
+        return f"TABLE {self.sql(e, 'this')}({self.listing(child(e, 'columns'))});"
 
     def aggregatebody_sql(self, e: nodes.AggregateBody) -> str:
         states = " ".join(f"{state.name}:" for state in child(e, "states"))
@@ -403,27 +380,25 @@ class EslGenerator(Generator):
 
     def insertinto_sql(self, e: nodes.InsertInto) -> str:
         columns = child(e, "columns")
-        target = self.sql(e, "this") + (f" ({self._listing(columns)})" if columns else "")
+        target = self.sql(e, "this") + (f" ({self.listing(columns)})" if columns else "")
         into = f"INSERT {'OR REPLACE ' if child(e, 'replace') else ''}INTO {target}"
         conflict = f" {self.sql(e, 'conflict')}" if child(e, "conflict") else ""
         if child(e, "query"):
             return f"{into} {self.sql(e, 'query')}{conflict}"
-        return f"{into} VALUES {self._listing(child(e, 'values'))}{self._where(e)}{conflict}"
+        return f"{into} VALUES {self.listing(child(e, 'values'))}{self._where(e)}{conflict}"
 
     def onconflictclause_sql(self, e: nodes.OnConflictClause) -> str:
         columns, assignments = child(e, "columns"), child(e, "assignments")
-        on = f"ON CONFLICT{f' ({self._listing(columns)})' if columns else ''} DO"
+        on = f"ON CONFLICT{f' ({self.listing(columns)})' if columns else ''} DO"
         return (
-            f"{on} UPDATE SET {self._listing(assignments)}{self._where(e)}"
-            if assignments
-            else f"{on} NOTHING"
+            f"{on} UPDATE SET {self.listing(assignments)}{self._where(e)}" if assignments else f"{on} NOTHING"
         )
 
     def truncaterows_sql(self, e: nodes.TruncateRows) -> str:
         return f"TRUNCATE TABLE {self.sql(e, 'this')}"
 
     def updateset_sql(self, e: nodes.UpdateSet) -> str:
-        return f"UPDATE {self.sql(e, 'this')} SET {self._listing(child(e, 'assignments'))}{self._where(e)}"
+        return f"UPDATE {self.sql(e, 'this')} SET {self.listing(child(e, 'assignments'))}{self._where(e)}"
 
     def assignment_sql(self, e: nodes.Assignment) -> str:
         return f"{self.sql(e, 'this')} = {self.sql(e, 'expression')}"
@@ -442,7 +417,7 @@ class EslGenerator(Generator):
     def _wrapped(self, e: exp.Expression) -> str:
         return f"({self.sep('')}{self.indent(self.sql(e), level=1, pad=0)}{self.seg(')', sep='')}"
 
-    def _listing(self, items: Sequence[exp.Expression]) -> str:
+    def listing(self, items: Sequence[exp.Expression]) -> str:
         return ", ".join(self.sql(item) for item in items)
 
     def _block(self, items: Sequence[exp.Expression], end: str = "") -> str:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.binder import bind
-from slicemill.catalog.classifier import POLICIES
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.errors import SlicemillError
 from slicemill.extensions.classify import policies as registry
+from slicemill.extensions.classify.definition import POLICIES
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.units import Unit, cut

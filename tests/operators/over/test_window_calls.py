@@ -22,9 +22,9 @@ from slicemill.binder import bind
 from slicemill.catalog.expressions import Expr
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.compiler import together
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cost import CoreCosts
-from slicemill.operators.window import compiled as routines
 from slicemill.operators.window.compiled import CallsState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
@@ -159,7 +159,7 @@ def calls_as_python(
 def as_python() -> Iterator[None]:
     """The code of models as Python, which need not be compiled; machine code is tested on Spark."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routines, "model_calls", calls_as_python)
+        patch.setattr(together, "model_calls", calls_as_python)
         yield
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from slicemill.catalog.classifier import Classifier as Definition
+from slicemill.extensions.classify.definition import Classifier as Definition
 from slicemill.extensions.classify.step import Observer, Trained, as_number, place_of, placed
 from slicemill.types import Schema, Timed
 

@@ -47,7 +47,7 @@ from slicemill.catalog.aggregates import AggregateDefinition, BodyState
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.queries import RelationQuery
 from slicemill.errors import SlicemillError
-from slicemill.extensions.models.calls import ModelAccumulator
+from slicemill.extension import load
 from slicemill.functions.values import ExpressionError
 from slicemill.types import Row, Schema, assignable
 
@@ -158,8 +158,9 @@ def _check_combines(definition: AggregateDefinition) -> None:
 def _base_factory(
     definition: AggregateDefinition, lookup: Lookup, tables: Source, nesting: CallNesting
 ) -> BaseFactory:
-    if definition.model is not None:
-        return lambda: ModelAccumulator(definition)
+    if definition.provider is not None:
+        make_base: Callable[[AggregateDefinition], BaseAccumulator] = load(definition.provider.accumulator)
+        return lambda: make_base(definition)
     if definition.external is not None:
         make = import_class(definition.external)
         return lambda: ExternalAccumulator(definition, make)
@@ -180,8 +181,11 @@ def _base_factory(
 def _window_factory(
     definition: AggregateDefinition, lookup: Lookup, tables: Source, nesting: CallNesting
 ) -> WindowFactory:
-    if definition.model is not None:
-        return lambda inwindow: ModelAccumulator(definition)  # noqa: ARG005
+    if definition.provider is not None:
+        make_windowed: Callable[[AggregateDefinition], WindowAccumulator] = load(
+            definition.provider.accumulator
+        )
+        return lambda inwindow: make_windowed(definition)  # noqa: ARG005
     if definition.external is not None:
         make = import_class(definition.external)
         return lambda inwindow: ExternalAccumulator(definition, make, inwindow)

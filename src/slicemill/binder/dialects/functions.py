@@ -125,7 +125,7 @@ def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
 
 
 def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context: Context) -> exp.Expression:
-    own = any(context.catalog.aggregates(node.name)) or name in context.catalog.models
+    own = any(context.catalog.aggregates(node.name)) or name in context.catalog.callables
     arguments = list(node.expressions)
     if name == "first" and not own and len(arguments) == 1:
         # min_by a constant returns the oldest tuple. `first` may return a NULL, unlike other aggregates.

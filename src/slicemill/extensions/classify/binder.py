@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from slicemill.binder.budgets import lag_us
-from slicemill.binder.context import KIND_NAMES, Context, Problems, is_finite, view_of_a_stream
+from slicemill.binder.context import Context, Problems, is_finite, kind_name, view_of_a_stream
 from slicemill.binder.create import refuse_known
 from slicemill.binder.functions import imported, named_object
 from slicemill.binder.windows import duration_us
 from slicemill.catalog.catalog import Relation, Stream, Table, TimestampKind, View
-from slicemill.catalog.classifier import POLICIES, Classifier, ClassifierOptions, Features
 from slicemill.catalog.queries import RelationQuery, SelectQuery, UnionQuery
 from slicemill.errors import did_you_mean, one_of
+from slicemill.extensions.classify.definition import POLICIES, Classifier, ClassifierOptions, Features
+from slicemill.extensions.classify.grammar import CreateClassifier, FeatureInput
 from slicemill.sql import nodes
 from slicemill.sql.errors import Mistake
 from slicemill.sql.nodes import child, span_of
@@ -33,7 +34,7 @@ _OPTIONS = ("capacity", "policy", "observe", "lag", *(name for name in _NUMBERS 
 _RESULT = (Column("time", TIMESTAMP), Column("risk", DOUBLE), Column("observed", INT))
 
 
-def bind_classifier(node: nodes.CreateClassifier, context: Context) -> Classifier:
+def bind_classifier(node: CreateClassifier, context: Context) -> Classifier:
     refuse_known(node.this, context)
     problems = Problems()
     training: Relation | None = None
@@ -90,13 +91,13 @@ def _training(identifier: exp.Identifier, context: Context) -> Relation:
     )
 
 
-def _observes(node: nodes.CreateClassifier) -> bool:
+def _observes(node: CreateClassifier) -> bool:
     """Return True for `observe`, whose function accepts features of any type."""
     return any(option.this.name.lower() == "observe" for option in child(node, "options"))
 
 
 def _features(
-    node: nodes.FeatureInput, context: Context, known: dict[str, exp.Identifier], numeric: bool
+    node: FeatureInput, context: Context, known: dict[str, exp.Identifier], numeric: bool
 ) -> tuple[Features, Relation]:
     """Bind the features of one stream; `known` are those of all streams."""
     relation = context.relation(node.this)
@@ -104,7 +105,7 @@ def _features(
         "nothing is local to a classifier"
     )
     if is_finite(relation):
-        kind = KIND_NAMES[type(relation)]
+        kind = kind_name(relation)
         raise Mistake(f"features come from streams, and {node.this.name} is a {kind}", span_of(node.this))
     if relation.schema.changelog:
         raise Mistake(
@@ -173,9 +174,7 @@ def _key(identifier: exp.Identifier, streams: list[Relation], training: Relation
     return found[0]
 
 
-def _options(
-    option_nodes: list[nodes.Option], node: nodes.CreateClassifier, context: Context
-) -> ClassifierOptions:
+def _options(option_nodes: list[nodes.Option], node: CreateClassifier, context: Context) -> ClassifierOptions:
     given: dict[str, int | str] = {}
     for option in option_nodes:
         name = option.this.name.lower()

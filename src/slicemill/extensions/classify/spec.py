@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicemill.catalog.classifier import Classifier
 from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.extensions.classify.definition import Classifier
 from slicemill.operators.protocol import ColumnsRead, Description, Operator, OperatorKind, Role, many
 from slicemill.time import format_us
 
@@ -50,6 +50,7 @@ KINDS = (
         columns_read=lambda classify, port, _: ColumnsRead([], classify.classifier.read(port)),
         history_us=lambda *_: None,
         seq_bits=lambda *_: SEQ_BITS,
+        lag_us=lambda classify: classify.classifier.options.lag_us,
         step="slicemill.extensions.classify.step:classify",
     ),
 )

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.catalog.classifier import Classifier as Definition
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import TS
 from slicemill.columns.rows import column_values, to_table
 from slicemill.errors import SlicemillError
 from slicemill.extensions.classify.classifier import Observe, TaskClassifier
+from slicemill.extensions.classify.definition import Classifier as Definition
 from slicemill.extensions.classify.spec import Classify
 from slicemill.extensions.classify.training import Examples, train
 from slicemill.functions.vectors import from_values, to_arrow

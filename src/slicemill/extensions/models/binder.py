@@ -12,9 +12,10 @@ from slicemill.binder.context import Context
 from slicemill.binder.functions import refuse_function
 from slicemill.binder.types import bind_columns
 from slicemill.catalog.catalog import Catalog
-from slicemill.catalog.model import ModelDefinition, ModelResult, ModelTemplate
 from slicemill.errors import counted, did_you_mean, one_of
+from slicemill.extensions.models.definition import ModelDefinition, ModelResult, ModelTemplate
 from slicemill.extensions.models.flow import in_letters
+from slicemill.extensions.models.grammar import CreateModel, ModelResults
 from slicemill.extensions.models.letters import from_letters
 from slicemill.extensions.models.model import Model, Nulls, expression
 from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
@@ -37,7 +38,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOKEN = re.compile(r"[A-Za-z_]\w*|[\d.]+|\S")
 
 
-def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition | ModelTemplate:
+def bind_model(node: CreateModel, context: Context) -> ModelDefinition | ModelTemplate:
     _refuse_known(node.this, context)
     declared = [*child(node, "arguments"), *(child(node, "constants") or ())]
     arguments = bind_columns(declared, untyped=DOUBLE)
@@ -78,7 +79,7 @@ def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition | M
 
 def _results(
     text: exp.Var,
-    result: nodes.ModelResults | None,
+    result: ModelResults | None,
     parameters: Schema,
     constants: Sequence[str],
     nulls: Nulls,
@@ -124,7 +125,7 @@ def _tried(text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[
     raise mistake
 
 
-def _check_columns(results: Sequence[ModelResult], node: nodes.CreateModel) -> None:
+def _check_columns(results: Sequence[ModelResult], node: CreateModel) -> None:
     names = [result.column.lower() for result in results]
     if len(names) > MOST_RESULTS:
         raise Mistake(f"a model has at most {MOST_RESULTS} results, not {len(names)}", span_of(node.this))
@@ -138,8 +139,10 @@ def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
     refuse_function(identifier, context)
     if name.lower() in SCALARS:
         raise Mistake(f"{name} is a scalar function already", span_of(identifier), "choose another name")
-    if name.lower() in catalog.models or any(catalog.declared_versions(name)):
-        kind = "model" if name.lower() in catalog.models else "aggregate"
+    if name.lower() in catalog.callables or any(catalog.declared_versions(name)):
+        kind = (
+            catalog.callables[name.lower()].kind.lower() if name.lower() in catalog.callables else "aggregate"
+        )
         hint = f"choose another name, or DROP {kind.upper()} {name} first"
         raise Mistake(f"there is a{'n' * (kind[0] == 'a')} {kind} {name} already", span_of(identifier), hint)
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slicemill.aggregates.definition import Returned
-from slicemill.aggregates.frames import Args
+from slicemill.aggregates.frames import Args, WindowFrame
+from slicemill.aggregates.joint import joint_call as joint_call_of
 from slicemill.aggregates.udf.interpreter import row_converter
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import ColumnRef, Expr
 from slicemill.catalog.queries import AggregateCall, WindowCall
 from slicemill.extensions.models.joint import JointModels, joint, with_columns
-from slicemill.extensions.models.model import Model
+from slicemill.extensions.models.model import Model, models_of
 from slicemill.functions.render import render
+
+if TYPE_CHECKING:
+    from slicemill.extensions.models.compiler.together import ModelCalls
+    from slicemill.extensions.models.cost import CoreCosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,20 @@ class Asked:
     def at(self) -> Expr | None:
         return self.arguments[-1] if self.model.uses_age else None
 
+    def shares_with(self, others: Sequence[Any]) -> bool:
+        return all(isinstance(other, Asked) for other in others) and go_together(others, self)
+
+    def together(
+        self,
+        calls: Sequence[Any],
+        frame: WindowFrame | None,
+        arguments: tuple[Expr, ...] | None = None,
+        costs: CoreCosts | None = None,
+    ) -> ModelCalls:
+        from slicemill.extensions.models.compiler.together import model_calls
+
+        return model_calls(tuple(calls), frame, arguments, costs)
+
     def over(self, arguments: Sequence[Expr]) -> Model:
         """Return the model over these columns, which include its own arguments.
 
@@ -45,10 +64,12 @@ class Asked:
 
 def asked_by(call: WindowCall | AggregateCall, catalog: Catalog) -> Asked | None:
     """Return the model that a call evaluates; None for other aggregates."""
-    base, _ = catalog.aggregates(call.name)
-    if call.distinct or base is None or base.model is None:
-        return None
-    return Asked(base.model, call.arguments)
+    found = joint_call_of(call, catalog)
+    return found if isinstance(found, Asked) else None
+
+
+def joint_call(definition: AggregateDefinition, arguments: tuple[Expr, ...]) -> Asked:
+    return Asked(models_of(definition)[0], arguments)
 
 
 def argument_name(argument: Expr) -> str:
@@ -94,8 +115,7 @@ class ModelAccumulator:
     __slots__ = ("_model", "_rows", "_to_arguments", "_window")
 
     def __init__(self, definition: AggregateDefinition) -> None:
-        assert definition.model is not None, "the caller has looked"
-        self._model: Model = definition.model
+        self._model = models_of(definition)[0]
         self._window = definition.window
         self._to_arguments = row_converter(definition.arguments)
         self._rows: list[Args] = []

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from slicemill.catalog.catalog import Catalog
-from slicemill.catalog.model import PREDEFINED, ModelDefinition, ModelTemplate
 from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.errors import SlicemillError, counted, did_you_mean
 from slicemill.extensions.models.canonical_graphs import blocking_graph, kept_graph
@@ -23,7 +22,8 @@ from slicemill.extensions.models.cost import (
     priced_table,
     ways_table,
 )
-from slicemill.extensions.models.drawing import Use
+from slicemill.extensions.models.definition import PREDEFINED, ModelDefinition, ModelTemplate
+from slicemill.extensions.models.drawing import Use, model_svg
 from slicemill.extensions.models.letters import rewritten, written_flow
 from slicemill.extensions.models.model import Model
 from slicemill.extensions.models.rules import rule_words
@@ -39,7 +39,7 @@ def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
 
     A model with constants yields one definition per distinct call.
     """
-    found = catalog.model(name)
+    found = catalog.callable_named(name)
     if isinstance(found, ModelTemplate):
         called = dict.fromkeys(
             call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() == name.lower()
@@ -50,12 +50,28 @@ def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
             raise SlicemillError(
                 f"{found} has constants, and the script does not call it: its class follows from them"
             )
-        return [model for call in called if isinstance(model := catalog.model(call), ModelDefinition)]
-    if found is None:
-        known = [*(model.name for model in catalog.models.values()), *PREDEFINED]
+        return [
+            model for call in called if isinstance(model := catalog.callable_named(call), ModelDefinition)
+        ]
+    if not isinstance(found, ModelDefinition):
+        known = [*(one.name for one in catalog.callables.values() if one.kind == "MODEL"), *PREDEFINED]
         hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
         raise SlicemillError(f"there is no model {name}; {hint}")
     return [found]
+
+
+def explained(name: str, catalog: Catalog, form: str) -> str:
+    """Return `slicemill explain --model name` as text, json or svg."""
+    definitions = models_named(name, catalog)
+    if form == "text":
+        return "\n".join(explain_model(definition, catalog) for definition in definitions)
+    if len(definitions) > 1:
+        names = ", ".join(f"'{definition.name}'" for definition in definitions)
+        raise SlicemillError(f"{name} is several models; name one of them: {names}")
+    (definition,) = definitions
+    if form == "svg":
+        return model_svg(definition.name, definition.model, uses_of(definition.name, catalog)[0])
+    return explain_model_json(definition, catalog)
 
 
 def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
@@ -176,11 +192,13 @@ def _used(model: Model) -> int:
 
 def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
     """Return the names of other models in the script with that core."""
-    templates = (model for model in catalog.models.values() if isinstance(model, ModelTemplate))
+    templates = (model for model in catalog.callables.values() if isinstance(model, ModelTemplate))
     names = {template.name.lower() for template in templates}
     called = (call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() in names)
-    instances = [catalog.model(call) for call in dict.fromkeys(called)]
-    others = [other for other in (*catalog.models.values(), *instances) if isinstance(other, ModelDefinition)]
+    instances = [catalog.callable_named(call) for call in dict.fromkeys(called)]
+    others = [
+        other for other in (*catalog.callables.values(), *instances) if isinstance(other, ModelDefinition)
+    ]
     return [other.name for other in others if other.name != definition.name and core in other.model.cores]
 
 

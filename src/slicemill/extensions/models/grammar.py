@@ -6,17 +6,56 @@ CREATE MODEL name(parameter REAL, …[; constant REAL, …]) [: (result, …)] [
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from sqlglot import exp
 
-from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
 from slicemill.sql.grammar.functions import declaration
-from slicemill.sql.nodes import at
+from slicemill.sql.grammar.statements import STATEMENT_STARTS, options
+from slicemill.sql.nodes import CreateObject, ExtensionNode, at, child
+from slicemill.sql.printer import EslGenerator
 
 
-def create_model(c: Cursor, name: exp.Identifier) -> nodes.CreateModel:
-    """Parse the parameters, constants and results of a model."""
+class CreateModel(CreateObject):
+    """CREATE MODEL.
+
+    `texts` are its expressions with normalized spaces, one for each of `results`. The `meta["written"]` of
+    each text has the original spacing, so that errors point to the right column.
+    """
+
+    kind = "MODEL"
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "arguments": True,
+        "constants": False,
+        "results": False,
+        "options": False,
+        "texts": True,
+    }
+
+    def esl(self, generator: EslGenerator) -> str:
+        options = child(self, "options")
+        clause = f" WITH ({generator.listing(options)})" if options else ""
+        arguments, constants = generator.listing(child(self, "arguments")), child(self, "constants")
+        arguments += f"; {generator.listing(constants)}" if constants else ""
+        results = f" : ({generator.listing(child(self, 'results'))})" if child(self, "results") else ""
+        head = f"CREATE MODEL {generator.sql(self, 'this')}({arguments}){results}{clause}"
+        return f"{head} AS{generator.sep()}{', '.join(text.name for text in child(self, 'texts'))}"
+
+
+class ModelResults(ExtensionNode):
+    """`name`, or `name[index = first TO last]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "index": False, "first": False, "last": False}
+
+    def esl(self, generator: EslGenerator) -> str:
+        name, index, first, last = (generator.sql(self, key) for key in ("this", "index", "first", "last"))
+        return f"{name}[{index} = {first} TO {last}]" if index else name
+
+
+def create_model(c: Cursor, name: exp.Identifier) -> CreateModel:
+    """Parse a model after its name."""
     c.expect("(")
     arguments = [] if c.word() in (")", ";") else c.listing(lambda: declaration(c, "a parameter"))
     constants = c.listing(lambda: declaration(c, "a constant")) if c.accept(";") else None
@@ -26,13 +65,17 @@ def create_model(c: Cursor, name: exp.Identifier) -> nodes.CreateModel:
         c.expect("(")
         results = c.listing(lambda: _result(c))
         c.expect(")")
-    return nodes.CreateModel(this=name, arguments=arguments, constants=constants, results=results)
+    model = CreateModel(this=name, arguments=arguments, constants=constants, results=results)
+    model.set("options", options(c) if c.accept("WITH") else None)
+    c.expect("AS")
+    model.set("texts", expressions(c, STATEMENT_STARTS, several=results is not None))
+    return model
 
 
-def _result(c: Cursor) -> nodes.ModelResults:
+def _result(c: Cursor) -> ModelResults:
     """Parse a result `name`, or several results as `name[k = 0 TO 7]`."""
     start = c.span()
-    node = nodes.ModelResults(this=c.name("a name for the result"))
+    node = ModelResults(this=c.name("a name for the result"))
     if c.accept("["):
         node.set("index", c.name("a name for the index"))
         c.expect("=")

@@ -20,7 +20,8 @@ import numpy as np
 
 from slicemill.aggregates.udf.compiler.compiled import CompiledCall
 from slicemill.columns.keys import Keys
-from slicemill.extensions.models.calls import argument_name
+from slicemill.extensions.models.calls import Asked, argument_name
+from slicemill.extensions.models.compiler.inspection import values_of_models
 from slicemill.operators.protocol import preceding
 from slicemill.operators.window.compiled import CallsState, RoutineState
 from slicemill.runtime.state_view import looked_at
@@ -42,7 +43,7 @@ def _records(state: object) -> Iterable[dict[str, Any]]:
         return
     for name, member in state.members.items():
         for number, asked in dict.fromkeys(member.answers):
-            if asked is None:
+            if not isinstance(asked, Asked):
                 continue
             routine = state.routines[number]
             keys = state.keys.get(routine.partition_by, Keys())
@@ -58,11 +59,12 @@ def _records(state: object) -> Iterable[dict[str, Any]]:
 def _partitions(routine: RoutineState, number: int, keys: Keys) -> Iterable[dict[str, Any]]:
     if routine.kept is None:
         return
-    call = routine.model_calls.uda
+    call = routine.joint_calls.uda
     assert isinstance(call, CompiledCall)
+    module = call.module_of(routine.kept)
     columns = [column.to_pylist() for column in keys.values(np.arange(len(keys)))]
     for place in range(len(keys)):
-        values = call.values_of_models(routine.kept, place)
+        values = list(values_of_models(module, routine.kept.arrays, place))
         if values:
             value = asdict(values[number])
             yield {

@@ -9,10 +9,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import cast
 
+from slicemill.catalog.aggregates import AggregateDefinition, Formula
 from slicemill.extensions.models.cores import Classification, Core, classify, collect, worst
 from slicemill.extensions.models.flow import in_letters, value_of
 from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
 from slicemill.extensions.models.parse import RESERVED, parse
+from slicemill.extensions.models.registration import PROVIDER
 from slicemill.extensions.models.scalars import Value, evaluate, exact
 from slicemill.extensions.models.terms import (
     AGE,
@@ -121,7 +123,7 @@ def uniform_parts(expr: Expr) -> list[Expr]:
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Formula):
     """An expression over windows, its cores and its finalisation.
 
     `cores` are the parts that read the window, without duplicates. `result` is the finalisation: an
@@ -144,6 +146,7 @@ class Model:
     result: Expr
     lets: tuple[tuple[str, Expr], ...]
     constants: tuple[tuple[str, Fraction], ...] = ()
+    provider = PROVIDER
 
     @cached_property
     def classes(self) -> tuple[Classification, ...]:
@@ -243,6 +246,11 @@ def expression(
     cores = tuple(collected.cores)
     lets, named = tuple(collected.lets.items()), tuple((constants or {}).items())
     return Model(text, parsed, wanted, Nulls(nulls), cores, collected.result, lets, named)
+
+
+def models_of(definition: AggregateDefinition) -> tuple[Model, ...]:
+    """Return the models that an aggregate evaluates."""
+    return cast(tuple[Model, ...], definition.formulas)
 
 
 def _aggregate_names(expr: Expr) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import Window, WindowCall
@@ -120,6 +121,17 @@ def _words(shared: SharedModels) -> Description:
     return Description("γ", f"Cores of {many(len(shared.calls), 'model')}", tuple(facts))
 
 
+def _core_records(shared: SharedModels) -> list[dict[str, Any]]:
+    return [
+        {
+            "core": found.core,
+            "window": str(found.window),
+            "users": [{"query": query, "call": call_text(call)} for query, call in found.users],
+        }
+        for found in cores_of(shared)
+    ]
+
+
 def _columns_read(shared: SharedModels) -> ColumnsRead:
     arguments = (argument for call in shared.calls for argument in call.arguments)
     names = {column.name for member in shared.members for column in member.columns}
@@ -139,7 +151,10 @@ KINDS = (
             words=lambda member: Description("γ", "From cores", window_calls(member.operator.calls)),
             history_us=lambda member: longest_us(call.window for call in member.operator.calls),
             seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
+            columns_stored=lambda member: member.columns,
         ),
-        step="slicemill.operators.window.compiled:shared_models",
+        over_windows=True,
+        details=lambda shared: {"cores": _core_records(shared)},
+        step="slicemill.extensions.models.step:shared_models",
     ),
 )

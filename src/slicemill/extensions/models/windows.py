@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.queries import FrameUnit, Window
+from slicemill.extensions.models.model import Model, models_of
 from slicemill.sql.errors import Mistake
 from slicemill.sql.nodes import span_of
 
-if TYPE_CHECKING:
-    from slicemill.extensions.models.model import Model
 
-
-def check_model_over(definition: AggregateDefinition | None, window: Window, node: exp.Expression) -> None:
-    """Check the window of a model call with OVER."""
-    model = None if definition is None else definition.model
-    if model is None:
-        return
-    if window.active:
+def check_windows(
+    definition: AggregateDefinition,
+    windows: Sequence[Window | None],
+    node: exp.Expression,
+    *,
+    over: bool,
+    grouped: bool,
+) -> None:
+    """Check the windows of a model's call; a call with OVER has one window."""
+    if over and any(window is not None and window.active for window in windows):
         raise Mistake(
             "a model answers when tuples come, not when they expire",
             span_of(node),
             "leave ACTIVE EXPIRATION out",
         )
-    check_positions(model, [window], grouped=False, node=node)
+    _check_positions(models_of(definition)[0], windows, grouped=grouped, node=node)
 
 
-def check_positions(
+def check_table(definition: AggregateDefinition, node: exp.Expression) -> None:
+    """Reject positional models over the rows of a table."""
+    if models_of(definition)[0].uses_position:
+        raise Mistake("this model uses position i, and the rows of a table have no order", span_of(node))
+
+
+def _check_positions(
     model: Model, windows: Iterable[Window | None], *, grouped: bool, node: exp.Expression
 ) -> None:
     """Check that a positional model has windows of fixed length (C6).

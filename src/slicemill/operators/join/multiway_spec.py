@@ -260,6 +260,7 @@ KINDS = (
             history_us=lambda member: longest_us(member.windows),
             seq_bits=lambda member, bits, _: seq_bits(member, bits),
             keys_below=_keys_of_inputs,
+            columns_stored=lambda member: member.columns,
         ),
         stored={"plan.multi_join_member": MultiJoinMember},
         step="slicemill.operators.join.multiway:shared_multi_join",

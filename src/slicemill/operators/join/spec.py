@@ -363,6 +363,7 @@ KINDS = (
             history_us=lambda member: member.history_us,
             seq_bits=lambda member, bits, _: pair_bits(member, bits),
             keys_below=_keys_of_inputs,
+            columns_stored=lambda member: member.columns,
         ),
         stored={"plan.join_member": JoinMember, "plan.age_limit": AgeLimit},
         step="slicemill.operators.join.step:shared_join",

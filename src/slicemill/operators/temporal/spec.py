@@ -82,6 +82,7 @@ KINDS = (
         history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),
         seq_bits=lambda _, bits, *__: fanned_bits(bits),
         last_words=True,
+        over_windows=True,
         step="slicemill.operators.temporal.step:coalesce",
     ),
 )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from slicemill.aggregates.calls import CallAnswers, Tuples, Uda
 from slicemill.aggregates.frames import frame_over
+from slicemill.aggregates.joint import JointCall, JointCalls, joint_call
 from slicemill.aggregates.udf.compiler.layout import NoCompiledForm
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.aggregates.udf.interpreter import Source
@@ -21,10 +22,6 @@ from slicemill.columns.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
-from slicemill.extensions.models.calls import Asked, asked_by, go_together
-from slicemill.extensions.models.compiler.together import ModelCalls, model_calls
-from slicemill.extensions.models.cost import CoreCosts
-from slicemill.extensions.models.spec import SharedModels
 from slicemill.functions.evaluate import compile_many
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import Vector, from_arrow, from_values
@@ -97,9 +94,7 @@ class CallsOfMember:
 class SharedCallsStep:
     """`agg(args) OVER (…)` for several queries, with one output per query."""
 
-    def __init__(
-        self, members: Mapping[str, RoutineMember], context: StepContext, costs: CoreCosts | None = None
-    ) -> None:
+    def __init__(self, members: Mapping[str, RoutineMember], context: StepContext, costs: Any = None) -> None:
         self.state = context.state if isinstance(context.state, CallsState) else CallsState()
         self.state.adopt(members, list(context.newcomers), context.catalog, costs)
         tables = context.rows_of
@@ -195,18 +190,11 @@ def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
     return from_values([None] * rows, expr.type) if isinstance(found, ExpressionError) else found
 
 
-def shared_models(operator: SharedModels, context: StepContext) -> SharedCallsStep:
-    members = {
-        member.name: RoutineMember(member.operator.calls, member.columns) for member in operator.members
-    }
-    return SharedCallsStep(members, context, operator.costs)
-
-
-# Routines of window calls, shared by models that started together.
+# Routines of window calls, shared by joint calls that started together.
 #
-# Each call has a routine, except that models over the same window share one. Models share a routine only if
-# they started together, because then their windows always contain the same tuples. A model that starts
-# later gets a new routine, shared with models that started with it.
+# Each call has a routine, except that joint calls over the same window, such as models, share one. They share
+# a routine only if they started together, because then their windows always contain the same tuples. A joint
+# call that starts later gets a new routine, shared with those that started with it.
 
 
 @stored_as("calls.member", version=1)
@@ -221,7 +209,7 @@ class RoutineMember:
 @stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
 @dataclass(slots=True)
 class RoutineState:
-    """State of a routine for one call, or for the models in `asked`.
+    """State of a routine for one call, or for the joint calls in `asked`.
 
     A routine keeps the `costs` that it started with, because its state layout depends on them.
     """
@@ -229,16 +217,16 @@ class RoutineState:
     partition_by: tuple[Expr, ...]
     window: Window
     call: WindowCall | None
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[JointCall, ...] = ()
     arguments: tuple[Expr, ...] = ()
     kept: Any = None
-    costs: CoreCosts | None = None
+    costs: Any = None
 
     @property
-    def model_calls(self) -> ModelCalls:
-        """Return the evaluation of these models."""
+    def joint_calls(self) -> JointCalls:
+        """Return the evaluation of the joint calls."""
         frame = frame_over(self.window)
-        return model_calls(self.asked, frame, self.arguments or None, self.costs)
+        return self.asked[0].together(self.asked, frame, self.arguments or None, self.costs)
 
 
 @stored_as("calls.member_state", version=1)
@@ -246,11 +234,11 @@ class RoutineState:
 class RoutineMemberState:
     """State of one query.
 
-    `answers` has for each call the number of its routine, and its model there.
+    `answers` has for each call the number of its routine, and its joint call there.
     """
 
     member: RoutineMember
-    answers: list[tuple[int, Asked | None]]
+    answers: list[tuple[int, JointCall | None]]
     assembly: AssemblyState = field(default_factory=AssemblyState)
 
 
@@ -272,7 +260,7 @@ class CallsState:
         members: Mapping[str, RoutineMember],
         newcomers: Sequence[str],
         catalog: Catalog,
-        costs: CoreCosts | None = None,
+        costs: Any = None,
     ) -> None:
         """Restore state for these queries.
 
@@ -290,7 +278,7 @@ class CallsState:
             or RoutineMemberState(member, [self._begin(call, first, catalog, costs) for call in member.calls])
             for name, member in members.items()
         }
-        wanted: dict[int, list[Asked]] = {}
+        wanted: dict[int, list[JointCall]] = {}
         for state in self.members.values():
             for number, asked in state.answers:
                 wanted.setdefault(number, []).extend([] if asked is None else [asked])
@@ -299,13 +287,13 @@ class CallsState:
             _forget(self.routines[number], asked_still)
 
     def _begin(
-        self, call: WindowCall, first: int, catalog: Catalog, costs: CoreCosts | None
-    ) -> tuple[int, Asked | None]:
+        self, call: WindowCall, first: int, catalog: Catalog, costs: Any
+    ) -> tuple[int, JointCall | None]:
         """Return the routine for a new call.
 
-        Models may join a routine with a number from `first` on.
+        A joint call may use a routine with a number from `first` on.
         """
-        asked = asked_by(call, catalog)
+        asked = joint_call(call, catalog)
         if asked is None or not _has_machine_code(asked, call.window):
             number = self._add(RoutineState(call.partition_by, call.window, call, arguments=call.arguments))
             return number, None
@@ -324,26 +312,26 @@ class CallsState:
         return self.begun - 1
 
 
-def _takes(routine: RoutineState, asked: Asked, call: WindowCall) -> bool:
-    """Return True if a routine of models can also run this model."""
+def _takes(routine: RoutineState, asked: JointCall, call: WindowCall) -> bool:
+    """Return True if a routine of joint calls can also run this one."""
     if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
         return False
-    return go_together(routine.asked, asked)
+    return asked.shares_with(routine.asked)
 
 
-def _has_machine_code(asked: Asked, window: Window) -> bool:
+def _has_machine_code(asked: JointCall, window: Window) -> bool:
     try:
-        model_calls((asked,), frame_over(window))
+        asked.together((asked,), frame_over(window))
     except NoCompiledForm:
         return False
     return True
 
 
-def _forget(routine: RoutineState, wanted: Sequence[Asked]) -> None:
-    """Drop models that no query uses any more."""
+def _forget(routine: RoutineState, wanted: Sequence[JointCall]) -> None:
+    """Drop joint calls that no query uses any more."""
     if routine.kept is None or all(asked in wanted for asked in routine.asked):
         return
-    routine.asked = routine.model_calls.only(wanted, routine.kept).asked
+    routine.asked = routine.joint_calls.only(wanted, routine.kept).asked
 
 
 class Routine:
@@ -355,12 +343,12 @@ class Routine:
         if state.call is not None:
             self.uda = prepare(state.call, catalog, tables)
         else:
-            calls = state.model_calls
+            calls = state.joint_calls
             state.arguments = calls.arguments
             self.uda = calls.uda
         if state.kept is None:
             state.kept = self.uda.start()
 
-    def columns(self, asked: Asked | None) -> list[int]:
+    def columns(self, asked: JointCall | None) -> list[int]:
         """Return the indexes of the routine's result columns for a call."""
         return list(range(len(self.uda.returns))) if asked is None else [self.state.asked.index(asked)]

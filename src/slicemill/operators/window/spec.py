@@ -165,6 +165,7 @@ _PANES_KINDS = (
             holds=_holds,
         ),
         stored={"plan.window_member": WindowMember},
+        over_windows=True,
         step="slicemill.operators.window.panes:shared_windows",
     ),
 )
@@ -388,6 +389,7 @@ _OVER_KINDS = (
         takes=_takes,
         taken_over="slicemill.operators.window.state_takeover:windows_taken_over",
         stored={"plan.window_aggregate": WindowAggregate},
+        over_windows=True,
         step="slicemill.operators.window.over:over",
     ),
     OperatorKind(
@@ -403,6 +405,7 @@ _OVER_KINDS = (
             seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
             holds=holds,
         ),
+        over_windows=True,
         step="slicemill.operators.window.over:shared_over",
     ),
 )
@@ -498,6 +501,7 @@ _WINDOWED_GROUP_KINDS = (
         history_us=lambda aggregate, *_: longest_us(window for _, window in aggregate.windows),
         seq_bits=lambda aggregate, bits, *_: _seq_bits(aggregate, bits),
         stored={"plan.relation_aggregate": RelationAggregate},
+        over_windows=True,
         step="slicemill.operators.window.expiring_rows:windowed_group",
         takes=_windowed_group_takes,
         taken_over="slicemill.operators.window.state_takeover:taken_over",
@@ -522,7 +526,7 @@ def same_over(call: AggregateCall, catalog: Catalog) -> bool:
     base, own = catalog.aggregates(call.name)
     if base is None and own is None:
         return call.name.lower() not in _KNOWS_THE_PAST
-    return own is None or (base is not None and base.model is not None)
+    return own is None or (base is not None and base.provider is not None)
 
 
 def calls_that_run(operator: RelationAggregate, catalog: Catalog) -> tuple[AggregateCall | WindowCall, ...]:
@@ -614,6 +618,7 @@ _WINDOW_TOP_KINDS = (
         waits_for_time=lambda *_: True,
         columns_read=lambda top, _, wanted: _window_top_columns_read(top, wanted),
         seq_bits=lambda *_: SEQ_BITS,
+        over_windows=True,
         step="slicemill.operators.window.top:window_top",
     ),
 )

@@ -272,14 +272,6 @@ class MadeToken(BaseModel):
     token: str
 
 
-class ModelPicture(BaseModel):
-    """A model and its graphs as a drawing: the one that reads the window again, and the one that keeps up."""
-
-    name: str
-    text: str
-    svg: str
-
-
 class FunctionWord(BaseModel):
     """A function, and how it is called."""
 

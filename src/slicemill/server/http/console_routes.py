@@ -14,10 +14,8 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from slicemill import __version__
-from slicemill.catalog.model import ModelDefinition
 from slicemill.errors import SlicemillError
-from slicemill.extensions.models.drawing import model_svg
-from slicemill.extensions.models.explain import uses_of
+from slicemill.extension import extensions, load
 from slicemill.scheduling.policies import POLICIES
 from slicemill.server.auth import Access, UserRole
 from slicemill.server.http.console_messages import (
@@ -32,7 +30,6 @@ from slicemill.server.http.console_messages import (
     GraphNode,
     MadeToken,
     MillHistory,
-    ModelPicture,
     Overview,
     PlanAnswer,
     PlanPreview,
@@ -63,7 +60,7 @@ from slicemill.time import wall_clock_us
 
 T = TypeVar("T")
 
-_REFUSED: dict[int | str, dict[str, Any]] = {
+REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"model": RefusedRequest} for status in (400, 401, 403, 404, 422)
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,16 +90,18 @@ def add_console_data(
     _add_words(app)
     _add_slices(app, service, cuts)
     _add_scheduling(app, service, sampler)
-    _add_models(app, service)
+    for extension in extensions().values():
+        for add_routes in extension.routes:
+            load(add_routes)(app, service)
     _add_tokens(app, access)
 
 
-async def _call(function: Callable[[], T]) -> T:
+async def in_thread(function: Callable[[], T]) -> T:
     return await asyncio.to_thread(function)
 
 
 def _add_overview(app: FastAPI, sampler: Sampler) -> None:
-    @app.get("/v1/overview", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/overview", responses=REFUSED, tags=["console"])
     async def overview(
         session: CurrentSession,
         search: Annotated[str, Query(max_length=200)] = "",
@@ -111,10 +110,10 @@ def _add_overview(app: FastAPI, sampler: Sampler) -> None:
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> Overview:
         """Streams, queries with what slows them down, workers and events; looked at once for all who ask."""
-        sample = await _call(sampler.look)
+        sample = await in_thread(sampler.look)
         return _overview(session, sample, sampler, search, sort, limit, offset)
 
-    @app.get("/v1/history", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/history", responses=REFUSED, tags=["console"])
     async def mill_history(session: CurrentSession) -> MillHistory:
         """Half an hour of the mill: rates, response times, slowdown, and which policy decided."""
         session.require_all_names(None)
@@ -122,16 +121,16 @@ def _add_overview(app: FastAPI, sampler: Sampler) -> None:
         since = [PolicySince(at_s=at_s, policy=policy) for at_s, policy in policies]
         return MillHistory(columns=columns, policies=since)
 
-    @app.get("/v1/history/{name}", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/history/{name}", responses=REFUSED, tags=["console"])
     async def query_history(name: str, session: CurrentSession) -> FigureColumns:
         """Half an hour of a query."""
         return FigureColumns(columns=sampler.history_of(session.query(name).name))
 
-    @app.get("/v1/queries/{name}/line", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/queries/{name}/line", responses=REFUSED, tags=["console"])
     async def line(name: str, session: CurrentSession) -> QueryLine:
         """One query as the overview has it."""
         known = session.query(name).name
-        sample = await _call(sampler.look)
+        sample = await in_thread(sampler.look)
         return QueryLine.model_validate(asdict(sample.queries[known]))
 
 
@@ -177,7 +176,7 @@ def _overview(
 
 
 def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
-    @app.get("/v1/graph", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/graph", responses=REFUSED, tags=["console"])
     async def graph(
         session: CurrentSession,
         query: Annotated[str | None, Query(max_length=1000)] = None,
@@ -203,42 +202,42 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
                 alone_cpu=found.alone_cpu,
             )
 
-        return await _call(read)
+        return await in_thread(read)
 
-    @app.get("/v1/graph/components", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/graph/components", responses=REFUSED, tags=["console"])
     async def components(session: CurrentSession) -> list[ComponentLine]:
         """The connected parts of the graph, those with most queries first."""
         session.require_all_names(None)
-        found = await _call(lambda: components_of(service.mill, sampler.look()))
+        found = await in_thread(lambda: components_of(service.mill, sampler.look()))
         return [ComponentLine.model_validate(asdict(one)) for one in found]
 
 
 def _add_preview(app: FastAPI, service: MillService) -> None:
-    @app.post("/v1/preview", responses=_REFUSED, tags=["console"])
+    @app.post("/v1/preview", responses=REFUSED, tags=["console"])
     async def preview_text(body: StatementText, session: CurrentSession) -> PlanPreview:
         """How the queries of a text would run, and what they would share; nothing is run."""
         session.require_all_names(None)
-        found = await _call(lambda: preview(service.mill, body.text))
+        found = await in_thread(lambda: preview(service.mill, body.text))
         return PlanPreview.model_validate(asdict(found))
 
 
 def _add_words(app: FastAPI) -> None:
-    @app.get("/v1/words", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/words", responses=REFUSED, tags=["console"])
     async def words(session: CurrentSession) -> EditorWords:
         """What an editor of ESL can highlight and complete: the language's words, and the catalog's."""
-        return EditorWords.model_validate(asdict(await _call(lambda: words_for(session))))
+        return EditorWords.model_validate(asdict(await in_thread(lambda: words_for(session))))
 
 
 def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
-    @app.get("/v1/slices", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/slices", responses=REFUSED, tags=["console"])
     async def chains(session: CurrentSession) -> list[SliceChain]:
         """The chains of slices of all joins, without their slices."""
         session.require_all_names(None)
         units = service.mill.dispatcher.units
-        found = await _call(watch.chains)
+        found = await in_thread(watch.chains)
         return [_chain(session, StoredChain(one.unit, [], [], [])) for one in found if one.unit in units]
 
-    @app.get("/v1/slices/{query}", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/slices/{query}", responses=REFUSED, tags=["console"])
     async def slices(query: str, session: CurrentSession) -> list[SliceChain]:
         """What is stored for a query, slice by slice, as of the last checkpoint."""
         name = session.query(query).name
@@ -246,7 +245,7 @@ def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
         def read() -> list[SliceChain]:
             return [_chain(session, chain) for chain in watch.chains(_units_of(service, name))]
 
-        return await _call(read)
+        return await in_thread(read)
 
 
 def _units_of(service: MillService, query: str) -> set[str]:
@@ -299,11 +298,11 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
 
 
 def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> None:
-    @app.get("/v1/policies", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/policies", responses=REFUSED, tags=["console"])
     async def policies(session: CurrentSession) -> Policies:
         """The policies, the one that decides, and the priority that it gives to each unit now."""
         session.require_all_names(None)
-        found = await _call(lambda: priorities_of(service.mill, sampler.look()))
+        found = await in_thread(lambda: priorities_of(service.mill, sampler.look()))
         chooser = service.mill.dispatcher.chooser
         return Policies(
             policy=chooser.policy.name,
@@ -315,39 +314,20 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
             units=[UnitPriority.model_validate(asdict(one)) for one in found],
         )
 
-    @app.post("/v1/simulate", responses=_REFUSED, tags=["console"])
+    @app.post("/v1/simulate", responses=REFUSED, tags=["console"])
     async def simulate(body: PlanRequest, session: CurrentSession) -> PlanAnswer:
         """What a load would do to response times and slowdown, by the costs that were measured here."""
         session.require_all_names(None)
         if body.text:
-            await _call(lambda: session.check_trial(body.text))
-        verdict, outcomes = await _call(
+            await in_thread(lambda: session.check_trial(body.text))
+        verdict, outcomes = await in_thread(
             lambda: rehearsed(service.mill, body.rates, body.policies, body.cores, body.seconds, body.text)
         )
         return PlanAnswer(verdict=verdict, outcomes=outcomes)
 
 
-def _add_models(app: FastAPI, service: MillService) -> None:
-    @app.get("/v1/models", responses=_REFUSED, tags=["console"])
-    async def models(session: CurrentSession) -> list[ModelPicture]:
-        """The models that are declared, each with its graphs as a drawing."""
-
-        def read() -> list[ModelPicture]:
-            catalog = service.mill.catalog
-            return [
-                ModelPicture(
-                    name=model.name, text=model.model.text, svg=model_svg(model.name, model.model, uses[0])
-                )
-                for model in catalog.models.values()
-                if isinstance(model, ModelDefinition) and session.principal.may_name(model.name)
-                if (uses := uses_of(model.name, catalog))
-            ]
-
-        return await _call(read)
-
-
 def _add_tokens(app: FastAPI, access: Access) -> None:
-    @app.get("/v1/tokens", responses=_REFUSED, tags=["console"])
+    @app.get("/v1/tokens", responses=REFUSED, tags=["console"])
     async def tokens(session: CurrentSession) -> list[TokenLine]:
         """Who has a token, and for what; never the tokens."""
         session.principal.require(UserRole.ADMIN, "looking at tokens")
@@ -356,7 +336,7 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
             for entry in access.entries()
         ]
 
-    @app.post("/v1/tokens", responses=_REFUSED, tags=["console"])
+    @app.post("/v1/tokens", responses=REFUSED, tags=["console"])
     async def add_token(body: TokenRequest, session: CurrentSession) -> MadeToken:
         """Make a token. The first one is an admin's: from then on nobody gets in without one."""
         session.principal.require(UserRole.ADMIN, "making a token")
@@ -364,7 +344,7 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
             raise SlicemillError("the first token has role admin and all names, or nobody could make another")
         return MadeToken(token=access.add(body.name, body.role, body.names, wall_clock_us()))
 
-    @app.delete("/v1/tokens/{name}", responses=_REFUSED, tags=["console"], status_code=204)
+    @app.delete("/v1/tokens/{name}", responses=REFUSED, tags=["console"], status_code=204)
     async def drop_token(name: str, session: CurrentSession) -> None:
         """Take somebody's token away."""
         session.principal.require(UserRole.ADMIN, "dropping a token")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.extended import CalledDefinition
+from slicemill.catalog.function import FunctionDefinition
 from slicemill.explain.statements import describe
 from slicemill.functions.signatures import SCALARS
 from slicemill.server.user_session import UserSession
@@ -60,7 +63,11 @@ def words_for(session: UserSession) -> KnownWords:
         for one in BUILTINS.values()
     ]
     scalars = [KnownFunction(name, str(signature)) for name, signature in SCALARS.items()]
-    own = (*catalog.base_aggregates.values(), *catalog.functions.values(), *catalog.models.values())
+    own: tuple[AggregateDefinition | FunctionDefinition | CalledDefinition, ...] = (
+        *catalog.base_aggregates.values(),
+        *catalog.functions.values(),
+        *catalog.callables.values(),
+    )
     declared = [
         KnownFunction(one.name, f"{one.name}(…)") for one in own if session.principal.may_name(one.name)
     ]

@@ -19,8 +19,8 @@ from slicemill.catalog.statements import (
     ShowVersions,
 )
 from slicemill.errors import one_of
-from slicemill.extensions.classify import grammar as classifiers
-from slicemill.extensions.models import grammar as models
+from slicemill.extension import load
+from slicemill.extension import statements as extension_statements
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor, word_of
 from slicemill.sql.errors import Diagnostic, EslError, Mistake, SourceText
@@ -36,7 +36,7 @@ from slicemill.time import unit_name
 
 
 STARTS = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN")
-_REPLACEABLE = ("QUERY", "STREAM", "VIEW", "AGGREGATE", "WINDOW", "ALGEBRAIC", "MODEL", "FUNCTION")
+_REPLACEABLE = ("QUERY", "STREAM", "VIEW", "AGGREGATE", "WINDOW", "ALGEBRAIC", "FUNCTION")
 
 
 def read_command(source: SourceText) -> Command:
@@ -68,16 +68,23 @@ def _command(c: Cursor) -> Command:
             return ShowCreate(c.name("a name").name, kind)
         if c.accept("VERSIONS"):
             return ShowVersions(c.name("a name").name)
-        listing = c.accept_any(tuple(ShownKind))
+        listings = (*ShownKind, *(hook.plural for hook in extension_statements().values()))
+        listing = c.accept_any(listings)
         if not listing:
-            c.fail(f"say what: {one_of(tuple(ShownKind))}, or CREATE or VERSIONS and a name")
-        return Show(ShownKind(listing))
+            c.fail(f"say what: {one_of(listings)}, or CREATE or VERSIONS and a name")
+        return Show(ShownKind(listing) if listing in list(ShownKind) else listing)
     if c.accept_any(("DESCRIBE", "DESC")):
         return Describe(c.name("a stream, query, table or view").name)
     c.expect("EXPLAIN")
-    if c.looking_at("REPLACE") and c.word(1) in _REPLACEABLE:
+    if c.looking_at("REPLACE") and (c.word(1) in _REPLACEABLE or _replaceable(c.word(1))):
         return ExplainReplace(_rest(c))
     return Explain(None if c.done or c.word() == ";" else c.name("a query or stream").name)
+
+
+def _replaceable(kind: str) -> bool | None:
+    """Return True if OR REPLACE is allowed for a kind of an extension; None for other kinds."""
+    hook = extension_statements().get(kind)
+    return None if hook is None else hook.replaceable
 
 
 # Parse PAUSE, RESUME and RESTART, and OR REPLACE of CREATE.
@@ -117,7 +124,7 @@ def create_mode(c: Cursor) -> str:
             raise Mistake(f"{REPLACE} and {IF_ABSENT} do not go together", start, "leave one of them out")
         c.tokens = [*c.tokens[:place], *c.tokens[place + 3 :]]
         return IF_ABSENT
-    if mode and c.word(kind) in ("TABLE", "CLASSIFIER"):
+    if mode and (c.word(kind) == "TABLE" or _replaceable(c.word(kind)) is False):
         raise Mistake(f"a {c.word(kind).lower()} cannot be replaced", start, "DROP it first")
     return mode
 
@@ -127,11 +134,20 @@ def with_mode(made: exp.Expression, mode: str) -> exp.Expression:
 
 
 TIME_UNITS = ("SECONDS", "MILLIS", "MICROS", "NANOS")
-DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL", "FUNCTION", "ALERT")
 
-_STARTS = ("SELECT", "WITH", "CREATE", "DROP", "ALTER", "SET", "REPLAY", "AGGREGATE", *STEERING_WORDS)
+STATEMENT_STARTS = (
+    "SELECT",
+    "WITH",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "SET",
+    "REPLAY",
+    "AGGREGATE",
+    *STEERING_WORDS,
+)
 # A line that begins with one of these words begins a statement, even inside an unclosed quote above it.
-_FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
+_FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(STATEMENT_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
 
 # Trees are printed, bound and compared by recursion, with about four frames per level.
 MAX_HEIGHT = 150
@@ -169,7 +185,7 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
             # If only the semicolon is missing, the next statement begins here.
-            if c.index != complete or c.word() not in (*_STARTS, *tables.ROW_CHANGES):
+            if c.index != complete or c.word() not in (*STATEMENT_STARTS, *tables.ROW_CHANGES):
                 _skip_statement(c, first)
     return statements, diagnostics + c.warnings
 
@@ -206,7 +222,7 @@ def _end(c: Cursor) -> None:
     """
     if c.done or c.accept(";") or word_of(c.tokens[c.index - 1]) == "}":
         return
-    if c.word() in (*_STARTS, *tables.ROW_CHANGES):
+    if c.word() in (*STATEMENT_STARTS, *tables.ROW_CHANGES):
         c.fail("end the statement before it with ;")
     c.fail("nothing is open that it could close" if c.word() in (")", "]", "}") else "")
 
@@ -225,9 +241,19 @@ def statement(c: Cursor) -> exp.Expression:
         mode = create_mode(c)
         return at(with_mode(at(_create(c), c.span_from(start)), mode), c.span_from(start))
     if c.accept("DROP"):
-        kind = c.accept_any(DROPPABLE)
+        kinds = (
+            "STREAM",
+            "QUERY",
+            "AGGREGATE",
+            "TABLE",
+            "VIEW",
+            *extension_statements(),
+            "FUNCTION",
+            "ALERT",
+        )
+        kind = c.accept_any(kinds)
         if not kind:
-            c.fail(f"say what: {one_of(DROPPABLE)}")
+            c.fail(f"say what: {one_of(kinds)}")
         exists = c.looking_at("IF", "EXISTS") and c.accept("IF", "EXISTS")
         dropped = nodes.DropObject(this=_object_name(c, "a name"), kind=kind, exists=exists)
         dropped.set("cascade", c.accept("CASCADE"))
@@ -339,21 +365,16 @@ def _create(c: Cursor) -> exp.Expression:
         return nodes.CreateView(this=name, query=queries.query(c))
     if c.accept("QUERY"):
         return _create_query(c, _object_name(c, "a name for the query"))
-    if c.accept("CLASSIFIER"):
-        classifier = classifiers.create_classifier(c, _object_name(c, "a name for the classifier"))
-        c.expect("WITH")
-        classifier.set("options", _options(c))
-        return classifier
     if c.accept("FUNCTION"):
         return functions.create_function(c, _object_name(c, "a name for the function"))
     if c.accept("ALERT"):
         return create_alert(c, _object_name(c, "a name for the alert"))
-    if c.accept("MODEL"):
-        model = models.create_model(c, _object_name(c, "a name for the model"))
-        model.set("options", _options(c) if c.accept("WITH") else None)
-        c.expect("AS")
-        model.set("texts", models.expressions(c, _STARTS, several=model.args.get("results") is not None))
-        return model
+    for hook in extension_statements().values():
+        if c.accept(hook.kind):
+            made: nodes.CreateObject = load(hook.parse)(
+                c, _object_name(c, f"a name for the {hook.kind.lower()}")
+            )
+            return made
     foreign.refuse(c, foreign.CREATED)
     for word in ("AGGREGATE", "WINDOW", "ALGEBRAIC"):
         c.note(word)
@@ -428,7 +449,7 @@ def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
     if (retain := _retention(c)) is not None:
         node.set("retain", retain)
     if c.accept("WITH"):
-        node.set("options", _options(c))
+        node.set("options", options(c))
     c.expect("AS")
     node.set("query", queries.query(c))
     return node
@@ -569,16 +590,17 @@ def _source(c: Cursor) -> nodes.SourceClause | None:
         return at(nodes.SourceClause(url=at(exp.Literal.string(url), url_at)), c.span_from(start))
     if c.accept("USING"):
         form = c.name("a format such as parquet")
-        options = _options(c) if c.accept("OPTIONS") else None
-        return at(nodes.SourceClause(format=form, options=options), c.span_from(start))
+        given = options(c) if c.accept("OPTIONS") else None
+        return at(nodes.SourceClause(format=form, options=given), c.span_from(start))
     return None
 
 
-def _options(c: Cursor) -> list[nodes.Option]:
+def options(c: Cursor) -> list[nodes.Option]:
+    """Parse `(name = value, …)` after WITH or OPTIONS."""
     c.expect("(")
-    options = c.listing(lambda: _option(c))
+    found = c.listing(lambda: _option(c))
     c.expect(")")
-    return options
+    return found
 
 
 def _option(c: Cursor, nullable: bool = False) -> nodes.Option:

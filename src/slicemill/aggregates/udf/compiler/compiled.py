@@ -34,7 +34,6 @@ from slicemill.aggregates.udf.lookup import EslAccumulator
 from slicemill.catalog.aggregates import INWINDOW
 from slicemill.columns.ranges import FOREVER
 from slicemill.errors import SlicemillError
-from slicemill.extensions.models.compiler.inspection import ModelValue, values_of_models
 from slicemill.functions import vectors
 from slicemill.functions.vectors import Vector, to_values
 from slicemill.kernels.kernel import KernelFunction, inside_python
@@ -74,7 +73,8 @@ class CompiledCall:
         self._explain = explain
         self._form = variants[0].form
         self._numbers = _numbers(frame)
-        self._is_model = any(made.version.definition.models for made in variants[0].codes.values())
+        providers = (made.version.definition.provider for made in variants[0].codes.values())
+        self._finite = any(provider is not None and provider.finite for provider in providers)
 
     @property
     def _timed(self) -> bool:
@@ -87,9 +87,9 @@ class CompiledCall:
     def start(self) -> CompiledState:
         return start(self._variants[0], self._literals, self._timed, self._active)
 
-    def take_over(self, state: CompiledState, other: CompiledCall, models: Sequence[int]) -> None:
-        """Take over the state of a call that includes these models."""
-        move(state, other._variants[state.nullable], self._variants[state.nullable], models)
+    def take_over(self, state: CompiledState, other: CompiledCall, parts: Sequence[int]) -> None:
+        """Take over the state of a call that includes these joint calls."""
+        move(state, other._variants[state.nullable], self._variants[state.nullable], parts)
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         """Process tuples, in small pieces while the kernel is not compiled yet.
@@ -173,9 +173,9 @@ class CompiledCall:
         count, out = self._execute(module, module.finish, state, {"codes": groups}, len(groups), ())
         return Results(out["out_number"][:count], self._columns(module, state, out, count))
 
-    def values_of_models(self, state: CompiledState, place: int) -> list[ModelValue]:
-        """Return the values of the call's models in a partition (C19)."""
-        return list(values_of_models(self._variants[state.nullable], state.arrays, place))
+    def module_of(self, state: CompiledState) -> Module:
+        """Return the module whose layout a state has."""
+        return self._variants[state.nullable]
 
     def due(self, state: CompiledState) -> int | None:
         if not self._timed or not state.waiting:
@@ -232,11 +232,11 @@ class CompiledCall:
     def _may_be_null(self, vector: Vector) -> bool:
         """Return True if a column may contain NULL.
 
-        A model treats non-finite numbers as NULL.
+        The formulas of some extensions treat non-finite numbers as NULL.
         """
         if vector.valid is not None and not np.all(vector.valid):
             return True
-        return self._is_model and vector.data.dtype.kind == "f" and not np.isfinite(vector.data).all()
+        return self._finite and vector.data.dtype.kind == "f" and not np.isfinite(vector.data).all()
 
     def _inputs(self, state: CompiledState, tuples: Tuples, rows: int) -> dict[str, Any]:
         given: dict[str, Any] = {}

@@ -9,9 +9,8 @@ uniform T and a reversible Ac. INITIALIZE starts with the first image, TERMINATE
 
 The derived EXPIRE subtracts the expired tuple, so that the window is not read again. Rows must be
 identical to the last bit, so EXPIRE is derived only for integers that cannot overflow: 64-bit sums of
-32-bit integers. Doubles would retain rounding errors of expired values; models
-(`slicemill.extensions.models`) handle doubles. NULL cannot be subtracted: NULLs are counted, and a column
-is NULL while the window contains a NULL for it (C24).
+32-bit integers. Doubles would retain rounding errors of expired values. NULL cannot
+be subtracted: NULLs are counted, and a column is NULL while the window contains a NULL for it (C24).
 """
 
 from __future__ import annotations

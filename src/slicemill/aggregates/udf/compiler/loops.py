@@ -24,6 +24,7 @@ from slicemill.aggregates.udf.compiler.python_classes import ClassCode
 from slicemill.aggregates.udf.compiler.version import (
     AggregateCode,
     ArgumentCodes,
+    JointCode,
     ModuleFacts,
     StatementCode,
     Version,
@@ -31,7 +32,7 @@ from slicemill.aggregates.udf.compiler.version import (
     deletes_from_window,
 )
 from slicemill.catalog.aggregates import RETURN, AggregateDefinition, BodyState, changes_in
-from slicemill.extensions.models.compiler.code import ModelCode
+from slicemill.extension import load
 from slicemill.types import Type
 
 
@@ -184,12 +185,12 @@ class CallCode:
         window = self.window = WindowCode(self.loop, self.loop.types, "b")
         made = self.loop.codes.get("s")
         self.loop.one_each = frame.slide is None and made is not None and made.answers_once
-        # A model's value can be computed lazily until the next tuple arrives.
-        model = made if isinstance(made, ModelCode) and frame.slide is not None else None
+        # Values of joint calls can be computed lazily until the next tuple arrives.
+        joint = made if isinstance(made, JointCode) and frame.slide is not None else None
 
         def write() -> None:
             if self.loop.timed:
-                self._close_slots(self.loop.put_latest if model is None else model.answer)
+                self._close_slots(self.loop.put_latest if joint is None else joint.answer)
             given = self._input()
             if frame.slide is not None:
                 self.out.line("before = n")
@@ -198,11 +199,11 @@ class CallCode:
                 self.out.line(f"position = {self.loop.k('arrivals')}")
                 self.out.line(f"{self.loop.k('arrivals')} += 1")
             position = "position" if frame.unit == "ROWS" else "ts[i]"
-            if model is not None:
-                model.answers_if = "False" if self.loop.timed else self._yields(0 if numbered else 1)
+            if joint is not None:
+                joint.answers_if = "False" if self.loop.timed else self._yields(0 if numbered else 1)
             window.arrive(position, self._lower(position), given)
             if self.loop.timed:
-                if model is None:
+                if joint is None:
                     self.loop.keep_latest("before")
                 self._open_slot()
             elif frame.slide is not None:
@@ -580,8 +581,12 @@ class TupleLoop:
 
 
 def _code_of(version: Version) -> AggregateCode:
-    if version.definition.model is not None:
-        return ModelCode(version)
+    provider = version.definition.provider
+    if provider is not None:
+        if provider.code is None:
+            raise NoCompiledForm(f"{version.definition.name} has no code for compiled loops")
+        made: AggregateCode = load(provider.code)(version)
+        return made
     return StatementCode(version) if version.definition.external is None else ClassCode(version)
 
 
@@ -688,7 +693,7 @@ class WindowCode:
         """
         statements = made.version.definition.bodies.get(BodyState.EXPIRE, ())
         definition = made.version.definition
-        if statements or definition.external is not None or definition.model is not None:
+        if statements or definition.external is not None or definition.formulas:
             made.version.bind(self._window_row("0"), self.pool.types)
             made.statements(BodyState.EXPIRE)
         if deletes_from_window(statements):

@@ -163,11 +163,10 @@ def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFac
     lines += ["", "from slicemill.aggregates.udf.compiler import state as ops"]
     lines += ["from slicemill.aggregates import exact as exact"]
     lines += ["from slicemill.kernels.kernel import helper, kernel"] if machine else []
-    if any(made.version.definition.model is not None for made in loop.codes.values()):
-        lines += [
-            "from slicemill.extensions.models import numerics as heaps",
-            "from slicemill.extensions.models import numerics as dd",
-        ]
+    providers = [made.version.definition.provider for made in loop.codes.values()]
+    lines += dict.fromkeys(
+        line for provider in providers if provider is not None for line in provider.imports
+    )
     lines += import_lines(shared.external)
     for record, made in loop.codes.items():
         if not any(f"failed_{record}(" in line for routine in routines for line in routine.lines):

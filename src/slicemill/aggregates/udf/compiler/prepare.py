@@ -43,8 +43,8 @@ from slicemill.catalog.expressions import (
     ScalarQuery,
     transform,
 )
-from slicemill.catalog.model import PREDEFINED
 from slicemill.catalog.queries import AggregateCall, RelationQuery, SelectItem, WindowCall
+from slicemill.extension import predefined_names
 from slicemill.functions.rows import result_of_call
 from slicemill.types import Column, Kind, Schema, Type
 
@@ -95,7 +95,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
 
         A base version that calls its own name calls the built-in aggregate that it replaces.
         """
-        names = frozenset((*catalog.base_aggregates, *PREDEFINED))
+        names = frozenset((*catalog.base_aggregates, *predefined_names()))
         own = version.name.lower()
         return names - {own} if not version.window and own in BUILTINS else names
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregates.udf.compiler.module import Module
 from slicemill.aggregates.udf.compiler.python_classes import objects_of
+from slicemill.aggregates.udf.compiler.version import JointCode
 from slicemill.aggregates.udf.lookup import import_class, object_state, restore_object
 from slicemill.codec.registry import register, stored_as
 from slicemill.columns.objects_by_key import ObjectsByKey
 from slicemill.columns.order import sort_by
-from slicemill.extensions.models.compiler.code import ModelCode
 from slicemill.kernels.kernel import helper, kernel
 
 _FEW = 16
@@ -188,13 +188,13 @@ def allow_nulls(state: CompiledState, plain: Module, module: Module) -> None:
     move(state, plain, module)
 
 
-def move(state: CompiledState, before: Module, after: Module, models: Sequence[int] | None = None) -> None:
+def move(state: CompiledState, before: Module, after: Module, parts: Sequence[int] | None = None) -> None:
     """Move the state of one module to the layout of another module.
 
-    `models` are the numbers of its models in the module before, unless it has all of them. Models that shared
-    state may have separate state afterwards; each then has a copy.
+    `parts` are the numbers of its joint calls in the module before, unless it has all of them. Joint calls
+    that shared state may have separate state afterwards; each then has a copy.
     """
-    fields, pools = _origins(before, after, models)
+    fields, pools = _origins(before, after, parts)
     old_arrays = state.arrays
     state.arrays = {
         name: array for name, array in old_arrays.items() if name.removesuffix("_top") not in before.pools
@@ -217,15 +217,15 @@ def move(state: CompiledState, before: Module, after: Module, models: Sequence[i
 
 
 def _origins(
-    before: Module, after: Module, models: Sequence[int] | None
+    before: Module, after: Module, parts: Sequence[int] | None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the earlier names of fields and pools that models use."""
+    """Return the earlier names of fields and pools that joint calls use."""
     fields: dict[str, str] = {}
     pools: dict[str, str] = {}
     for record, made in after.codes.items():
         known = before.codes[record]
-        if isinstance(made, ModelCode) and isinstance(known, ModelCode):
-            found = made.origins(known, range(len(made.models)) if models is None else models)
+        if isinstance(made, JointCode) and isinstance(known, JointCode):
+            found = made.origins(known, range(made.parts) if parts is None else parts)
             fields |= found[0]
             pools |= found[1]
     return fields, pools

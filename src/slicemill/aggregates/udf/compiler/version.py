@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from keyword import iskeyword
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from slicemill.aggregates.udf.compiler.expressions import Columns as ColumnCodes
 from slicemill.aggregates.udf.compiler.expressions import Scalars
@@ -582,7 +582,7 @@ def _read_by(statement: Update | Delete) -> Iterator[str]:
 
 
 class AggregateCode(Protocol):
-    """Writes a version: ESL statements, calls of a Python class, or models.
+    """Writes a version: ESL statements, calls of a Python class, or formulas of an extension.
 
     `pools` are the tables of many rows that it stores outside of its record.
     """
@@ -634,4 +634,28 @@ class AggregateCode(Protocol):
     @property
     def answers_once(self) -> bool:
         """Return True if each tuple returns exactly one row on arrival."""
+        ...
+
+
+@runtime_checkable
+class JointCode(AggregateCode, Protocol):
+    """Writes a version of several calls that share state (`slicemill.aggregates.joint`)."""
+
+    answers_if: str
+    """Source of a test that tells if an arriving tuple returns a result."""
+
+    @property
+    def parts(self) -> int:
+        """Return the number of calls."""
+        ...
+
+    def answer(self) -> None:
+        """Write the code that emits the results of all calls."""
+        ...
+
+    def origins(self, other: Any, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the record fields and pools of `other` whose state this code takes over.
+
+        `numbers` are the indexes of these calls in `other`. The keys are the names here.
+        """
         ...

@@ -26,7 +26,7 @@ from slicemill.extensions.models.compiler.weighted import PivotCode, Weighted, W
 from slicemill.extensions.models.cores import CoreMethod, classify, core_number, powers
 from slicemill.extensions.models.flow import in_letters
 from slicemill.extensions.models.joint import Condition, FilteredCore, joint
-from slicemill.extensions.models.model import Nulls
+from slicemill.extensions.models.model import Nulls, models_of
 from slicemill.extensions.models.terms import Expr, Number, Parameter, Symbol, walk
 from slicemill.extensions.models.weights import symbols_of
 
@@ -45,7 +45,7 @@ class ModelCode:
         self.version = version
         self.out, self.shared = version.out, version.shared
         self.definition, self.record = version.definition, version.record
-        self.models = self.definition.models
+        self.models = models_of(self.definition)
         self.windowed = self.definition.window
         self.joint = joint(self.models, finite=not self.shared.nullable)
         self.accumulators: list[AccumulatorCode] = [
@@ -74,7 +74,7 @@ class ModelCode:
 
         Distances from a pivot are always maintained.
         """
-        return self.windowed and not kept.centred and str(kept.core) in self.definition.read_again
+        return self.windowed and not kept.centred and str(kept.core) in self.definition.options
 
     def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
         """Return a pivot for each expression with centred sums, by its elements."""
@@ -102,6 +102,10 @@ class ModelCode:
         return self.joint.kept[accumulator.place.number]
 
     # -- interface of the loop ------------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> int:
+        return len(self.models)
 
     def columns(self) -> RecordColumns:
         extra: list[tuple[str, str]] = []

@@ -91,8 +91,8 @@ class ModelCalls:
             Schema(returns),
             windowed,
             algebraic=False,
-            models=models,
-            read_again=self._read_again(models) if windowed else frozenset(),
+            formulas=models,
+            options=self._read_again(models) if windowed else frozenset(),
         )
 
     def _read_again(self, models: Sequence[Model]) -> frozenset[str]:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.builtin_aggregates import BUILTINS
+from slicemill.catalog.extended import CalledDefinition
+from slicemill.errors import counted
 from slicemill.extensions.models.formulas import CATALOGUE
 from slicemill.extensions.models.terms import plain_number
 from slicemill.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
@@ -23,7 +25,7 @@ PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUIL
 
 
 @dataclass(frozen=True)
-class ModelDefinition:
+class ModelDefinition(CalledDefinition):
     """One CREATE MODEL.
 
     `letters` is the text in the paper's notation, if used, which `rules` shortened.
@@ -31,6 +33,7 @@ class ModelDefinition:
 
     name: str
     model: Model
+    kind: ClassVar[str] = "MODEL"
     letters: str = ""
     rules: tuple[str, ...] = ()
 
@@ -51,11 +54,17 @@ class ModelDefinition:
         returns = Schema((Column(self.name, BOOLEAN if self.model.is_condition else DOUBLE),))
         base, window = (
             AggregateDefinition(
-                self.name, self.arguments, returns, window=version, algebraic=False, models=(self.model,)
+                self.name, self.arguments, returns, window=version, algebraic=False, formulas=(self.model,)
             )
             for version in (False, True)
         )
         return base, window
+
+    @property
+    def summary(self) -> str:
+        found, cores = self.model.classification, len(self.model.cores)
+        kept = f"{found.kind}, {counted(cores, 'core')}, keeps {found.state_text}"
+        return f"{self.arguments} gives {self.model.text}; {kept}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class ModelResult:
 
 
 @dataclass(frozen=True)
-class ModelTemplate:
+class ModelTemplate(CalledDefinition):
     """A CREATE MODEL with constants or with several results.
 
     Each call sets the constants. The engine computes instances: models of a single result, with numbers for
@@ -84,6 +93,13 @@ class ModelTemplate:
     constants: tuple[str, ...]
     results: tuple[ModelResult, ...]
     nulls: str
+    kind: ClassVar[str] = "MODEL"
+    bind_call: ClassVar[str] = "slicemill.extensions.models.call_binder:bind_call"
+
+    @property
+    def summary(self) -> str:
+        results = dict.fromkeys(result.text for result in self.results)
+        return f"{self} gives {counted(len(self.results), 'column')}: {', '.join(results)}"
 
     def __str__(self) -> str:
         columns = ", ".join(f"{name} DOUBLE" for name in self.parameters)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from slicemill.catalog.extended import ComputedStream
+from slicemill.time import format_us
 from slicemill.types import Schema
 
 POLICIES = ("bff", "bff_pruned", "hvwt", "loadstar", "q_bayes", "random")
@@ -39,7 +42,7 @@ class ClassifierOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Classifier:
+class Classifier(ComputedStream):
     """`CREATE CLASSIFIER`: a stream of decisions, one per task and time unit.
 
     Each value of the column `key`, which all streams and the table have, is a task; without a key there is
@@ -54,6 +57,22 @@ class Classifier:
     every_us: int
     options: ClassifierOptions
     schema: Schema
+    kind: ClassVar[str] = "CLASSIFIER"
+    operator: ClassVar[str] = "slicemill.extensions.classify.spec:Classify"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (*(entry.stream for entry in self.inputs), self.training)
+
+    @property
+    def external(self) -> str | None:
+        return self.options.observe
+
+    @property
+    def summary(self) -> str:
+        looks = f"looks at {self.options.capacity} values every {format_us(self.every_us)}"
+        features = f"{', '.join(self.schema.names)}; of {', '.join(self.features)}"
+        return f"{features}; {looks}, policy {self.options.policy}; learnt from {self.training}"
 
     @property
     def features(self) -> tuple[str, ...]:
