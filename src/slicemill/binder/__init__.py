@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["Bound", "Catalog", "EslError", "SourceText", "bind", "bind_script"]
 
 _LAZY = {
-    "Bound": "slicemill.binder.binder",
+    "Bound": "slicemill.binder.script",
     "Catalog": "slicemill.catalog.catalog",
-    "bind_script": "slicemill.binder.binder",
+    "bind_script": "slicemill.binder.script",
 }
 
 

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from slicemill.binder import queries
 from slicemill.binder import windows as durations
 from slicemill.binder.context import Context, Problems, is_finite, view_of_a_stream
 from slicemill.binder.scope import MergedColumn, Scope
@@ -131,7 +130,9 @@ def _bind_input(
             )
             left = made.finite and check_table(join, made.alias)
     else:
-        query = queries.bind_query(entry.this, context)
+        from slicemill.binder.queries import bind_query  # circular: queries have a FROM
+
+        query = bind_query(entry.this, context)
         if alias_node is None and not alone:
             raise Mistake("a sub-query among others in FROM needs a name", span_of(entry), "add AS name")
         alias = _UNNAMED if alias_node is None else alias_node.name

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from slicemill.binder import relations
 from slicemill.binder.context import Context
 from slicemill.binder.expressions import comparable
 from slicemill.binder.scope import Scope
@@ -57,7 +56,9 @@ def call_of(asked: SubQueryCall, context: Context, scope: Scope, alias: str) -> 
     The columns of the stream that the sub-query reads, and the left side of an IN, are arguments of the call.
     """
     given = Scope(scope.relations, qualified=True, merged=scope.merged, as_arguments=True)
-    inner = relations.bind_relation(asked.node, replace(context, in_body=True), outer=given)
+    from slicemill.binder.relations import bind_relation  # circular: relations have sub-queries
+
+    inner = bind_relation(asked.node, replace(context, in_body=True), outer=given)
     columns = [ColumnRef.to(column.of(name)) for name, schema in scope.relations for column in schema]
     read = {part.name for expr in _exprs_of(inner) for part in walk(expr) if isinstance(part, Argument)}
     arguments: list[tuple[str, Expr]] = [(column.name, column) for column in columns if column.name in read]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from slicemill.binder import queries
 from slicemill.binder import windows as durations
 from slicemill.binder.context import Context
 from slicemill.binder.dialects.clauses import (
@@ -410,7 +409,9 @@ def followed(select: exp.Select, context: Context) -> exp.Expression | None:
 
     items = [changed(item, beside) for item in select.expressions]
     inner.meta["span"] = span_of(select)
-    names = [c.name for c in queries.bind_query(inner.copy(), context).schema]
+    from slicemill.binder.queries import bind_query  # circular: `bind_query` rewrites windows
+
+    names = [c.name for c in bind_query(inner.copy(), context).schema]
     waited = [f'first("{name}") OVER ({by}ROWS {most} PRECEDING) AS "{name}"' for name in names]
     shown: dict[str, str] = {}
 
