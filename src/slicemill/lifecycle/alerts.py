@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from slicemill.catalog.alert import FIGURES, Alert, AlertSubject
 from slicemill.catalog.catalog import DroppedName, Statement
@@ -25,9 +25,12 @@ from slicemill.connectors.sinks.json_values import plain
 from slicemill.connectors.webhook import TIMEOUT_S, WebhookError, place_of, post
 from slicemill.functions.rows import compile_expression
 from slicemill.functions.values import ExpressionError
-from slicemill.lifecycle.pause_and_retry import LifeState
+from slicemill.lifecycle.pause_and_retry import LifeState, QueryLives
+from slicemill.lifecycle.query import Query
 from slicemill.metrics.quality_of_service import Quantiles
+from slicemill.operators.graph import QueryGraph
 from slicemill.operators.specs import Source
+from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.streams import RunningStream
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import unique_name
@@ -35,9 +38,6 @@ from slicemill.storage.home import Home
 from slicemill.storage.log import Epoch, Log
 from slicemill.time import END, US
 from slicemill.types import TIMESTAMP, VARCHAR
-
-if TYPE_CHECKING:
-    from slicemill.api.mill import Mill
 
 # Delivery of one alert: an outbox in the journal.
 #
@@ -274,13 +274,35 @@ _SHARE = 50  # evaluation uses at most 1/50 of the time
 Value = Callable[[tuple[object, ...]], object]
 
 
+class AlertedMill(Protocol):
+    """Members of a mill that alerts use."""
+
+    @property
+    def home(self) -> Home: ...
+
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def queries(self) -> Mapping[str, Query]: ...
+
+    @property
+    def streams(self) -> Mapping[str, RunningStream]: ...
+
+    @property
+    def lives(self) -> QueryLives: ...
+
+    @property
+    def graph(self) -> QueryGraph: ...
+
+
 class AlertRunner:
     """Alerts of a mill.
 
     `send` sends a message to a webhook and raises if the webhook rejects it.
     """
 
-    def __init__(self, mill: Mill, clock: Callable[[], int], send: Send = webhook) -> None:
+    def __init__(self, mill: AlertedMill, clock: Callable[[], int], send: Send = webhook) -> None:
         self._mill = mill
         self._clock = clock
         self.send = send
@@ -496,7 +518,7 @@ class FigureHistory:
     Only one thread may use the history.
     """
 
-    def __init__(self, mill: Mill) -> None:
+    def __init__(self, mill: AlertedMill) -> None:
         self._mill = mill
         self._past: dict[tuple[AlertSubject, str], deque[_Counts]] = {}
         self._changed_us: dict[tuple[AlertSubject, str], int] = {}
