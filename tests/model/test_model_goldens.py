@@ -11,8 +11,7 @@ from slicemill.extensions.models.canonical_graphs import blocking_graph, increme
 from slicemill.extensions.models.cores import CoreKind
 from slicemill.extensions.models.model import expression
 from slicemill.extensions.models.terms import ModelError
-from slicemill_lab.model.reference.interpret import Instance, run
-from slicemill_lab.model.reference.vectors import (
+from slicemill.extensions.models.vectors import (
     filter_oldest,
     merge,
     permute,
@@ -21,6 +20,7 @@ from slicemill_lab.model.reference.vectors import (
     transform,
     zipped,
 )
+from slicemill_lab.model.reference.interpret import Instance, run
 
 STATISTICS = {
     "sum(x)": [14, 17, 18, 21, 26],

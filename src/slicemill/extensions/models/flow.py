@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
+from slicemill.extensions.models import vectors
 from slicemill.extensions.models.graph import Op
 from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES, Accumulation
 from slicemill.extensions.models.parse import parse
 from slicemill.extensions.models.scalars import evaluate, exact
 from slicemill.extensions.models.terms import Expr, ModelError
-from slicemill_lab.model.reference import vectors
-from slicemill_lab.model.reference.vectors import Function, Vector
+from slicemill.extensions.models.vectors import Function, Vector
 
 # Operators beyond those of the expression language.
 CONCATENATION = Accumulation(

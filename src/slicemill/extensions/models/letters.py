@@ -41,7 +41,7 @@ from slicemill.extensions.models.terms import (
     transformed,
     walk,
 )
-from slicemill_lab.model.reference.vectors import ORDERS
+from slicemill.extensions.models.vectors import ORDERS
 
 _NAMES = {accumulator.symbol: name for name, accumulator in ACCUMULATORS.items()}
 _IDENTITIES: dict[str, Expr] = {

@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from slicemill.extensions.models import vectors
 from slicemill.extensions.models.graph import InstancePhase, ModelGraph, ModelNode, Op
 from slicemill.extensions.models.operators import ACCUMULATORS
 from slicemill.extensions.models.parse import parse
 from slicemill.extensions.models.scalars import evaluate, exact
 from slicemill.extensions.models.terms import Expr, ModelError
-from slicemill_lab.model.reference import vectors
-from slicemill_lab.model.reference.vectors import Vector
+from slicemill.extensions.models.vectors import Vector
 
 
 @dataclass(frozen=True, slots=True)
