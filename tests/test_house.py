@@ -21,32 +21,50 @@ from support.package_graph import (
 )
 
 # Rooms that are logic over values and arrays: they can be read, tested and used without Spark.
-NO_SPARK = ("plan", "scheduling", "metrics", "model", "shedding", "scalar", "aggregate")
-# `run --engine reference` runs the oracle, and `test` compares with it; nobody else knows it.
-ASK_THE_ORACLE = {"slicemill.cli.run", "slicemill.cli.test"}
+NO_SPARK = (
+    "sql",
+    "catalog",
+    "binder",
+    "plan",
+    "metrics",
+    "scheduling",
+    "shedding",
+    "functions",
+    "aggregates",
+)
 
 
 def test_rooms_make_no_cycle() -> None:
     assert cycles(arrows()) == []
 
 
-def test_the_product_imports_the_reference_engine_only_to_ask_it() -> None:
+@pytest.mark.parametrize("other", ["slicemill_oracle", "slicemill_lab"])
+def test_the_product_does_not_import_the_oracle_or_the_lab(other: str) -> None:
     assert [
-        f"{room_of(one.module)} → reference"
-        for one in imports()
-        if one.module.startswith("slicemill.")
-        and one.target.startswith("slicemill_oracle")
-        and room_of(one.module) != "reference"
-        and (one.at_load or one.module not in ASK_THE_ORACLE)
+        str(one) for one in imports() if _package(one.module) == "slicemill" and _package(one.target) == other
     ] == []
 
 
-def test_the_product_does_not_import_the_lab() -> None:
+def test_the_core_imports_no_extension() -> None:
     assert [
         str(one)
         for one in imports()
-        if one.module.split(".")[0] == "slicemill" and one.target.split(".")[0] == "slicemill_lab"
+        if _package(one.module) == "slicemill"
+        and room_of(one.target) == "extensions"
+        and room_of(one.module) != "extensions"
     ] == []
+
+
+def test_the_registration_of_an_extension_imports_only_the_hooks() -> None:
+    registrations = [name for name in modules() if name.endswith(".registration")]
+    assert len(registrations) == 2
+    assert {
+        one.target for one in imports() if one.module in registrations and _package(one.target) == "slicemill"
+    } == {"slicemill.extension"}
+
+
+def _package(module: str) -> str:
+    return module.split(".")[0]
 
 
 def test_logic_loads_no_spark() -> None:

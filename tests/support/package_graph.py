@@ -4,7 +4,7 @@
     python tests/support/package_graph.py --modules        # and which imports an arrow stands for
     python tests/support/package_graph.py --svg docs/pictures/house.svg
 
-A room is a package or module of `slicemill`, or a sub-package that is a storey of its own (`INNER_ROOMS`).
+A room is a package or module at the top of `slicemill`.
 Every import counts: at the top of a module, inside a function, and for type checkers.
 """
 
@@ -81,7 +81,7 @@ def _target(package: str, name: str) -> str:
 
 
 def room_of(module: str) -> str:
-    """The room of a module of the product: `slicemill.types` is in `esl.types`."""
+    """The room of a module of the product: `slicemill.operators.join.spec` is in `operators`."""
     _, _, inside = module.partition(".")
     return inside.split(".")[0] or "slicemill"
 
