@@ -219,3 +219,23 @@ def test_pictures_and_texts_for_people_have_no_digests() -> None:
     assert all("#" not in node.name for node in graph)
     assert all("#" not in unit.id for unit in units)
     assert all(keeping_state(graph, unit.nodes) == list(unit.stateful_nodes) for unit in units)
+
+
+OF_EXTENSIONS = """
+CREATE STREAM trade(ts TIMESTAMP, k INT, price DOUBLE, size DOUBLE) ORDER BY ts;
+CREATE MODEL center(x REAL, w REAL) AS sum(x*w)/sum(w);
+CREATE MODEL ewma(x REAL; alpha REAL) AS alpha*sum(x*(1 - alpha)^j);
+CREATE QUERY q1 AS SELECT ts, center(price, size) OVER (PARTITION BY k ROWS 9 PRECEDING) AS c,
+    ewma(price, 0.5) OVER (ROWS 5 PRECEDING) AS e FROM trade;
+CREATE QUERY q2 AS SELECT k, center(price, size) AS c, kurtosis(price) AS m
+    FROM trade [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k;
+CREATE TABLE examples(price DOUBLE, size DOUBLE, class VARCHAR) SOURCE 'x.csv';
+CREATE CLASSIFIER c ON trade(price, size) LEARN class FROM examples EVERY 1 SECOND WITH (capacity = 1);
+"""
+
+
+def test_ids_of_models_and_classifiers_are_those_of_earlier_versions() -> None:
+    catalog = bind(OF_EXTENSIONS).catalog
+    ids = [node.id for node in share(optimize(build_graph(catalog)), catalog)]
+    stateful = {"c: classify #1a17bfb29b", "q1: window #e442b08599", "q2: aggregate #4b9f03d337"}
+    assert stateful <= set(ids), ids
