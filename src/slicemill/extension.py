@@ -195,6 +195,12 @@ def called_kinds() -> frozenset[str]:
 
 
 @cache
+def computed_kinds() -> frozenset[str]:
+    """Return the kinds of objects whose rows the engine computes and writes to a log."""
+    return frozenset(("QUERY", "STREAM", *(hook.kind for hook in statements().values() if not hook.called)))
+
+
+@cache
 def predefined_names() -> Mapping[str, AggregateProvider]:
     """Return the names that can be called without a declaration, with their providers."""
     providers = [provider for extension in extensions().values() for provider in extension.aggregates]

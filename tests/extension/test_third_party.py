@@ -36,6 +36,9 @@ finish(mill)
 for query in mill.queries.values():
     assert query.error is None, query.error
     print(query.name, [timed.row[-2:] for timed in query.rows()])
+assert "thinned" in mill.home.logs
+mill.execute("DROP SAMPLER thinned CASCADE")
+assert "thinned" not in mill.home.logs
 mill.close()
 """
 

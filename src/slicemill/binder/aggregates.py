@@ -41,11 +41,12 @@ from slicemill.types import Column, Kind, Schema, Type, assignable
 
 def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     definition = _bind(node, context)
-    if definition.name.lower() in context.catalog.callables:
+    called = context.catalog.callables.get(definition.name.lower())
+    if called is not None:
         raise Mistake(
-            f"there is a model {definition.name} already",
+            f"there is a {called.kind.lower()} {definition.name} already",
             span_of(node.this),
-            f"choose another name, or DROP MODEL {definition.name} first",
+            f"choose another name, or DROP {called.kind} {definition.name} first",
         )
     refuse_function(node.this, context)
     base, window = context.catalog.declared_versions(definition.name)

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from slicemill.binder.changelog import check_sink
 from slicemill.binder.context import Context, Problems, Unknowable
-from slicemill.binder.create import QUERY_OPTIONS, query_options, refuse_writer, retention_us
+from slicemill.binder.create import QUERY_OPTIONS, kind_of, query_options, refuse_writer, retention_us
 from slicemill.binder.expressions import bind
 from slicemill.binder.queries import bind_query
 from slicemill.binder.relations import RelationEnvironment
@@ -53,7 +53,7 @@ def bind_added_columns(node: nodes.AlterStream, context: Context) -> AlteredStre
             span_of(node.this),
             f"write CREATE OR REPLACE STREAM {before.name} AS SELECT …"
             if isinstance(before, DerivedStream)
-            else f"DROP CLASSIFIER {before.name}, and create it anew",
+            else f"DROP {kind_of(before)} {before.name}, and create it anew",
         )
     declared: list[nodes.ColumnDeclaration] = child(node, "columns")
     added = bind_columns(declared)

@@ -573,14 +573,14 @@ _KINDS = {
     "query": frozenset(("query",)),
     "function": frozenset(("function",)),
     "aggregate": frozenset(("aggregate", "window aggregate")),
-    "model": frozenset(("model",)),
 }
 _RELATIONS_WITH_VERSIONS = frozenset(("relation",))
 
 
 def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[QueryVersion]:
     """Return the versions of a name, the oldest first."""
-    kinds, found = _KINDS.get(kind, _RELATIONS_WITH_VERSIONS), list[QueryVersion]()
+    others = frozenset((kind,)) if kind.upper() in called_kinds() else _RELATIONS_WITH_VERSIONS
+    kinds, found = _KINDS.get(kind, others), list[QueryVersion]()
     for entry in statements:
         if entry["name"].lower() != name.lower():
             continue

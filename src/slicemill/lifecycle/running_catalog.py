@@ -29,6 +29,7 @@ from slicemill.connectors.registry import has_readers
 from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.connectors.sinks.registry import another_place, lasts_in_one_place, open_sink
 from slicemill.errors import SlicemillError
+from slicemill.extension import computed_kinds
 from slicemill.lifecycle.add_column import always_stored, refuse_lost_state
 from slicemill.lifecycle.catalog_journal import KeptStatements, ReplacedStatement, in_force, withdrawn
 from slicemill.lifecycle.compaction import deletes_of_all
@@ -55,8 +56,6 @@ from slicemill.secrets import redacted_address
 from slicemill.sql.errors import SourceText
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
-
-_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # kinds of names that have a log
 
 _LOGGER = logging.getLogger("slicemill")
 
@@ -137,7 +136,8 @@ class RunningCatalog:
         without = self.catalog.copy()
         for name in dropped:
             without.add(name)
-        gone = [name.name for name in dropped if name.kind in _COMPUTED and not self._is_declared(name.name)]
+        logs = [name.name for name in dropped if name.kind in computed_kinds()]
+        gone = [name for name in logs if not self._is_declared(name)]
         tables = [name.name for name in dropped if name.kind == "TABLE"]
         going = [
             one

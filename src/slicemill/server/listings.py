@@ -203,9 +203,9 @@ def statement_of(mill: Mill, name: str, kind: str | None = None) -> str:
         "QUERY": ("query",),
         "FUNCTION": ("function",),
         "AGGREGATE": ("aggregate", "window aggregate"),
-        "MODEL": ("model",),
         "ALERT": ("alert",),
     }
+    kinds |= {called: (called.lower(),) for called in called_kinds() - {"AGGREGATE"}}
     wanted = None if kind is None else kinds.get(kind, ("relation",))
     texts: list[str] = [
         redacted(entry["text"])

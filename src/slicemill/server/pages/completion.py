@@ -9,6 +9,7 @@ from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.extended import CalledDefinition
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.explain.statements import describe
+from slicemill.extension import statements
 from slicemill.functions.signatures import SCALARS
 from slicemill.server.user_session import UserSession
 from slicemill.sql.lexer import NOT_AN_ALIAS
@@ -16,8 +17,8 @@ from slicemill.types import SPELLINGS
 
 # ESL reserves few words. These words are keywords only in some positions, but are useful completions.
 _MORE_KEYWORDS = """
-    AGGREGATE ALERT ALTER CHANGES CLASSIFIER CLOSE CUMULATE DAY DAYS DESC DESCRIBE EVERY EXPLAIN FILTER FINAL
-    FUNCTION GAP HOP HOUR HOURS ITERATE INITIALIZE LANGUAGE LATE MILLISECONDS MINUTE MINUTES MODEL OPTIONS
+    AGGREGATE ALERT ALTER CHANGES CLOSE CUMULATE DAY DAYS DESC DESCRIBE EVERY EXPLAIN FILTER FINAL
+    FUNCTION GAP HOP HOUR HOURS ITERATE INITIALIZE LANGUAGE LATE MILLISECONDS MINUTE MINUTES OPTIONS
     PAUSE PRECEDING QUERIES QUERY REPLACE RESTART RESUME RETURN RETURNS SECOND SECONDS SESSION SETTINGS SHOW
     SKEW SLACK SOURCE STATEMENTS STREAM STREAMS TABLE TABLES TERMINATE TUMBLE UNBOUNDED UNTIL VALID VIEW
     WATERMARK WHILE
@@ -77,7 +78,7 @@ def words_for(session: UserSession) -> KnownWords:
         if session.principal.may_name(one.name)
     ]
     return KnownWords(
-        sorted(NOT_AN_ALIAS | set(_MORE_KEYWORDS.split())),
+        sorted(NOT_AN_ALIAS | set(_MORE_KEYWORDS.split()) | set(statements())),
         sorted(SPELLINGS),
         sorted([*aggregates, *scalars, *declared], key=lambda one: one.name),
         relations,

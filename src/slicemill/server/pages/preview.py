@@ -14,6 +14,7 @@ from slicemill.catalog.catalog import Catalog, QueryDefinition, Stream
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, with_system_columns
 from slicemill.errors import SlicemillError
 from slicemill.explain.text import explain_text
+from slicemill.extension import called_kinds
 from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.operators.specs import Source
 from slicemill.plan.build import build_graph
@@ -85,7 +86,7 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
     before = [
         redacted(entry["text"], lambda _: f"${{{PREFIX}NONE}}")  # a trial opens no sink
         for entry in in_force(mill.home.statements).values()
-        if entry["name"].lower() in needed or entry["kind"] in ("aggregate", "model", "function")
+        if entry["name"].lower() in needed or entry["kind"].upper() in {"FUNCTION", *called_kinds()}
     ]
     script = SourceText(";\n".join([*(one.rstrip().removesuffix(";") for one in before), text]))
     asked = {name: rates.get(name, 0.0) or 100.0 for name in mill.streams}
