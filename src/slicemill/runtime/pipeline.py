@@ -18,6 +18,7 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.columns.arrow_schema import to_arrow, with_system_columns
 from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
+from slicemill.extension import load
 from slicemill.operators.alignment import Dues, earliest
 from slicemill.operators.cell import Cell, HeavyKey
 from slicemill.operators.graph import Node, QueryGraph
@@ -25,7 +26,7 @@ from slicemill.operators.join.heavy_keys import NO_WORK, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import SharedOperator
-from slicemill.operators.registry import imported, kind_of
+from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Part
 from slicemill.operators.step import (
     Comparing,
@@ -343,7 +344,7 @@ class UnitProgram:
             return known.get(node.id)
         state, name = known.get(self.plan.successors[node.id]), kind_of(node.operator).taken_over
         assert name is not None, "its kind has said what the state provides"
-        return None if state is None else imported(name)(node.operator, state, parts)
+        return None if state is None else load(name)(node.operator, state, parts)
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan
