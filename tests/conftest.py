@@ -62,10 +62,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from slicemill.runtime.spark_session import local_session
-    from slicemill.runtime.workers.sharing import kept_workers
+    from slicemill.runtime.workers.sharing import keep_workers
 
     session = local_session(cores=2, name="slicemill tests")
     # Mills come and go with every test; their workers stay.
-    with kept_workers(session.sparkContext):
+    with keep_workers(session.sparkContext):
         yield session
     session.stop()

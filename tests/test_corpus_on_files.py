@@ -127,7 +127,7 @@ def check_from_files(case: Case, form: str, folder: Path) -> None:
         for (source.clock.now, stream), events in moments:
             if stream in streams:
                 source.write(streams[stream], list(events))
-                mill.streams[stream].noticed()  # polls again also within the same moment
+                mill.streams[stream].handle_notice()  # polls again also within the same moment
                 turn(mill)
         finish(mill)
         results = results_of(mill)

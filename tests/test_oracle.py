@@ -10,7 +10,7 @@ from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed as TimedTuple
@@ -105,7 +105,7 @@ def by_units(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Tim
         name: [[t for t in tuples if t[0] < border], [t for t in tuples if t[0] >= border]]
         for name, tuples in streams.items()
     }
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         program = UnitProgram(UnitPlan(unit, graph, CATALOG, TABLES))
         for _, log in unit.outputs:
             logs[log] = []

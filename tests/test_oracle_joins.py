@@ -17,7 +17,7 @@ from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed
@@ -223,7 +223,7 @@ def by_reference(streams: Streams) -> dict[str, list[str]]:
 def by_units(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     graph = share(optimize(GRAPH), CATALOG)
     found: dict[str, list[str]] = {}
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
         rows: dict[str, list[Timed]] = {log: [] for _, log in unit.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):

@@ -15,7 +15,7 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.session.spec import SharedSessions
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed
@@ -74,7 +74,7 @@ def by_units(tuples: Sequence[Timed], borders: Sequence[int]) -> dict[str, list[
     graph = share(optimize(build_graph(CATALOG)), CATALOG)
     shared = [node.operator for node in graph if isinstance(node.operator, SharedSessions)]
     assert len(shared) == 1 and len(shared[0].members) == len(QUERIES), "they keep their rows once"
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
     schema = graph[graph.streams["S"]].schema
     out: dict[str, list[tuple[Any, ...]]] = {name: [] for name in QUERIES}

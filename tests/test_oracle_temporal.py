@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Row, Timed
@@ -62,7 +62,7 @@ def by_slicemill(rows: list[Timed], extent: int, slide: int) -> list[tuple[objec
         "WHERE n > 1 AND CAST(VALID(R) AS INTERVAL MICROSECOND) >= 4"
     ).catalog
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     schema = graph[graph.streams["S"]].schema
     program, out = UnitProgram(UnitPlan(unit, graph, catalog, {})), []
     for start in range(0, len(rows), 15):

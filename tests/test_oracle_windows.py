@@ -20,7 +20,7 @@ from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed
@@ -116,7 +116,7 @@ def by_reference(tuples: list[Timed], catalog: Catalog) -> list[tuple[Any, ...]]
 
 def by_units(tuples: list[Timed], catalog: Catalog, border: int) -> list[tuple[Any, ...]]:
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     schema, out = graph[graph.streams["S"]].schema, []
     for part, complete in ((tuples[:border], -END), (tuples[border:], END)):

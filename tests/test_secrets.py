@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.secrets import contains_secret, masked, redacted, redacted_address, resolved
+from slicemill.secrets import contains_secret, mask_secrets, redact, redact_address, resolve_secrets
 
 SECRET = "s3cret"
 # Addresses with a password, as users write them, rightly or wrongly.
@@ -58,13 +58,13 @@ HARMLESS = [
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_passwords_of_addresses_are_masked(address: str) -> None:
     assert contains_secret(address)
-    assert SECRET not in redacted_address(address)
+    assert SECRET not in redact_address(address)
     statement = f"CREATE QUERY q WITH (sink = '{address}') AS SELECT 'it''s' FROM s"
     for text in (statement, f"CREATE STREAM s (a int) SOURCE ‘{address}’", f"N'{address}' failed"):
-        assert SECRET not in redacted(text)
-    assert redacted(statement).startswith("CREATE QUERY q WITH (sink = '")
-    assert redacted(statement).endswith("') AS SELECT 'it''s' FROM s")
-    assert SECRET not in redacted(f"cannot connect to {address.replace(' ', '')}: timed out")
+        assert SECRET not in redact(text)
+    assert redact(statement).startswith("CREATE QUERY q WITH (sink = '")
+    assert redact(statement).endswith("') AS SELECT 'it''s' FROM s")
+    assert SECRET not in redact(f"cannot connect to {address.replace(' ', '')}: timed out")
 
 
 @pytest.mark.parametrize(("name", "value"), OPTIONS)
@@ -78,32 +78,32 @@ def test_passwords_of_options_are_masked(name: str, value: str) -> None:
         f'"{name}"=\n‘{value}’',
     ):
         text = f"CREATE TABLE t (a int) USING jdbc OPTIONS (dbtable 't', {spelled}, header true)"
-        assert SECRET not in redacted(text)
-        assert "dbtable 't'" in redacted(text)
-        assert redacted(text).endswith(", header true)")
+        assert SECRET not in redact(text)
+        assert "dbtable 't'" in redact(text)
+        assert redact(text).endswith(", header true)")
 
 
 @pytest.mark.parametrize(("name", "value"), HARMLESS)
 def test_what_is_no_password_stays(name: str, value: str) -> None:
     assert not contains_secret(value, name)
     text = f"CREATE TABLE t (a int) USING x OPTIONS ({name or 'url'} '{value}')"
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 def test_queries_keep_their_literals() -> None:
     text = "SELECT a FROM s WHERE token = 'abc' AND b = 'x@y' AND t > '12:30:00' AND c = 'token = 5'"
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 @given(st.text("ab:@/?'\"$ {}\n‘", max_size=40))
 def test_masked_text_has_the_length_and_lines_of_the_text(text: str) -> None:
-    shown = masked(text)
+    shown = mask_secrets(text)
     assert [len(line) for line in shown.split("\n")] == [len(line) for line in text.split("\n")]
 
 
 def test_a_reference_has_the_value_of_its_variable() -> None:
     known = {"SLICEMILL_SECRET_SHOP": "p@ss"}
-    assert resolved("u:${SLICEMILL_SECRET_SHOP}@h", environ=known) == "u:p@ss@h"
-    assert resolved("${HOME} ${PATH}", environ={"HOME": "/x", "PATH": "y"}) == "${HOME} ${PATH}"
+    assert resolve_secrets("u:${SLICEMILL_SECRET_SHOP}@h", environ=known) == "u:p@ss@h"
+    assert resolve_secrets("${HOME} ${PATH}", environ={"HOME": "/x", "PATH": "y"}) == "${HOME} ${PATH}"
     with pytest.raises(SlicemillError, match="SLICEMILL_SECRET_SHOP is not set"):
-        resolved("${SLICEMILL_SECRET_SHOP}", environ={})
+        resolve_secrets("${SLICEMILL_SECRET_SHOP}", environ={})

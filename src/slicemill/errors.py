@@ -43,6 +43,6 @@ def all_of(words: Sequence[str]) -> str:
     return one_of(words, "and")
 
 
-def counted(number: int, word: str) -> str:
+def format_count(number: int, word: str) -> str:
     """Format a count: `1 column`, `2 columns`."""
     return f"{number} {word}{'' if number == 1 else 's'}"

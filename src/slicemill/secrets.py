@@ -65,10 +65,10 @@ def contains_secret(value: str, name: str = "") -> bool:
     >>> contains_secret("postgres://ada:${SLICEMILL_SECRET_SHOP}@db/shop")
     False
     """
-    return _value_masked(value, name, lambda _: "") != value
+    return _mask_value(value, name, lambda _: "") != value
 
 
-def redacted(text: str, mask: Mask = lambda _: "***") -> str:
+def redact(text: str, mask: Mask = lambda _: "***") -> str:
     """Replace each password in a statement, address or message by a mask.
 
     >>> redacted("CREATE QUERY q WITH (sink = 'postgres://ada:pw@db/shop') AS SELECT 1")
@@ -78,30 +78,32 @@ def redacted(text: str, mask: Mask = lambda _: "***") -> str:
     """
     if not _POSSIBLE.search(text):
         return text
-    text = _OPTIONS.sub(lambda found: _options_masked(found[0], mask), text)
+    text = _OPTIONS.sub(lambda found: _mask_options(found[0], mask), text)
     parts: list[str] = []
     end = 0
     for literal in _LITERAL.finditer(text):
-        parts += (_words_masked(text[end : literal.start()], mask), _literal_masked(literal[0], "", mask))
+        parts += (_mask_addresses(text[end : literal.start()], mask), _mask_literal(literal[0], "", mask))
         end = literal.end()
-    return "".join((*parts, _words_masked(text[end:], mask)))
+    return "".join((*parts, _mask_addresses(text[end:], mask)))
 
 
-def redacted_address(text: str) -> str:
+def redact_address(text: str) -> str:
     """Replace the password of an address, which may contain blanks, by `***`.
 
     >>> redacted_address("postgres://ada:p w@db/shop")
     'postgres://ada:***@db/shop'
     """
-    return _value_masked(text, "", lambda _: "***")
+    return _mask_value(text, "", lambda _: "***")
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Overwrite each password in a text; all other characters keep their positions."""
-    return redacted(text, _stars)
+    return redact(text, _stars)
 
 
-def resolved(text: str, convert: Callable[[str], str] = str, environ: Mapping[str, str] | None = None) -> str:
+def resolve_secrets(
+    text: str, convert: Callable[[str], str] = str, environ: Mapping[str, str] | None = None
+) -> str:
     """Replace references to environment variables by their values.
 
     >>> resolved("u:${SLICEMILL_SECRET_A}", environ={"SLICEMILL_SECRET_A": "pw"})
@@ -121,24 +123,24 @@ def _stars(secret: str) -> str:
     return re.sub(r"\S", "*", secret)
 
 
-def _masked_unless_reference(secret: str, mask: Mask) -> str:
+def _mask_secret(secret: str, mask: Mask) -> str:
     quote = secret[:1] if secret[:1] in ('"', "'") and secret[-1:] == secret[:1] and len(secret) > 1 else ""
     inner = secret[len(quote) : len(secret) - len(quote)]
     return secret if not inner or _REFERENCE.fullmatch(inner) else f"{quote}{mask(inner)}{quote}"
 
 
-def _value_masked(value: str, name: str, mask: Mask) -> str:
+def _mask_value(value: str, name: str, mask: Mask) -> str:
     """Mask an option's value, or an address if it has no name."""
     if "jaas" in name.lower():  # a list of parameters, one of which is the password
-        return _parameters_masked(value, mask)
+        return _mask_parameters(value, mask)
     if names_secret(name):
-        return _masked_unless_reference(value, mask)
+        return _mask_secret(value, mask)
     if not _ADDRESS.search(value):
         return value
-    return _parameters_masked(_user_masked(value, mask), mask)
+    return _mask_parameters(_mask_user(value, mask), mask)
 
 
-def _user_masked(text: str, mask: Mask) -> str:
+def _mask_user(text: str, mask: Mask) -> str:
     """Mask the password of an address, up to the last @.
 
     The password may contain an unescaped @.
@@ -148,38 +150,38 @@ def _user_masked(text: str, mask: Mask) -> str:
         return text
     reference = _REFERENCE.match(text, found.end())
     if reference is not None and text[reference.end() : reference.end() + 1] == "@":
-        return text[: reference.end()] + _user_masked(text[reference.end() :], mask)
+        return text[: reference.end()] + _mask_user(text[reference.end() :], mask)
     end = text.rfind("@", found.end())
     return text if end <= found.end() else text[: found.end()] + mask(text[found.end() : end]) + text[end:]
 
 
-def _parameters_masked(text: str, mask: Mask) -> str:
+def _mask_parameters(text: str, mask: Mask) -> str:
     def of(found: re.Match[str]) -> str:
         if not names_secret(unquote(found[2])):
             return found[0]
-        return f"{found[1]}{found[2]}{found[3]}{_masked_unless_reference(found[4], mask)}"
+        return f"{found[1]}{found[2]}{found[3]}{_mask_secret(found[4], mask)}"
 
     return _PARAMETER.sub(of, text)
 
 
-def _options_masked(text: str, mask: Mask) -> str:
+def _mask_options(text: str, mask: Mask) -> str:
     def of(found: re.Match[str]) -> str:
         name = found[1].strip(" \t\r\n='‘’\"`").replace('"', "").replace("`", "")
-        return found[1] + _literal_masked(found[2], name, mask)
+        return found[1] + _mask_literal(found[2], name, mask)
 
     return _OPTION.sub(of, text)
 
 
-def _literal_masked(literal: str, name: str, mask: Mask) -> str:
-    value = _value_masked(literal[1:-1].replace("''", "'"), name, mask)
+def _mask_literal(literal: str, name: str, mask: Mask) -> str:
+    value = _mask_value(literal[1:-1].replace("''", "'"), name, mask)
     return literal[0] + (value.replace("'", "''") if literal[0] == "'" else value) + literal[-1]
 
 
-def _words_masked(text: str, mask: Mask) -> str:
+def _mask_addresses(text: str, mask: Mask) -> str:
     """Mask addresses outside of literals; an address ends at a blank."""
 
     def of(found: re.Match[str]) -> str:
         is_address = "://" in found[0] or _USER.search(found[0]) is not None
-        return _value_masked(found[0], "", mask) if is_address else found[0]
+        return _mask_value(found[0], "", mask) if is_address else found[0]
 
     return _WORD.sub(of, text)

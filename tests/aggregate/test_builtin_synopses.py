@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.aggregates.count import CountDistinct
-from slicemill.aggregates.hashes import bits_of, mixed
+from slicemill.aggregates.hashes import bits_of, mix_bits
 from slicemill.aggregates.moments import Moments, MomentStatistic, total
 from slicemill.aggregates.registry import BUILTINS
-from slicemill.aggregates.synopses import PER_SIZE, ApproxCount, ApproxCountIf, buckets, estimated_ones
+from slicemill.aggregates.synopses import PER_SIZE, ApproxCount, ApproxCountIf, buckets, estimate_ones
 from support.stored import stored
 
 
@@ -46,7 +46,7 @@ def test_equal_values_have_equal_bits() -> None:
 
 
 def test_hashes_never_change() -> None:
-    assert (mixed(0), bits_of("item")) == (0xE220A8397B1DCDAF, 0xD8F8D8FF3CAB8A84)
+    assert (mix_bits(0), bits_of("item")) == (0xE220A8397B1DCDAF, 0xD8F8D8FF3CAB8A84)
 
 
 @pytest.mark.parametrize("ones", [0, 1, 11, 12, 13, 100, 12345])
@@ -60,9 +60,9 @@ def test_the_relative_error_of_a_histogram_is_bounded() -> None:
     for arrived in (1, 5, 12, 30, 57, 100, 500, 1234):
         for left in range(arrived):
             true = arrived - left
-            assert abs(estimated_ones(arrived, left) - true) <= true / (PER_SIZE + 2)
-        assert estimated_ones(arrived, arrived) == 0
-        assert estimated_ones(arrived, 0) == arrived
+            assert abs(estimate_ones(arrived, left) - true) <= true / (PER_SIZE + 2)
+        assert estimate_ones(arrived, arrived) == 0
+        assert estimate_ones(arrived, 0) == arrived
 
 
 def test_only_true_counts_as_one() -> None:
@@ -94,10 +94,10 @@ def test_a_sample_depends_on_arrival_numbers_alone() -> None:
     for number in range(50):
         counted.iterate((f"tuple {number}",))
         numbered.iterate((f"tuple {number}", number))
-    best = max(range(50), key=mixed)
+    best = max(range(50), key=mix_bits)
     assert counted.terminate() == numbered.terminate() == [f"tuple {best}"]
 
 
 def test_samples_are_spread_evenly() -> None:
-    drawn = Counter(max(range(first, first + 10), key=mixed) - first for first in range(0, 20_000, 10))
+    drawn = Counter(max(range(first, first + 10), key=mix_bits) - first for first in range(0, 20_000, 10))
     assert all(120 < drawn[place] < 280 for place in range(10))

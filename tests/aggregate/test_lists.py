@@ -21,10 +21,10 @@ from slicemill.connectors.sinks.console import show_value
 from slicemill.connectors.sinks.postgres import postgres_type
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.server.encoding import csv_text, json_rows
-from slicemill.server.postgres.values import describe_columns, encoded_columns
+from slicemill.server.postgres.values import describe_columns, encode_columns
 from slicemill.time import END
 from slicemill.types import BIGINT, TIMESTAMP, Timed, list_of
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
@@ -48,7 +48,7 @@ def test_windows_collect_what_sql_collects(arriving: list[tuple[int, int, int | 
         now += step * SECOND
         rows.append(Timed(now, (key, value, now)))
     graph = share(optimize(build_graph(CATALOG)), CATALOG)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
     schema = graph[graph.streams["s"]].schema
     found: list[Timed] = []
@@ -91,11 +91,11 @@ def test_lists_leave_in_the_form_of_each_protocol() -> None:
     )
     assert json.loads(lines.decode().splitlines()[0])["t"] == ['a"b', "c\\d"]
     assert [column.oid for column in describe_columns(table.schema)] == [1016, 1009, 1185, 1022]
-    texts = encoded_columns(table)
+    texts = encode_columns(table)
     assert texts[0] == [b'{"1","2"}', b"{}", None]
     assert texts[1][:2] == [b'{"a\\"b","c\\\\d"}', b'{""}']
     assert texts[2][0] == b'{"1970-01-01 00:00:01.500000+00"}'
-    (binary, *_) = encoded_columns(table.select(["l"]), [1])
+    (binary, *_) = encode_columns(table.select(["l"]), [1])
     assert binary[0] is not None and binary[0][:20].hex() == "0000000100000000000000140000000200000001"
     assert postgres_type(list_of(TIMESTAMP)) == "timestamptz[]"
     assert show_value((1, 2), list_of(BIGINT)) == "[1, 2]"

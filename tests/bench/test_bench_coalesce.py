@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from slicemill.operators.temporal.rows import Temporal
+from slicemill.operators.temporal.rows import TemporalQuery
 from slicemill.types import Timed
 from slicemill_lab.bench import coalesce
 from slicemill_lab.bench.coalesce import (
@@ -36,7 +36,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_expected_runs_are_those_of_the_reference() -> None:
     events = PeriodEvents.random(800)
     reference = CoalesceOperator(
-        Temporal(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US)
+        TemporalQuery(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US)
     )
     lengths = []
     for ts, k, v in zip(events.ts.tolist(), events.k.tolist(), events.v.tolist(), strict=True):

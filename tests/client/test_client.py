@@ -13,7 +13,7 @@ import pytest
 
 import slicemill
 from server.conftest import bid, mill, service  # noqa: F401
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill_client import Connection, LiveRows, ServerUnreachable, StatementRefused, connect_async
@@ -23,7 +23,7 @@ from slicemill_client.notebook import as_html
 @pytest.fixture
 def connection(service: MillService) -> Iterator[Connection]:  # noqa: F811
     with (
-        serving(service, Listening()) as url,
+        serving(service, ServerSockets()) as url,
         slicemill.connect(url) as made,
     ):
         yield made
@@ -67,7 +67,7 @@ def test_a_query_lives_and_ends(connection: Connection) -> None:
 def test_a_subscriber_gets_every_row_once_although_its_server_ends_and_comes_back(
     service: MillService,  # noqa: F811
 ) -> None:
-    listening = Listening()
+    listening = ServerSockets()
     port = listening.http.getsockname()[1]
     got: list[int] = []
     came = threading.Semaphore(0)
@@ -82,7 +82,7 @@ def test_a_subscriber_gets_every_row_once_although_its_server_ends_and_comes_bac
             bid(service, (1, 20, 1))
             assert came.acquire(timeout=20)
         bid(service, (1, 21, 2))
-        with serving(service, Listening(port=port)):
+        with serving(service, ServerSockets(port=port)):
             assert came.acquire(timeout=20)
             bid(service, (1, 22, 3))
             assert came.acquire(timeout=20)

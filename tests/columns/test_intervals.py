@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.columns.ranges import by_partition, ends_until, last_of_each, running, starts_from
+from slicemill.columns.ranges import by_partition, ends_until, last_of_each, running_totals, starts_from
 
 Row = tuple[int, int, int]  # partition, time, length of the window
 
@@ -60,7 +60,7 @@ def test_windows_end_behind_the_last_row_that_is_early_enough(rows: list[Row], l
 def test_rows_are_counted_on_from_earlier_runs(rows: list[Row], before: list[int]) -> None:
     partitions, _, _, lengths = sorted_rows(rows)
     for counted in (lengths, lengths > 0):
-        found = running(partitions, counted, np.array(before, np.int64)).tolist()
+        found = running_totals(partitions, counted, np.array(before, np.int64)).tolist()
         for place, total in enumerate(found):
             own = [int(counted[p]) for p in range(place + 1) if partitions[p] == partitions[place]]
             assert total == before[partitions[place]] + sum(own)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.columns import keys as numbered
-from slicemill.columns.keys import GrowingRows, RowsByNumber, grown, touched
+from slicemill.columns.keys import GrowingRows, RowsByNumber, distinct_numbers, extend_array
 from slicemill.operators.window.running import RunningCount
 from slicemill.storage.state_size import state_bytes
 from support.stored import stored
@@ -59,22 +59,22 @@ def test_figures_that_grow_are_written_in_place_until_their_room_is_used_up() ->
     figures, copies = np.zeros(0, np.int64), 0
     for count in range(1, 10_000):
         before = figures
-        figures = grown(figures, count, -1)
+        figures = extend_array(figures, count, -1)
         assert len(figures) == count and figures[-1] == -1
         copies += not np.shares_memory(before, figures)
         figures[-1] = count
     assert figures.tolist() == list(range(1, 10_000))
     assert copies < 20
-    assert grown(figures, 5) is figures
+    assert extend_array(figures, 5) is figures
 
 
 def test_the_room_behind_figures_is_memory_too() -> None:
-    figures = grown(np.zeros(0, np.int64), 1_000)
+    figures = extend_array(np.zeros(0, np.int64), 1_000)
     assert isinstance(figures.base, np.ndarray)
-    counts = RunningCount(grown(figures, 1_001))
+    counts = RunningCount(extend_array(figures, 1_001))
     assert state_bytes({"": counts}) >= figures.base.nbytes > figures.nbytes
 
 
 def test_the_numbers_of_a_run_come_in_their_order() -> None:
-    numbers, rows = touched(np.array([7, 3, 7, 9], np.int32))
+    numbers, rows = distinct_numbers(np.array([7, 3, 7, 9], np.int32))
     assert numbers.tolist() == [3, 7, 9] and rows.tolist() == [1, 0, 1, 2]

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.columns.order import Numbering, fanned_out, put_together, ranked, renumbered
-from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.order import Numbering, fan_out, merge_cells, rank_seqs, renumber
+from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 
 MOST = 62  # bits of a number
 
@@ -32,8 +32,8 @@ def pairs(found: pa.Table) -> list[tuple[int, int]]:
 def test_rows_come_by_rank_and_then_by_number(bits: int, rows: list[tuple[int, int]]) -> None:
     ranks = np.array([rank for rank, _ in rows])
     seqs = np.array([seq % 2**bits for _, seq in rows])
-    found = ranked(seqs, ranks, bits, 2)
-    assert found.min() >= 0 and found.max() < 2 ** ranked_bits(bits, 2) <= 2**MOST
+    found = rank_seqs(seqs, ranks, bits, 2)
+    assert found.min() >= 0 and found.max() < 2 ** rank_bits(bits, 2) <= 2**MOST
     lost = max(0, bits + 2 - MOST)  # as many bits on the right as there is no room for on the left
     expected = [(rank, seq >> lost) for rank, seq in zip(ranks.tolist(), seqs.tolist(), strict=True)]
     for a, first in zip(expected, found.tolist(), strict=True):
@@ -50,17 +50,17 @@ causes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(1,
 @example([(0, 1)] * 300, SEQ_BITS)
 @example([], SEQ_BITS)
 def test_rows_of_one_cause_are_told_apart_where_there_is_room(rows: list[tuple[int, int]], bits: int) -> None:
-    found = pairs(fanned_out(table(rows), bits))
-    room = fanned_bits(bits) - bits
-    assert found == sorted(found) and all(seq < 2 ** fanned_bits(bits) for _, seq in found)
+    found = pairs(fan_out(table(rows), bits))
+    room = fan_out_bits(bits) - bits
+    assert found == sorted(found) and all(seq < 2 ** fan_out_bits(bits) for _, seq in found)
     assert [(ts, seq >> room) for ts, seq in found] == rows
     most = max((rows.count(row) for row in rows), default=0)
     assert most > 2**room or len(set(found)) == len(found)
 
 
 def test_two_operators_that_fan_out_find_room() -> None:
-    assert SEQ_BITS < fanned_bits(SEQ_BITS) < fanned_bits(fanned_bits(SEQ_BITS)) < MOST
-    assert fanned_bits(MOST) == MOST
+    assert SEQ_BITS < fan_out_bits(SEQ_BITS) < fan_out_bits(fan_out_bits(SEQ_BITS)) < MOST
+    assert fan_out_bits(MOST) == MOST
 
 
 @given(causes, st.booleans(), st.booleans(), st.lists(st.integers(0, 1), min_size=24, max_size=24))
@@ -68,13 +68,13 @@ def test_a_numbering_ranks_first_and_fans_out_then(
     rows: list[tuple[int, int]], ranks: bool, fans: bool, behind: list[int]
 ) -> None:
     rank = np.array(behind[: len(rows)])
-    found = [seq for _, seq in pairs(Numbering(SEQ_BITS, ranks, fans).applied(table(rows), rank))]
+    found = [seq for _, seq in pairs(Numbering(SEQ_BITS, ranks, fans).apply(table(rows), rank))]
     bits, expected = SEQ_BITS, [seq for _, seq in rows]
     if ranks:
         expected = [seq + (int(r) << bits) for seq, r in zip(expected, rank, strict=True)]
         bits += 1
     if fans:
-        room = fanned_bits(bits) - bits
+        room = fan_out_bits(bits) - bits
         assert [seq >> room for seq in found] == expected
     else:
         assert found == expected
@@ -88,13 +88,13 @@ def test_cells_are_put_together_in_the_order_of_one(cells: list[list[tuple[int, 
     tables = [
         table(own).append_column("cell", pa.array([n] * len(own), pa.int64())) for n, own in enumerate(cells)
     ]
-    found = put_together(tables)
+    found = merge_cells(tables)
     columns = [found[name].to_pylist() for name in ("_ts", "_seq", "cell", "place")]
     assert list(zip(*columns, strict=True)) == sorted(rows)
 
 
 @given(causes, st.integers(0, 2**40))
 def test_rows_are_numbered_on(rows: list[tuple[int, int]], first: int) -> None:
-    found = renumbered(table(rows), first)
+    found = renumber(table(rows), first)
     assert found["_seq"].to_pylist() == list(range(first, first + len(rows)))
     assert found["place"].to_pylist() == list(range(len(rows))) and found.schema == table(rows).schema

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.columns.pieces import Slice, kept, kept_from
+from slicemill.columns.pieces import Slice, drop_first_rows, keep_needed
 
 
 def numbers(pieces: list[Slice]) -> list[int]:
@@ -23,7 +23,7 @@ def test_the_rows_from_the_first_needed_one_stay(runs: list[tuple[int, int]]) ->
         needed_from = min(made, needed_from + leaving)
         held = numbers(pieces)
         first = needed_from - (held[0] if held else before)
-        pieces, passed = kept_from(pieces, pa.table({"n": np.arange(before, made)}), max(first, 0))
+        pieces, passed = drop_first_rows(pieces, pa.table({"n": np.arange(before, made)}), max(first, 0))
         assert numbers(pieces)[passed:] == list(range(needed_from, made))
         assert not pieces or passed < len(pieces[0].table)
         assert all(len(piece.table) for piece in pieces) and len(pieces) < 12
@@ -39,7 +39,7 @@ def test_rows_that_are_needed_stay_in_order(runs: list[tuple[int, int]], exactly
         held = [*numbers(pieces), *range(made, made + new)]
         wanted = [n for n in [*wanted, *range(made, made + new)] if rng.random() < 0.7]
         needed = np.isin(held, wanted)
-        pieces = kept(pieces, pa.table({"n": np.arange(made, made + new)}), needed, exactly)
+        pieces = keep_needed(pieces, pa.table({"n": np.arange(made, made + new)}), needed, exactly)
         made += new
         found = numbers(pieces)
         assert (found if exactly else [n for n in found if n in set(wanted)]) == wanted

@@ -8,7 +8,7 @@ import pytest
 
 from slicemill.connectors.files.ledger import Ledger
 from slicemill.connectors.sinks.sink import SinkError, open_cursor
-from slicemill.connectors.stored_files import repair_sources, source_mistakes
+from slicemill.connectors.stored_files import repair_sources, source_errors
 from slicemill.connectors.tcp.spool import Spool, SpoolPosition
 from slicemill.errors import SlicemillError
 
@@ -45,17 +45,17 @@ def spooled(home: Path) -> Path:
 def test_damaged_lines_of_a_spool_are_refused_and_a_repair_leaves_them_out(tmp_path: Path) -> None:
     folder = spooled(tmp_path)
     path = folder / "000000000001.lines"
-    assert read_all(folder) == b"".join(PARTS) and not list(source_mistakes(tmp_path))
+    assert read_all(folder) == b"".join(PARTS) and not list(source_errors(tmp_path))
     begin = len(PARTS[0])
     flip(path, begin + 5)
     with pytest.raises(SlicemillError, match=rf"damaged from byte {begin} to \d+: lines .* home repair"):
         read_all(folder)
-    (mistake,) = source_mistakes(tmp_path)
+    (mistake,) = source_errors(tmp_path)
     assert "lines received there are lost" in mistake
     assert len(list(repair_sources(tmp_path))) == 1
     for most_bytes in (20, 50, 10_000):
         assert read_all(folder, most_bytes) == b"".join([PARTS[0], *PARTS[2:]])
-    assert not list(source_mistakes(tmp_path)) and not list(repair_sources(tmp_path))
+    assert not list(source_errors(tmp_path)) and not list(repair_sources(tmp_path))
 
 
 def test_a_spool_without_whole_checksums_is_read(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_damaged_list_of_files_that_were_read_is_refused(tmp_path: Path) -> No
             ledger.path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
             with pytest.raises(SlicemillError, match="read-files is damaged"):
                 ledger.names(upto)
-    assert len(list(source_mistakes(tmp_path))) == 1
+    assert len(list(source_errors(tmp_path))) == 1
     old = b'"a.json"\n"b.json"\n'
     ledger.path.write_bytes(old)
     assert ledger.names(len(old)) == ["a.json", "b.json"], "lines of older versions have no checksum"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slicemill.connectors.spark.open import loaded
+from slicemill.connectors.spark.open import load_frame
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ URL = "jdbc:derby:memory:x;create=true"
 )
 def test_the_reason_is_told(spark: SparkSession, form: str, options: dict[str, str], reason: str) -> None:
     with pytest.raises(SlicemillError) as caught:
-        loaded(spark.read, form, options)
+        load_frame(spark.read, form, options)
     assert reason in str(caught.value)
     assert str(caught.value).endswith("; correct its options")
     assert "\n" not in str(caught.value)
@@ -37,11 +37,11 @@ def test_the_reason_is_told(spark: SparkSession, form: str, options: dict[str, s
 
 def test_a_stream_needs_a_source_of_streams(spark: SparkSession) -> None:
     with pytest.raises(SlicemillError, match="jdbc does not support streamed reading"):
-        loaded(spark.readStream, "jdbc", {"url": URL, "dbtable": "t"})
+        load_frame(spark.readStream, "jdbc", {"url": URL, "dbtable": "t"})
 
 
 def test_a_secret_is_not_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLICEMILL_SECRET_SIZE", "hush")
     with pytest.raises(SlicemillError) as caught:
-        loaded(spark.read, "jdbc", {"url": URL, "dbtable": "t", "fetchsize": "${SLICEMILL_SECRET_SIZE}"})
+        load_frame(spark.read, "jdbc", {"url": URL, "dbtable": "t", "fetchsize": "${SLICEMILL_SECRET_SIZE}"})
     assert "hush" not in str(caught.value)

@@ -95,7 +95,7 @@ def test_lines_can_be_read_again_until_they_are_committed(sender: Sender, tmp_pa
         sender.send(b" a line\n")
         later, more = receive(source, offset, 1)
         assert more == ["half of a line"]
-        source.committed(offset)
+        source.commit(offset)
         assert receive(source, offset, 1) == (later, more)
     finally:
         source.close()
@@ -160,7 +160,7 @@ def test_a_new_process_goes_on_with_what_the_killed_one_had_received(sender: Sen
     first = reader(sender.port, tmp_path)
     sender.send(b"1\n2\n")
     offset, _ = receive(first, None, 2)
-    first.committed(offset)
+    first.commit(offset)
     sender.send(b"3\n4\n")
     eventually(lambda: spool_files(tmp_path)[1].stat().st_size == 8)
     first.close()  # received, on disk, and never reported
@@ -243,7 +243,7 @@ def test_a_sender_that_is_too_fast_has_to_wait(sender: Sender, tmp_path: Path) -
             offset, lines = receive(source, offset, 1)
             held = sum(path.stat().st_size for path in spool_files(tmp_path).values())
             assert held < (1 << 18) + (1 << 18)
-            source.committed(offset)
+            source.commit(offset)
             seen += len(lines)
         assert seen == total
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from slicemill.api.mill import Mill
 from slicemill.server.auth import Access
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from support.engine import inline_pool
 
@@ -54,7 +54,7 @@ def console_server(home: Path, esl: str = "", *, port: int = 0, tokens: bool = F
         mill.restore()
         mill.start()
         access = Access(home if tokens else None)
-        with serving(MillService(mill), Listening(port=port), access) as url:
+        with serving(MillService(mill), ServerSockets(port=port), access) as url:
             yield url
 
 

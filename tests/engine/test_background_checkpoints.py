@@ -88,7 +88,7 @@ def feed(mill: Mill, since: int) -> None:
 def feed_beside(mill: Mill, since: int) -> None:
     """Hand rows over, and read them as the loop does."""
     mill.feed("bid", rows_as_table(mill, "bid", [(item, 1.0, since + item) for item in range(ITEMS)]))
-    mill.dispatcher._give_reads(handed_only=True)
+    mill.dispatcher._send_reads(handed_only=True)
     mill.dispatcher._take(mill.dispatcher._pool.wait(0))
 
 
@@ -103,7 +103,7 @@ def begin_checkpoint(mill: Mill) -> RunningUnit:
     """Have workers take their snapshots; none is written yet."""
     (unit,) = mill.dispatcher.units.values()
     unit._checkpointed_s = -1e9
-    mill.dispatcher._give_due_checkpoints()
+    mill.dispatcher._send_due_checkpoint()
     mill.dispatcher._take(mill.dispatcher._pool.wait(0))
     assert unit.writing
     return unit
@@ -256,7 +256,7 @@ def test_cells_change_while_a_checkpoint_is_written(tmp_path: Path, pool: HeldPo
         if changed:
             kinds = placements_of(unit.plan.unit, unit.plan.graph, 3)
             (by_time,) = [one for one in kinds if one.kind is PlacementKind.TIME]
-            assert mill.replacing.replace_placement(unit, by_time)
+            assert mill.replacing.rescale(unit, by_time)
         feed(mill, 40)
         mill.dispatcher.run_all()
         mill.close()
@@ -273,7 +273,7 @@ def test_one_checkpoint_of_a_unit_is_written_at_a_time(mill: Mill, pool: HeldPoo
     unit._checkpointed_s = -1e9
     feed_beside(mill, 20)
     run(mill)  # it is overdue, and gets no second checkpoint
-    mill.dispatcher._give_due_checkpoints()
+    mill.dispatcher._send_due_checkpoint()
     assert len(pool.held) == 2
     mill.close()
     assert sums(mill) == expected(2)

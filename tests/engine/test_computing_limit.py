@@ -14,7 +14,7 @@ from slicemill.catalog.expressions import Call, Literal
 from slicemill.errors import SlicemillError
 from slicemill.functions.evaluate import compile_vector
 from slicemill.runtime import driver_limit as computing_limit
-from slicemill.runtime.driver_limit import ComputingLimit
+from slicemill.runtime.driver_limit import CpuTimeLimit
 from slicemill.types import INT, VARCHAR, Schema
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
@@ -66,14 +66,14 @@ def test_a_limit_counts_the_processor_time_of_its_own_thread() -> None:
             pass
 
     other = threading.Thread(target=compute)
-    with ComputingLimit("the test", 0.05):
+    with CpuTimeLimit("the test", 0.05):
         other.start()
         other.join()
-    with ComputingLimit("the test", 1000.0):
+    with CpuTimeLimit("the test", 1000.0):
         pass
-    with pytest.raises(ZeroDivisionError), ComputingLimit("the test", 1000.0):
+    with pytest.raises(ZeroDivisionError), CpuTimeLimit("the test", 1000.0):
         _ = 1 // 0
-    with pytest.raises(SlicemillError, match=r"test took more than 0\.05 s"), ComputingLimit("test", 0.05):
+    with pytest.raises(SlicemillError, match=r"test took more than 0\.05 s"), CpuTimeLimit("test", 0.05):
         while True:
             pass
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from slicemill.api.status import RowRates, picture, problems
+from slicemill.api.status import RowRates, problems, render_mill
 from slicemill.cli import app
 from slicemill.cli import live_table as engine_console
 from slicemill.cli.live_table import logs_table
@@ -176,7 +176,7 @@ def test_figures_and_reasons_are_whole_on_a_terminal_of_any_width(width: int, tm
         mill.dispatcher.run_all()
         console = Console(width=width)
         with console.capture() as text:
-            console.print(picture(mill, RowRates(), 1.0))
+            console.print(render_mill(mill, RowRates(), 1.0))
     shown = text.get()
     assert "1,000" in shown and "2,000" in shown and "slowdown" in shown and "…" not in shown
     assert "broken_by_a_divisor_of_zero stopped: division by zero;" in shown
@@ -194,6 +194,6 @@ def test_what_keeps_a_mill_from_going_on_is_shown(tmp_path: Path) -> None:
             "no space is left",
             "bid cannot be read: no such file; its queries wait, and it is tried again",
         ]
-        text = shown(picture(mill, RowRates(), 1.0))
+        text = shown(render_mill(mill, RowRates(), 1.0))
     assert "bid cannot be read: no such file" in text
     assert "dear" in text

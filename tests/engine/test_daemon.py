@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.runtime.workers.daemon import SparseCollector, installed_first
+from slicemill.runtime.workers.daemon import SparseCollector, remove_pyspark_zip
 
 _WORKER = """
 import os, socket
@@ -54,18 +54,18 @@ def pyspark(folder: Path, packed: str, installed: str | None) -> list[str]:
 
 def test_the_pyspark_that_is_installed_is_taken_if_its_version_is_the_same(tmp_path: Path) -> None:
     path = pyspark(tmp_path, "4.3.0", "4.3.0")
-    assert installed_first(path) == [path[0], path[2], path[3]]
+    assert remove_pyspark_zip(path) == [path[0], path[2], path[3]]
 
 
 @pytest.mark.parametrize("installed", ["4.3.1", None])
 def test_else_that_of_spark_is_taken(tmp_path: Path, installed: str | None) -> None:
     path = pyspark(tmp_path, "4.3.0", installed)
-    assert installed_first(path) == path
+    assert remove_pyspark_zip(path) == path
 
 
 def test_a_path_without_an_archive_stays(tmp_path: Path) -> None:
     path = [str(tmp_path), str(tmp_path / "pyspark.zip"), *sys.path]
-    assert installed_first(path) == path
+    assert remove_pyspark_zip(path) == path
 
 
 def ended(then: str) -> tuple[int, str]:

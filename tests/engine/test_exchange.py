@@ -19,7 +19,7 @@ from slicemill.columns.merge import merge_sorted
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.runtime import shuffle as exchange
 from slicemill.runtime.pipeline import RunOutcome, UnitProgram
-from slicemill.runtime.shuffle import SpreadRows, ordered_by_cell, sampled_keys
+from slicemill.runtime.shuffle import PartitionedRows, add_cell_order, sample_keys
 from slicemill.types import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -65,7 +65,7 @@ def plain(table: pa.Table) -> list[str]:
 
 
 def parts(tables: list[pa.Table], by: Exchange) -> list[list[str]]:
-    spread = SpreadRows(by, to_arrow(SCHEMA), [(table, 0) for table in tables if table.num_rows])
+    spread = PartitionedRows(by, to_arrow(SCHEMA), [(table, 0) for table in tables if table.num_rows])
     found = [spread.part(cell) for cell in range(by.cells)]
     for part in found:
         positions = list(zip(part["_ts"].to_pylist(), part["_seq"].to_pylist(), strict=True))
@@ -82,7 +82,7 @@ def test_parts_are_a_partition_of_the_rows_however_they_are_stored(
     found = parts(tables, by)
     assert sorted(row for part in found for row in part) == sorted(plain(merge_sorted(tables)))
     stored = [
-        ordered_by_cell(table, [other, by], SCHEMA) if own else table
+        add_cell_order(table, [other, by], SCHEMA) if own else table
         for table, own in zip(tables, ordered, strict=False)
     ]
     assert parts(stored, by) == found
@@ -104,7 +104,7 @@ def test_a_row_is_in_all_cells_that_agree_with_it_along_every_dimension(
     # Along one dimension at a time, where a row is said to be along the others is of no matter.
     alone = [parts(tables, Exchange((count,), (how,))) for count, how in dimensions]
     stored = [
-        ordered_by_cell(table, [grid], SCHEMA) if own else table
+        add_cell_order(table, [grid], SCHEMA) if own else table
         for table, own in zip(tables, ordered, strict=False)
     ]
     found = parts(stored, grid)
@@ -123,7 +123,7 @@ def test_rows_that_go_to_all_cells_are_not_copied() -> None:
         ],
         schema=types,
     )
-    found = SpreadRows(Exchange((64,), (Along.EVERY,)), to_arrow(SCHEMA), [(table, 0)])
+    found = PartitionedRows(Exchange((64,), (Along.EVERY,)), to_arrow(SCHEMA), [(table, 0)])
     assert all(found.part(cell) is found.part(0) for cell in range(64))
     assert found.part(0)["_ts"].chunk(0).buffers()[1].address == table["_ts"].chunk(0).buffers()[1].address
 
@@ -183,7 +183,7 @@ def test_cells_together_are_handed_every_row_once(
         log = mill.home.logs["S"]
         # `sums` and `pairs` read S, `counts` and `pairs` read D.
         assert sum(handed) == 2 * log.rows + 2 * mill.home.logs["D"].rows
-        assert all((".ordered-" in segment) == (large == 1) for segment in log.used_segments())
+        assert all((".ordered-" in segment) == (large == 1) for segment in log.segments_in_use())
         # Nobody else sees the order.
         assert log.read(log.epochs()[0]).column_names == ["_ts", "_seq", "_arr", "k", "v", "ts"]
         handed.clear()
@@ -200,12 +200,12 @@ def test_who_writes_rows_tells_the_keys_that_many_have_and_the_cells_these_go_to
     chance = np.random.default_rng(3)
     keys = np.where(chance.random(20_000) < 0.3, 7, chance.integers(0, 10_000, 20_000)).tolist()
     table = _keyed(keys)
-    told = sampled_keys(table, (by_key, by_time), SCHEMA)
+    told = sample_keys(table, (by_key, by_time), SCHEMA)
     assert told.keys() == {by_key.id}
     sample = told[by_key.id]
     ((cell, count),) = sample.keys.values()
     assert (sample.rows, sample.span_us) == (20_000, 19_999) and count == pytest.approx(6_000, rel=0.15)
-    spread = SpreadRows(by_key, to_arrow(SCHEMA), [(table, 5)])
+    spread = PartitionedRows(by_key, to_arrow(SCHEMA), [(table, 5)])
     assert [7 in spread.part(number).column("k").to_pylist() for number in range(4)].index(True) == cell
 
 
@@ -213,6 +213,6 @@ def test_who_writes_rows_tells_the_keys_that_many_have_and_the_cells_these_go_to
 def test_keys_that_come_in_turn_and_those_that_are_null_are_not_many(period: int) -> None:
     by_key = Exchange((4,), ((K,),))
     turns = [number % period for number in range(100_000)]
-    found = sampled_keys(_keyed(turns), (by_key,), SCHEMA)[by_key.id].keys
+    found = sample_keys(_keyed(turns), (by_key,), SCHEMA)[by_key.id].keys
     assert all(count < 3 * len(turns) / period for _, count in found.values())
-    assert not sampled_keys(_keyed([None] * 100), (by_key,), SCHEMA)[by_key.id].keys
+    assert not sample_keys(_keyed([None] * 100), (by_key,), SCHEMA)[by_key.id].keys

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slicemill.api.mill import Mill
-from slicemill.operators.changelog.group import FirstRowOfAll
+from slicemill.operators.changelog.group import GlobalAggregateRow
 from slicemill.runtime.pipeline import UnitPlan
 from slicemill.server.service import MillService
 from slicemill.time import BEGINNING, EARLIEST
@@ -219,7 +219,7 @@ def previous(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     Calling the fixture ends that.
     """
     monkeypatch.setattr(UnitPlan, "has_changes", property(lambda _: False))
-    monkeypatch.setattr(FirstRowOfAll, "of", staticmethod(lambda *_: None))
+    monkeypatch.setattr(GlobalAggregateRow, "of", staticmethod(lambda *_: None))
     return monkeypatch.undo
 
 

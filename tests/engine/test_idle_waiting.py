@@ -132,7 +132,7 @@ def test_a_tuple_waits_for_the_time_of_the_other_stream_and_one_poll(
         both.feed("a", 3)
         turn(both.mill)
         if state == "ended":
-            both.mill.dispatcher.let_in(both.mill.streams["b"])
+            both.mill.dispatcher.admit_rows(both.mill.streams["b"])
             both.mill.streams["b"].ended = True
         both.clock.now += SECOND
         sent = both.clock.now

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.runtime.load_control import LoadControl
-from slicemill.shedding.accuracy import Report
-from slicemill.shedding.load import Backlog, Dropping
+from slicemill.shedding.accuracy import AccuracyReport
+from slicemill.shedding.load import Backlog, SheddingDecision
 from slicemill.storage.log import Epoch
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -66,7 +66,7 @@ class Works:
     def rows(self, query: str) -> Counter[tuple[object, ...]]:
         return Counter((timed.ts, *timed.row) for timed in self.mill.queries[query].rows())
 
-    def shed(self) -> Report:
+    def shed(self) -> AccuracyReport:
         (found,) = [report for unit in self.units for report in unit.sheds.values()]
         return found
 
@@ -237,9 +237,9 @@ def test_the_same_pairs_are_given_up_in_however_many_cells(
     def run(folder: Path, cells: int) -> list[list[tuple[Any, ...]]]:
         shares = iter(share for share, _ in decisions)
 
-        def decide(load: LoadControl, *_: object) -> dict[str, Dropping]:
+        def decide(load: LoadControl, *_: object) -> dict[str, SheddingDecision]:
             share = next(shares, 1.0)
-            return {node: Dropping(share, reach=share) for node in load._controllers}
+            return {node: SheddingDecision(share, reach=share) for node in load._controllers}
 
         with mock.patch.object(LoadControl, "decide", decide):
             works = Works(folder, script, cells)

@@ -119,7 +119,7 @@ def test_state_is_written_though_its_worker_has_died_since_the_last_run(
         pool.lose(0)
         with mill.dispatcher.paused():
             mill.dispatcher._take(pool.wait(0))
-        assert unit.unwritten
+        assert unit.is_checkpoint_outdated
         mill.checkpoint()
-        assert not unit.unwritten and not unit.dirty
+        assert not unit.is_checkpoint_outdated and not unit.dirty
         assert len(rows(mill, "total")) == 10

@@ -148,11 +148,11 @@ def test_a_run_that_was_never_committed_leaves_nothing(tmp_path: Path) -> None:
         mill.dispatcher.run_all()
         feed_rows(mill, "bid", [(item, 10.0, item + 10) for item in range(1, 5)])
         with mill.dispatcher.paused():
-            mill.dispatcher._give_runs(mill.dispatcher._ranked(), 1.0)
+            mill.dispatcher._send_runs(mill.dispatcher._ranked(), 1.0)
             # One of two workers is lost after both have answered, and before anybody has heard them.
             pool._events.popleft()
             pool.lose(0)
-            mill.dispatcher._finish_asked()
+            mill.dispatcher._wait_for_answers()
         finish(mill)
         assert values(mill, "total") == sorted((item, s) for item in range(1, 5) for s in (1.0, 11.0))
 

@@ -57,8 +57,8 @@ class Works:
     def run(self, unit: RunningUnit) -> None:
         dispatcher = self.mill.dispatcher
         with dispatcher.paused():
-            dispatcher._give_runs({unit: 1.0}, 1.0)
-            dispatcher._finish_asked()
+            dispatcher._send_runs({unit: 1.0}, 1.0)
+            dispatcher._wait_for_answers()
 
     def can_run(self, unit: RunningUnit) -> bool:
         """What the table says, by asking."""

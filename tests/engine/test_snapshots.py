@@ -16,7 +16,7 @@ from slicemill.codec.encoder import stream_of
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import EncodedStates, encode_states
 from storage.golden_states import CASES
@@ -42,7 +42,10 @@ def test_a_snapshot_stays_as_it_was_while_the_unit_runs(name: str) -> None:
     memory = Memory(runnable.catalog)
     schemas = {node.id: node.schema for node in graph}
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
-    programs = [UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables)) for unit in cut(graph)]
+    programs = [
+        UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables))
+        for unit in split_into_units(graph)
+    ]
     read: dict[tuple[str, str], int] = defaultdict(int)
     taken: list[tuple[EncodedStates, int]] = []
     events = runnable.events

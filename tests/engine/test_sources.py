@@ -147,8 +147,8 @@ def test_a_source_that_fails_stops_only_what_reads_it_and_is_tried_again_ever_le
             with mill.dispatcher.paused():
                 if stream.wants_read(clock.now):
                     reads.append(clock.now)
-                mill.dispatcher._give_reads()
-                mill.dispatcher._finish_asked()
+                mill.dispatcher._send_reads()
+                mill.dispatcher._wait_for_answers()
 
         for _ in range(1_000):
             poll()
@@ -202,15 +202,15 @@ def test_rows_that_were_handed_over_and_cannot_be_read_are_tried_again_ever_less
         feed_rows(mill, "b", [(7,)])
         mill.feed("a", rows_as_table(mill, "a", [(1,)]))
         stream = mill.streams["a"]
-        (handed,) = stream.handed_folder.iterdir()
+        (handed,) = stream.feed_folder.iterdir()
         handed.rename(tmp_path / "kept")
         tried: list[int] = []
         for _ in range(1_000):
             with mill.dispatcher.paused():
                 if stream.wants_read(clock.now):
                     tried.append(clock.now)
-                mill.dispatcher._give_reads()
-                mill.dispatcher._finish_asked()
+                mill.dispatcher._send_reads()
+                mill.dispatcher._wait_for_answers()
             clock.now += SECOND // 10
         assert [(after - before) / SECOND for before, after in pairwise(tried)] == [
             0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0,

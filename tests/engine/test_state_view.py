@@ -15,7 +15,7 @@ from slicemill.errors import SlicemillError
 from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.runtime.state_view import slices_of, state_tables, with_measures
 from slicemill.storage.changes import Change
@@ -37,7 +37,7 @@ SECOND = 1_000_000
 def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None:
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     rows = {
         "A": [Timed(1 * SECOND, (1,)), Timed(2 * SECOND, (2,)), Timed(9 * SECOND, (3,))],
@@ -72,7 +72,7 @@ def test_a_folder_that_is_no_home_is_told(tmp_path: Path) -> None:
 def test_explain_counts_with_what_was_measured(tmp_path: Path) -> None:
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     _home_with(tmp_path / "empty", unit.id, [])
     assert "assuming" in explain_text(with_measures(graph, tmp_path / "empty"))
     states = []
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_looked_at_is_looked_at_anew(
 ) -> None:
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     states = UnitProgram(UnitPlan(unit, graph, catalog, {})).states
     _home_with(tmp_path, unit.id, [states])
     opened = HomeReader.__init__

@@ -19,7 +19,7 @@ from slicemill.functions.registry import FUNCTIONS
 from slicemill.runtime import driver as dispatcher
 from slicemill.runtime import units as unit
 from slicemill.runtime.step_limit import (
-    StepPlace,
+    StepPosition,
     StepRecord,
     cancel_steps,
     current_step,
@@ -226,7 +226,7 @@ def test_a_record_tells_the_step_and_whether_its_process_was_stuck(tmp_path: Pat
     try:
         record.take_up()
         assert current_step(path) is None
-        record.begin(StepPlace(2, 5))
+        record.begin(StepPosition(2, 5))
         assert current_step(path) == ((2, 5), False)
         child = os.fork()
         if not child:
@@ -244,11 +244,11 @@ def test_only_named_steps_of_the_message_are_cancelled(tmp_path: Path) -> None:
     make_folder(tmp_path / "steps")
     record = StepRecord(tmp_path / "steps" / "m-0-1")
     try:
-        assert not record.is_cancelled(StepPlace(0, 3), 7)
-        cancel_steps(record.path, 7, [StepPlace(0, 3)])
-        assert record.is_cancelled(StepPlace(0, 3), 7)
-        assert not record.is_cancelled(StepPlace(0, 4), 7)
-        assert not record.is_cancelled(StepPlace(0, 3), 8)
+        assert not record.is_cancelled(StepPosition(0, 3), 7)
+        cancel_steps(record.path, 7, [StepPosition(0, 3)])
+        assert record.is_cancelled(StepPosition(0, 3), 7)
+        assert not record.is_cancelled(StepPosition(0, 4), 7)
+        assert not record.is_cancelled(StepPosition(0, 3), 8)
     finally:
         record.close()
     remove_records(tmp_path / "steps", "other")

@@ -8,7 +8,7 @@ import pytest
 
 from slicemill.binder import bind
 from slicemill.explain.json import explain_json
-from slicemill.explain.placements import placed_units
+from slicemill.explain.placements import place_units
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
@@ -33,7 +33,7 @@ def words(text: str) -> str:
 
 def test_text_tells_what_goes_where_and_what_other_ways_would_cost() -> None:
     graph = planned(TWO_KEYS + SUMS)
-    text = words(explain_text(graph, units=placed_units(graph, 16)))
+    text = words(explain_text(graph, units=place_units(graph, 16)))
     assert (
         "placement hypercube, 4 × 4 cells: a by x and everywhere, b by x and by y, c everywhere and by y"
         in text
@@ -47,7 +47,7 @@ def test_text_tells_what_goes_where_and_what_other_ways_would_cost() -> None:
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_lines_are_no_longer_than_asked(width: int) -> None:
     graph = planned(TWO_KEYS)
-    text = explain_text(graph, width, placed_units(graph, 16))
+    text = explain_text(graph, width, place_units(graph, 16))
     assert max(len(line) for line in text[text.index("\nUnit ") :].splitlines()) <= width
 
 
@@ -55,7 +55,7 @@ def test_json_has_every_unit_with_its_candidates_cheapest_first() -> None:
     graph = planned(TWO_KEYS + SUMS)
     units = {
         unit["outputs"][0]: unit
-        for unit in json.loads(explain_json(graph, units=placed_units(graph, 16)))["units"]
+        for unit in json.loads(explain_json(graph, units=place_units(graph, 16)))["units"]
     }
     assert units.keys() == {"q", "sums"}
     joined = units["q"]
@@ -75,9 +75,9 @@ def test_json_has_every_unit_with_its_candidates_cheapest_first() -> None:
 
 def test_a_unit_that_runs_has_the_placement_that_its_home_holds() -> None:
     graph = planned(TWO_KEYS)
-    (chosen,) = placed_units(graph, 16)
+    (chosen,) = place_units(graph, 16)
     dearer = next(one for one in chosen.found if one.placement.shape == (2, 8))
-    (kept,) = placed_units(graph, 4, {chosen.unit.id: dearer.placement.plain()})
+    (kept,) = place_units(graph, 4, {chosen.unit.id: dearer.placement.plain()})
     assert kept.placement == dearer.placement and kept.cells == 16
-    (one,) = placed_units(graph, 1)
+    (one,) = place_units(graph, 1)
     assert one.why == "there is one cell"

@@ -11,11 +11,11 @@ from slicemill.explain.layout import (
     Box,
     Layout,
     Rectangle,
+    assign_layers,
     crossings,
     lay_out,
-    layered,
-    ordered,
-    packed,
+    order_layers,
+    pack_rectangles,
     ranks,
 )
 
@@ -117,9 +117,9 @@ def test_the_same_graph_gives_the_same_drawing(graph: tuple[list[Box], Arcs]) ->
 
 
 def test_two_queries_that_cross_as_declared_are_put_in_order() -> None:
-    graph = layered(4, [(0, 3), (1, 2)])
+    graph = assign_layers(4, [(0, 3), (1, 2)])
     assert crossings([list(layer) for layer in graph.layers], graph.right) == 1
-    assert crossings(ordered(graph), graph.right) == 0
+    assert crossings(order_layers(graph), graph.right) == 0
 
 
 def test_a_planar_mesh_is_drawn_without_crossings() -> None:
@@ -148,14 +148,14 @@ def test_sources_stand_beside_what_reads_them() -> None:
 
 
 def test_arcs_of_one_source_part_late() -> None:
-    graph = layered(5, [(0, 1), (1, 2), (2, 3), (0, 3), (2, 4), (0, 4)])
+    graph = assign_layers(5, [(0, 1), (1, 2), (2, 3), (0, 3), (2, 4), (0, 4)])
     assert graph.paths[3][:-1] == graph.paths[5][:-1]
 
 
 def test_parts_fill_a_screen_and_not_a_strip() -> None:
-    _, width, height = packed([(100.0, 40.0)] * 30, 10.0)
+    _, width, height = pack_rectangles([(100.0, 40.0)] * 30, 10.0)
     assert 1.0 < width / height < 2.5
-    assert packed([], 10.0) == ([], 0.0, 0.0)
+    assert pack_rectangles([], 10.0) == ([], 0.0, 0.0)
 
 
 def test_two_hundred_queries_are_laid_out_quickly() -> None:

@@ -9,14 +9,23 @@ from xml.etree import ElementTree
 import pytest
 
 from slicemill.explain.layout import Rectangle
-from slicemill.extensions.models.canonical_graphs import blocking_graph, kept_graph
+from slicemill.extensions.models.canonical_graphs import blocking_graph, execution_graph
 from slicemill.extensions.models.cores import CoreKind
-from slicemill.extensions.models.drawing import INKS, PLAIN, Use, dimensions, model_svg, outline, shape, shown
+from slicemill.extensions.models.drawing import (
+    INKS,
+    PLAIN,
+    WindowUse,
+    dimensions,
+    format_dimension,
+    model_svg,
+    outline,
+    shape,
+)
 from slicemill.extensions.models.graph import InstancePhase, ModelNode, Op, Storage
 from slicemill.extensions.models.model import expression
 
 SVG = "{http://www.w3.org/2000/svg}"
-USE = Use("supposed", 1000, 1)
+USE = WindowUse("supposed", 1000, 1)
 MIXED = "sum(i*x)/n^2 + max(x) + sum(log(i)*x)"
 
 
@@ -40,7 +49,7 @@ def by_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
 )
 def test_everything_is_drawn_once_in_both_graphs(text: str) -> None:
     model, root = expression(text), parsed(text)
-    graphs = (blocking_graph(model), kept_graph(model))
+    graphs = (blocking_graph(model), execution_graph(model))
     drawn = [group.get("data-id") for group in by_class(root, "node")]
     assert drawn == [node.id for graph in graphs for node in graph.nodes]
     arcs = [(g.get("data-source"), g.get("data-target"), g.get("data-phase")) for g in by_class(root, "arc")]
@@ -134,10 +143,10 @@ def test_no_box_covers_another_and_text_stays_inside(text: str) -> None:
 
 
 def test_sizes_of_what_flows() -> None:
-    sizes = dimensions(kept_graph(expression("sum(x)/n")))
-    found = {name: [shown(size) for size in outputs] for name, outputs in sizes.items()}
+    sizes = dimensions(execution_graph(expression("sum(x)/n")))
+    found = {name: [format_dimension(size) for size in outputs] for name, outputs in sizes.items()}
     assert found["f"] == ["d", "n - d"] and found["m1"] == ["n"] and found["m2"] == ["2d"]
     assert (
         found["m3"] == ["2d + 1"] and found["ac"] == ["1"] and found["mv1"] == ["2"] and found["g"] == ["1"]
     )
-    assert shown(dimensions(kept_graph(expression("max(x)")))["wv"][0]) == "≤ n"
+    assert format_dimension(dimensions(execution_graph(expression("max(x)")))["wv"][0]) == "≤ n"

@@ -20,7 +20,7 @@ from slicemill.explain.svg import (
     WAITS,
     explain_svg,
     text_width,
-    wrapped,
+    wrap_text,
 )
 from slicemill.explain.text import role_of
 from slicemill.operators.graph import QueryGraph
@@ -181,7 +181,7 @@ def test_every_role_occurs_in_the_example() -> None:
 
 @given(st.text(max_size=80), st.integers(20, 200), st.integers(1, 4), st.booleans())
 def test_wrapped_lines_fit_and_lose_nothing_unseen(text: str, width: int, lines: int, mono: bool) -> None:
-    made = wrapped(text, 10.0, float(width), lines, mono)
+    made = wrap_text(text, 10.0, float(width), lines, mono)
     assert len(made) <= lines
     assert all(text_width(line, 10.0, mono) <= width or len(line) <= 1 for line in made)
     if not (made and made[-1].endswith("…")):
@@ -190,7 +190,7 @@ def test_wrapped_lines_fit_and_lose_nothing_unseen(text: str, width: int, lines:
 
 def test_lines_break_at_spaces_outside_of_constants() -> None:
     text = "sellerID = 'Smith and Sons' OR price > 1000"
-    assert wrapped(text, 10.0, 130.0, 9, mono=True) == [
+    assert wrap_text(text, 10.0, 130.0, 9, mono=True) == [
         "sellerID =",
         "'Smith and Sons' OR",
         "price > 1000",

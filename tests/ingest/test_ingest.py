@@ -189,13 +189,13 @@ def test_a_source_that_spark_cannot_read_stops_only_its_stream_and_is_tried_agai
             query, now = reading.query, number * 5_000_000
             assert query is not None
             wait_until(mill, partial(has_failed, query))
-            ingest.tend(now)
+            ingest.retry_due(now)
             assert stream.error is not None and stream.retry_us == now + pause
-            ingest.tend(stream.retry_us - 1)
+            ingest.retry_due(stream.retry_us - 1)
             assert reading.query is None
             if pause == 800_000:
                 pq.write_table(pa.table({"item": [2]}), damaged)
-            ingest.tend(stream.retry_us)
+            ingest.retry_due(stream.retry_us)
         wait_until(mill, lambda: values(mill, "traded") == [(1,), (2,)])
         assert stream.error is None
         wait_until(mill, lambda: values(mill, "items") == [(1,), (2,)])

@@ -139,7 +139,7 @@ class _Stage:
                 if can_change(plan.unit, plan.graph, placement)
             ]
             if possible:
-                assert self.mill.replacing.replace_placement(unit, chooser.choice(possible))
+                assert self.mill.replacing.rescale(unit, chooser.choice(possible))
 
     def given(self, number: int) -> GivenRows:
         query = self.mill.queries[f"q{number}"]

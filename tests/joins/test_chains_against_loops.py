@@ -17,7 +17,7 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed
@@ -42,7 +42,7 @@ def engine_streams(catalog: Catalog, given_: Streams) -> list[str]:
 def by_units(catalog: Catalog, given_: Streams, queries: int, borders: list[int]) -> list[Rows]:
     graph = share(optimize(build_graph(catalog)), catalog)
     found: dict[str, list[Timed]] = {}
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
         rows: dict[str, list[Timed]] = {log: [] for _, log in unit.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):

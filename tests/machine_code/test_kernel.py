@@ -20,7 +20,7 @@ from slicemill.catalog.queries import Window
 from slicemill.errors import SlicemillError
 from slicemill.functions.vectors import to_values
 from slicemill.kernels import kernel as kernels
-from slicemill.kernels.kernel import KernelFunction, interpreted, kernel, names_of, signature_of
+from slicemill.kernels.kernel import KernelFunction, interpret_kernels, kernel, names_of, signature_of
 from support.stored import stored
 
 PATIENCE_S = 120.0
@@ -181,7 +181,7 @@ def outcome(
             state = stored(state)
             complete = END if chunk is chunks[-1] else None
             if is_python:
-                with interpreted():
+                with interpret_kernels():
                     answers = uda.run(state, tuples_of(chunk, types), complete)
             else:
                 answers = uda.run(state, tuples_of(chunk, types), complete)

@@ -78,7 +78,7 @@ def called(
 
 def compiled(cache: Path) -> dict[str, int]:
     """The functions that are stored, and the process that compiled each."""
-    return {told.name: told.process for told in store.stored(cache / "code")}
+    return {told.name: told.process for told in store.list_compilations(cache / "code")}
 
 
 def test_processes_that_begin_together_compile_each_function_once(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_process_that_dies_while_it_compiles_lets_others_go_on(
         assert other.stdout is not None and other.stdout.readline()
         other.kill()
     began = time.monotonic()
-    lock = store.locked("k")
+    lock = store.acquire_lock("k")
     assert lock is not None and time.monotonic() - began < 60
     lock.release()
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import gc
 from concurrent.futures import ThreadPoolExecutor
 
-from slicemill.metrics.profiling import collecting_seconds, process_collecting_seconds, watch_collections
+from slicemill.metrics.profiling import gc_seconds, process_gc_seconds, watch_gc
 
 
 def test_collections_are_counted_where_they_happen() -> None:
-    watch_collections()
-    watch_collections()
-    before, before_process = collecting_seconds(), process_collecting_seconds()
+    watch_gc()
+    watch_gc()
+    before, before_process = gc_seconds(), process_gc_seconds()
     kept = [[number] for number in range(300_000)]
     gc.collect()
-    took_s = collecting_seconds() - before
+    took_s = gc_seconds() - before
     assert len(kept) and took_s > 0
-    assert process_collecting_seconds() - before_process >= took_s
+    assert process_gc_seconds() - before_process >= took_s
     with ThreadPoolExecutor(1) as other:
-        assert other.submit(collecting_seconds).result() == 0.0
+        assert other.submit(gc_seconds).result() == 0.0

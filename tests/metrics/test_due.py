@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.binder import bind
-from slicemill.metrics.due_times import TimeLine, dated, due_moments, moments_of, released_by_time
+from slicemill.metrics.due_times import TimeLine, due_moments, moments_of, set_due_times, trigger_arrivals
 from slicemill.time import BEGINNING, EARLIEST
 from support.corpus import Event
 from support.units import run_arrivals
@@ -57,7 +57,7 @@ def test_a_result_that_holds_before_the_first_tuple_is_due_now_whatever_the_cloc
 
 def test_a_result_that_waits_for_the_end_of_a_slot_is_due_then() -> None:
     line = line_of([(57, 571), (59, 592), (61, 613)])
-    assert due([57], released_by_time(np.array([60])).tolist(), [line], 900) == [613]
+    assert due([57], trigger_arrivals(np.array([60])).tolist(), [line], 900) == [613]
 
 
 def test_of_several_streams_the_first_to_get_there_counts() -> None:
@@ -91,7 +91,7 @@ def test_what_lies_far_back_is_told_less_exactly() -> None:
 
 
 def test_times_before_1970_are_not_taken_for_arrivals() -> None:
-    assert released_by_time(np.array([-5, 0, 7])).tolist() == [0, 0, -7]
+    assert trigger_arrivals(np.array([-5, 0, 7])).tolist() == [0, 0, -7]
 
 
 @given(
@@ -122,8 +122,8 @@ def test_results_are_dated_by_the_streams_they_come_from() -> None:
         return pa.table({"_ts": pa.array(ts, pa.int64()), "_arr": pa.array(arr, pa.int64())})
 
     lines = [line_of(tuples).after(BEGINNING) for tuples in ([(1, 11), (9, 19)], [(2, 12), (7, 17)])]
-    assert dated(table([5, 6], [0, 16]), lines, 99)["_arr"].to_pylist() == [17, 16]
-    assert dated(table([10], [0]), [], 99)["_arr"].to_pylist() == [99]
+    assert set_due_times(table([5, 6], [0, 16]), lines, 99)["_arr"].to_pylist() == [17, 16]
+    assert set_due_times(table([10], [0]), [], 99)["_arr"].to_pylist() == [99]
 
 
 SLIDE = "RANGE 5 SECONDS PRECEDING SLIDE 5 SECONDS"

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.metrics.quality_of_service import (
-    Record,
+    MetricsRecord,
     StaleTime,
     Summary,
     freshness,
-    spread,
     staleness,
     stretches,
     tardiness,
+    time_by_bucket,
 )
 
 VALUES = st.lists(st.floats(0, 1e6), max_size=20)
@@ -64,10 +64,13 @@ def test_tardiness_is_never_negative() -> None:
 
 
 def test_a_record_is_read_by_query_class_and_time() -> None:
-    record, other = Record(bucket=10, classes={"a": "cheap"}), Record(bucket=10, classes={"b": "dear"})
-    record.at("a", 3).emitted([1, 2], [2, 4], ideal_time=0.5)
-    other.at("b", 13).emitted([10], [13], ideal_time=1.0)
-    other.at("a", 14).emitted([13], [14], ideal_time=0.5)
+    record, other = (
+        MetricsRecord(bucket=10, classes={"a": "cheap"}),
+        MetricsRecord(bucket=10, classes={"b": "dear"}),
+    )
+    record.at("a", 3).add_emitted([1, 2], [2, 4], ideal_time=0.5)
+    other.at("b", 13).add_emitted([10], [13], ideal_time=1.0)
+    other.at("a", 14).add_emitted([13], [14], ideal_time=0.5)
     record.merge(other)
     assert record.of_query("a").response.mean == pytest.approx(4 / 3)
     assert record.of_query("a").slowdown.largest == 4
@@ -82,7 +85,7 @@ def test_a_record_is_read_by_query_class_and_time() -> None:
 def test_time_is_spread_over_buckets_without_loss(intervals: list[tuple[float, float]], width: float) -> None:
     begins = np.array([begin for begin, _ in intervals])
     ends = np.array([begin + length for begin, length in intervals])
-    found = spread(begins, ends, width)
+    found = time_by_bucket(begins, ends, width)
     one_by_one: dict[int, float] = {}
     for begin, end in zip(begins, ends, strict=True):
         for number, length in stretches(begin, end, width):
@@ -99,13 +102,13 @@ def test_missing_results_by_bucket_are_the_union_of_intervals_and_merge(
 ) -> None:
     """Two places that see one query, one after the other, together know what one place would."""
     online, intervals, last = StaleTime(), [], 0.0
-    parts = Record(10.0), Record(10.0)
+    parts = MetricsRecord(10.0), MetricsRecord(10.0)
     for place, (arrival, wait) in enumerate(waits):
         last = max(last, arrival + wait)
         intervals.append((arrival, last))
         for stretch in online.add(arrival, last):
             parts[place >= cut].missing("q", *stretch)
-    whole = Record(10.0)
+    whole = MetricsRecord(10.0)
     for part in parts:
         whole.merge(part)
     for number in range(14):
@@ -115,6 +118,6 @@ def test_missing_results_by_bucket_are_the_union_of_intervals_and_merge(
 
 
 def test_a_composite_is_compared_with_its_last_part_alone() -> None:
-    record = Record(10.0)
-    record.at("q", 0).emitted([10], [29], ideal_time=11, last_part=8)  # G10, the left long there
+    record = MetricsRecord(10.0)
+    record.at("q", 0).add_emitted([10], [29], ideal_time=11, last_part=8)  # G10, the left long there
     assert record.overall().slowdown.mean == pytest.approx(2)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from slicemill.catalog.queries import ServiceLevel, service_level
-from slicemill.metrics.quality_of_service import IdealTime, Record, Summary
+from slicemill.metrics.quality_of_service import IdealTime, MetricsRecord, Summary
 from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
 
 SECOND = 1_000_000
@@ -19,7 +19,7 @@ def metrics(slo: str | None = None, weight: float = 1.0, name: str = "q") -> Que
 
 
 def test_figures_count_every_result_and_buckets_add_up() -> None:
-    query, record = metrics("mean < 3 s"), Record(10.0)
+    query, record = metrics("mean < 3 s"), MetricsRecord(10.0)
     query.add(3, ((10 * SECOND, 2), (15 * SECOND, 1)), 18.0, IdealTime(2.0, 2.0), record)
     query.add(1, ((15 * SECOND, 1),), 30.0, IdealTime(2.0, 2.0), record)
     query.add(5, (), 31.0, IdealTime(2.0, 2.0), record)  # made by time alone
@@ -39,7 +39,7 @@ def test_figures_count_every_result_and_buckets_add_up() -> None:
 
 
 def test_results_of_tuples_from_before_the_first_run_are_the_warm_up() -> None:
-    query, record = metrics("p50 < 3 s"), Record(10.0)
+    query, record = metrics("p50 < 3 s"), MetricsRecord(10.0)
     query.add(2, ((SECOND, 1), (2 * SECOND, 1)), 12.0, IdealTime(1.0, 1.0), record, warm_s=12.0)
     assert query.response_ms(0.5) is None and query.met is None
     query.add(2, ((11 * SECOND, 1), (13 * SECOND, 1)), 15.0, IdealTime(1.0, 1.0), record, warm_s=12.0)
@@ -52,7 +52,7 @@ def test_results_of_tuples_from_before_the_first_run_are_the_warm_up() -> None:
 
 
 def test_buckets_tell_staleness_and_what_waits() -> None:
-    query, record = metrics(), Record(10.0)
+    query, record = metrics(), MetricsRecord(10.0)
     query.since_s, query.seen_s = 5.0, 42.0
     query.add(2, ((3 * SECOND, 1), (15 * SECOND, 1)), 18.0, IdealTime(1.0, 1.0), record)
     query.add(1, ((25 * SECOND, 1),), 41.0, IdealTime(1.0, 1.0), record)
@@ -72,7 +72,7 @@ def test_buckets_tell_staleness_and_what_waits() -> None:
 
 
 def test_buckets_of_long_ago_are_dropped() -> None:
-    query, record = metrics(), Record(10.0)
+    query, record = metrics(), MetricsRecord(10.0)
     for moment in range(0, 10_000, 10):
         query.add(1, ((moment * SECOND + 1, 1),), moment + 1.0, IdealTime(1.0, 1.0), record)
     assert 360 <= len(record.figures) <= 362
@@ -91,7 +91,7 @@ def test_buckets_of_long_ago_are_dropped() -> None:
 )
 def test_a_service_level_is_met_by_its_own_measure(level: str, met: bool) -> None:
     query = metrics(level)
-    query.add(10, ((19 * SECOND, 9), (10 * SECOND, 1)), 20.0, IdealTime(1.0, 1.0), Record(10.0))
+    query.add(10, ((19 * SECOND, 9), (10 * SECOND, 1)), 20.0, IdealTime(1.0, 1.0), MetricsRecord(10.0))
     assert query.met is met
 
 
@@ -100,16 +100,18 @@ def test_before_the_first_result_figures_are_null_and_nothing_is_met() -> None:
     assert plain["response_s"] == dict.fromkeys(("mean", "max", "l2", "p50", "p95", "p99")) | {"count": 0}
     assert plain["slo"]["met"] is None
     assert metrics().met is None
-    together = MillMetrics("fcfs", Summary(), [metrics()], Record(10.0)).plain()
+    together = MillMetrics("fcfs", Summary(), [metrics()], MetricsRecord(10.0)).plain()
     assert json.loads(json.dumps(together, allow_nan=False))["slowdown"]["mean"] is None
 
 
 def test_a_mill_weighs_staleness_by_queries() -> None:
     stale, fresh = metrics(weight=3.0), metrics(name="fresh")
-    stale.add(1, ((50 * SECOND, 1),), 100.0, IdealTime(1.0, 1.0), Record(10.0))
+    stale.add(1, ((50 * SECOND, 1),), 100.0, IdealTime(1.0, 1.0), MetricsRecord(10.0))
     for query in (stale, fresh):
         query.seen_s = 100.0
-    assert MillMetrics("fas", Summary(), [stale, fresh], Record(10.0)).staleness == pytest.approx(0.375)
+    assert MillMetrics("fas", Summary(), [stale, fresh], MetricsRecord(10.0)).staleness == pytest.approx(
+        0.375
+    )
 
 
 def test_service_levels_are_read_strictly() -> None:

@@ -17,11 +17,11 @@ from slicemill.aggregates.frames import WindowFrame
 from slicemill.aggregates.udf.compiler.layout import PYTHON
 from slicemill.binder import bind
 from slicemill.catalog.expressions import ColumnRef
-from slicemill.extensions.models.calls import Asked
-from slicemill.extensions.models.compiler.calibration import measured_costs
+from slicemill.extensions.models.calls import ModelCall
+from slicemill.extensions.models.compiler.calibration import measure_costs
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cores import CoreMethod
-from slicemill.extensions.models.cost import ASSUMED, CoreCosts, core_costs, costs_file, keep_core_costs
+from slicemill.extensions.models.cost import ASSUMED, CoreCosts, core_costs, costs_file, store_core_costs
 from slicemill.extensions.models.explain import explain_model, explain_model_json, models_named
 from slicemill.extensions.models.model import expression
 from slicemill.functions.vectors import from_values, to_values
@@ -73,13 +73,13 @@ def test_costs_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pyte
             return 2e-9 + 5e-9 + (27e-9 if text == "median(x)" else 3e-9) * 512 / slide
         return took.get(text, 12e-9)
 
-    found = measured_costs(seconds)
+    found = measure_costs(seconds)
     expected = CoreCosts(
         delta=38, deque=10, queue=10, ranked=10, stacks=10, keep=5, read=3, sort=3, measured=True
     )
     for name in CoreCosts.__slots__:
         assert getattr(found, name) == pytest.approx(getattr(expected, name)), name
-    assert keep_core_costs(found) == costs_file() == tmp_path / "cache" / "model_costs.json"
+    assert store_core_costs(found) == costs_file() == tmp_path / "cache" / "model_costs.json"
     assert core_costs() == found
     record = json.loads(costs_file().read_text())
     others = [json.dumps({**record, "machine": "another"}), json.dumps({**record, "delta": math.inf})]
@@ -100,7 +100,7 @@ def test_results_do_not_depend_on_the_way(
     text: str, other: str, values: list[float], back: int, slide: int
 ) -> None:
     frame = WindowFrame("ROWS", back, slide)
-    asked = [Asked(expression(t, ["x"]), (ColumnRef("x", DOUBLE),)) for t in dict.fromkeys((text, other))]
+    asked = [ModelCall(expression(t, ["x"]), (ColumnRef("x", DOUBLE),)) for t in dict.fromkeys((text, other))]
     found = []
     for costs in (None, replace(FREE, keep=0, read=0, sort=0, delta=1, deque=1, queue=1, ranked=1, stacks=1)):
         calls = ModelCalls(asked, frame, form=PYTHON, costs=costs)
@@ -127,7 +127,7 @@ def test_explain_prints_the_table_with_the_choice(tmp_path: Path, monkeypatch: p
     assert "nanoseconds in a slide, as assumed: slicemill calibrate measures them" in explain_model(
         definition, catalog
     )
-    keep_core_costs(CoreCosts(delta=1, deque=1, queue=1, ranked=50, stacks=1, keep=2, read=2, sort=3))
+    store_core_costs(CoreCosts(delta=1, deque=1, queue=1, ranked=50, stacks=1, keep=2, read=2, sort=3))
     text = explain_model(definition, catalog)
     table = text.partition("nanoseconds in a slide, as measured on this machine\n")[2].splitlines()[:3]
     assert [line.split() for line in table] == [
@@ -146,7 +146,7 @@ def test_a_query_goes_on_by_the_costs_it_began_with(tmp_path: Path, monkeypatch:
     rows = [(value, place * SECOND) for place, value in enumerate(values)]
     pool = inline_pool()
     for number, costs in enumerate((FREE, replace(ASSUMED, ranked=500, delta=500))):
-        keep_core_costs(costs)
+        store_core_costs(costs)
         mill = fed_mill(tmp_path / "home", Clock(), pool)
         mill.execute(ESL)
         mill.open()

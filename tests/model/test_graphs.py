@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.extensions.models.canonical_graphs import blocking_graph, incremental_graph, kept_graph
+from slicemill.extensions.models.canonical_graphs import blocking_graph, execution_graph, incremental_graph
 from slicemill.extensions.models.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
 from slicemill.extensions.models.model import expression
 from slicemill.extensions.models.terms import ModelError
@@ -62,7 +62,7 @@ def test_a_value_of_the_window_goes_to_the_cores_that_name_it(text: str) -> None
     instances = [Instance(windows[0]), *(Instance(window[-1:], 1) for window in windows[1:])]
     expected = [model.value([{"x": value} for value in window]) for window in windows]
     assert list(run(blocking_graph(model), instances)) == expected
-    for graph in (blocking_graph(model), kept_graph(model)):
+    for graph in (blocking_graph(model), execution_graph(model)):
         graph.validate()
         named = {(edge.src, graph[edge.dst].core) for edge in graph.edges if edge.src.startswith("let_")}
         constant = {"a"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.extensions.models.canonical_graphs import incremental_graph, kept_graph
+from slicemill.extensions.models.canonical_graphs import execution_graph, incremental_graph
 from slicemill.extensions.models.cores import CoreKind
 from slicemill.extensions.models.formulas import CATALOGUE
 from slicemill.extensions.models.graph import InstancePhase, Op
@@ -13,7 +13,7 @@ from slicemill.extensions.models.model import expression
 
 @pytest.mark.parametrize("text", ["sum(x^2)", "variance(x)", "slope(x, y)", "prod(x)"])
 def test_where_all_is_incremental_it_is_the_graph_of_the_paper(text: str) -> None:
-    kept, paper = (make(expression(text)) for make in (kept_graph, incremental_graph))
+    kept, paper = (make(expression(text)) for make in (execution_graph, incremental_graph))
     assert [(node.id, node.op, node.core) for node in kept.nodes] == [
         (node.id, node.op, node.core) for node in paper.nodes
     ]
@@ -32,7 +32,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_it_is_a_graph(text: str) -> None:
-    graph = kept_graph(expression(text))
+    graph = execution_graph(expression(text))
     graph.validate()
     assert graph.from_json(graph.to_json()) == graph
 
@@ -49,11 +49,11 @@ def test_it_is_a_graph(text: str) -> None:
 def test_each_class_has_its_form(text: str, kind: CoreKind, ops: str) -> None:
     model = expression(text)
     assert model.classes[0].kind is kind
-    assert [node.op for node in kept_graph(model).nodes if node.core == 0] == ops.split()
+    assert [node.op for node in execution_graph(model).nodes if node.core == 0] == ops.split()
 
 
 def test_a_blocking_core_reads_the_whole_window() -> None:
-    graph = kept_graph(expression("sum(log(i)*x)"))
+    graph = execution_graph(expression("sum(log(i)*x)"))
     (edge,) = graph.into("tn", InstancePhase.SUCCESSIVE)
     assert edge.src == "m1"
     assert [node.id for node in graph.nodes if node.op is Op.W] == ["wx"]

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.extensions.models.flow import flow, run, value_of
-from slicemill.extensions.models.letters import from_letters, rewritten
+from slicemill.extensions.models.letters import from_letters, rewrite_flow
 from slicemill.extensions.models.model import expression
-from slicemill.extensions.models.terms import ModelError, shown
+from slicemill.extensions.models.terms import ModelError, expression_text
 
 FUNCTIONS = st.sampled_from(["x", "2*x", "x^2", "1 - x", "x/4 + 1", "where(x > 0, x, -x)"])
 BEFORE = st.one_of(
@@ -46,7 +46,7 @@ def test_what_letters_say_is_what_the_operators_give(text: str, window: list[int
         found = from_letters(text)
     except ModelError:
         return  # said so; what may be refused is tested below
-    model = expression(shown(found.expr), ["x"])
+    model = expression(expression_text(found.expr), ["x"])
     wanted = value_of(str(flow(text)), window)
     assert model.value([{"x": value} for value in window]) == wanted
 
@@ -55,7 +55,7 @@ def test_what_letters_say_is_what_the_operators_give(text: str, window: list[int
 @given(letters(), st.lists(st.integers(-4, 4), min_size=2, max_size=6))
 def test_rules_change_no_value(text: str, window: list[int]) -> None:
     plain = flow(text)
-    changed, rules = rewritten(plain)
+    changed, rules = rewrite_flow(plain)
     try:
         wanted = run(plain, {"X": window})
     except ModelError:  # F takes more than a filter before it has left
@@ -81,11 +81,11 @@ def test_rules_change_no_value(text: str, window: list[int]) -> None:
 )
 def test_they_are_said_as_expressions(text: str, said: str, rules: tuple[str, ...]) -> None:
     found = from_letters(text)
-    assert (shown(found.expr), found.rules) == (said, rules)
+    assert (expression_text(found.expr), found.rules) == (said, rules)
 
 
 def test_a_model_may_call_its_elements_otherwise() -> None:
-    model = expression(shown(from_letters("Ac[+] · T[x^2]", ["price"]).expr))
+    model = expression(expression_text(from_letters("Ac[+] · T[x^2]", ["price"]).expr))
     assert model.value([{"price": 2}, {"price": 3}]) == Fraction(13)
 
 

@@ -16,7 +16,7 @@ from slicemill.operators import call_values
 from slicemill.operators.call_values import calls_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed
@@ -40,7 +40,7 @@ def found() -> dict[tuple[int, int], tuple[object, ...]]:
     """By window and group."""
     known = catalog()
     graph = share(optimize(build_graph(known)), known)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, known, {}))
     rows: dict[tuple[int, int], tuple[object, ...]] = {}
     for first in range(0, len(ROWS), 9):

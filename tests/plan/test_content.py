@@ -11,7 +11,7 @@ import pytest
 from slicemill.binder import bind
 from slicemill.catalog.expressions import ColumnRef, Literal
 from slicemill.operators.join.spec import SharedJoin
-from slicemill.plan.content import digest, digest_of_calls, quoted, short
+from slicemill.plan.content import digest, digest_of_calls, quote_name, short_name
 from slicemill.types import BIGINT, INT, VARCHAR
 
 SCRIPT = """
@@ -81,6 +81,6 @@ def test_a_call_stands_for_the_definition_of_its_aggregate_and_of_those_that_it_
 
 
 def test_names_are_one_word_and_long_lists_become_a_digest() -> None:
-    assert (quoted("a b"), quoted('a"'), quoted("ab")) == ('"a b"', '"a"""', "ab")
-    assert short(["a", "b"], ("a", "b")) == "a, b"
-    assert short(["a" * 70], "long") == f"#{digest('long')}"
+    assert (quote_name("a b"), quote_name('a"'), quote_name("ab")) == ('"a b"', '"a"""', "ab")
+    assert short_name(["a", "b"], ("a", "b")) == "a, b"
+    assert short_name(["a" * 70], "long") == f"#{digest('long')}"

@@ -12,7 +12,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.history import history_us
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.state_reuse import without_outputs
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 
 STREAMS = (
     "CREATE STREAM A (k int, v int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;"
@@ -48,7 +48,7 @@ def test_windows_behind_each_other_add_up(query: str, seconds: int | None) -> No
 
 def test_a_unit_without_some_queries_has_only_the_members_of_the_others() -> None:
     graph = _graph(one=JOIN, two=f"{JOIN} AND A.v > 1", three=f"{JOIN} AND A.v < B.k")
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     reduced, kept = without_outputs(unit, graph, {"one", "two"})
     assert [log for _, log in reduced.outputs] == ["three"]
     (join,) = (node.operator for node in kept if isinstance(node.operator, SharedJoin))

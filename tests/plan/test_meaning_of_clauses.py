@@ -6,7 +6,7 @@ import pytest
 
 from slicemill.binder import bind
 from slicemill.catalog.catalog import QueryDefinition
-from slicemill.plan.statement_equality import changed_parts
+from slicemill.plan.statement_equality import diff_statements
 
 DECLARED = """CREATE STREAM s (k int, v int, at timestamp) ORDER BY at;
 CREATE STREAM r (k int, v int, at timestamp) ORDER BY at;
@@ -50,5 +50,5 @@ def defined(select: str) -> QueryDefinition:
 
 @pytest.mark.parametrize(("before", "after"), OTHERWISE.values(), ids=OTHERWISE.keys())
 def test_another_clause_is_another_meaning(before: str, after: str) -> None:
-    assert changed_parts(defined(before), defined(after))
-    assert not changed_parts(defined(before), defined(before.lower()))
+    assert diff_statements(defined(before), defined(after))
+    assert not diff_statements(defined(before), defined(before.lower()))

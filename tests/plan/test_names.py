@@ -20,10 +20,10 @@ from slicemill.operators.specs import Merge, QueryResults
 from slicemill.operators.window.spec import SharedOver, SharedWindows
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.overlapping_joins import gathered
+from slicemill.plan.overlapping_joins import merge_overlapping_joins
 from slicemill.plan.planner import Planner
 from slicemill.plan.state_reuse import names_of_state
-from slicemill.plan.units import Unit, cut, keeping_state, log_of
+from slicemill.plan.units import Unit, log_of, select_stateful, split_into_units
 from support.corpus import Case, prepare, read_cases
 
 DECLARED = """
@@ -85,7 +85,7 @@ def planned(queries: dict[str, str]) -> tuple[QueryGraph, tuple[Unit, ...]]:
 
 def planned_from(catalog: Catalog) -> tuple[QueryGraph, tuple[Unit, ...]]:
     graph = share(optimize(build_graph(catalog)), catalog)
-    return graph, cut(graph)
+    return graph, split_into_units(graph)
 
 
 def seen_by(query: str, graph: QueryGraph, units: tuple[Unit, ...]) -> object:
@@ -140,7 +140,7 @@ def test_a_plan_put_together_from_those_of_statements_is_that_of_all_at_once(cho
     for numbers in chosen:
         catalog = known.copy()
         catalog.queries = {f"q{number}": queries[number] for number in numbers}
-        made, (graph, units) = planner.plan(catalog), gathered(*planned_from(catalog))
+        made, (graph, units) = planner.plan(catalog), merge_overlapping_joins(*planned_from(catalog))
         assert made.graph == graph
         assert {unit.id: unit_without_order(unit) for unit in made.units} == {
             unit.id: unit_without_order(unit) for unit in units
@@ -218,7 +218,7 @@ def test_pictures_and_texts_for_people_have_no_digests() -> None:
     graph, units = planned({f"q{number}": text for number, text in enumerate(SELECTS)})
     assert all("#" not in node.name for node in graph)
     assert all("#" not in unit.id for unit in units)
-    assert all(keeping_state(graph, unit.nodes) == list(unit.stateful_nodes) for unit in units)
+    assert all(select_stateful(graph, unit.nodes) == list(unit.stateful_nodes) for unit in units)
 
 
 OF_EXTENSIONS = """

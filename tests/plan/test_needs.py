@@ -14,7 +14,7 @@ from slicemill.functions.render import render
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.planner import Planner
-from slicemill.plan.projection_pushdown import Need, needed_together, needs_of
+from slicemill.plan.projection_pushdown import SourceProjection, merge_projections, source_projections
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
 from support.units import run_units
 
@@ -25,9 +25,9 @@ CREATE TABLE names (id int, name varchar);
 """
 
 
-def need(query: str, stream: str = "s") -> Need:
+def need(query: str, stream: str = "s") -> SourceProjection:
     graph = optimize(build_graph(bind(STREAMS + query).catalog))
-    return needed_together([stream], [needs_of(graph)])[stream]
+    return merge_projections([stream], [source_projections(graph)])[stream]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,10 @@ def test_what_statements_need_alone_is_what_they_need_together(case: Case) -> No
     catalog = prepare(case).catalog
     plan = Planner().plan(catalog)
     streams = [name for name, one in catalog.relations.items() if isinstance(one, Stream)]
-    together, by_hand = needed_together(streams, plan.needs), needed_together(streams, [needs_of(plan.graph)])
+    together, by_hand = (
+        merge_projections(streams, plan.needs),
+        merge_projections(streams, [source_projections(plan.graph)]),
+    )
     assert {name: found.columns for name, found in together.items()} == {
         name: found.columns for name, found in by_hand.items()
     }
@@ -94,7 +97,7 @@ def forgetful(runnable: Runnable) -> Runnable:
     events = []
     for event in runnable.events:
         stream = runnable.catalog.declared_stream(event.stream)
-        columns = needed_together([stream.name], [needs_of(graph)])[stream.name].columns
+        columns = merge_projections([stream.name], [source_projections(graph)])[stream.name].columns
         pairs = zip(stream.schema.names, event.row or (), strict=event.row is not None)
         row = tuple(value if name in columns else None for name, value in pairs)
         events.append(event if event.row is None else replace(event, row=row))

@@ -11,7 +11,7 @@ from slicemill.functions.render import render
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import Along, Exchange, by_key, by_time
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from support.corpus import Event
 from support.reference import by_reference
 from support.units import run_logs, run_units
@@ -111,7 +111,7 @@ BY_TIME = {
 def exchanges(query: str) -> list[dict[str, Exchange]]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    return [by_key(unit, graph, 4) or by_time(unit, graph, 4) for unit in cut(graph)]
+    return [by_key(unit, graph, 4) or by_time(unit, graph, 4) for unit in split_into_units(graph)]
 
 
 @pytest.mark.parametrize("query", SPLIT.values(), ids=SPLIT)

@@ -18,7 +18,7 @@ from slicemill.errors import SlicemillError
 from slicemill.functions.render import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.join_inputs import joined_inputs
+from slicemill.plan.join_inputs import join_inputs_of
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.plan.placement import (
@@ -27,17 +27,17 @@ from slicemill.plan.placement import (
     PlacementKind,
     best_by_time,
     candidates,
-    chosen,
+    choose_placement,
     former_cells,
     kept_placement,
-    placement_named,
+    parse_placement_kind,
     placements_of,
     replacement,
-    restored,
+    restore_placement,
 )
 from slicemill.plan.placement_cost import CellsByTime, PlacementStatistics
-from slicemill.plan.units import Unit, cut
-from slicemill.runtime.shuffle import SpreadRows
+from slicemill.plan.units import Unit, split_into_units
+from slicemill.runtime.shuffle import PartitionedRows
 
 COLUMNS = ("x", "y", "z")
 STREAMS = "".join(
@@ -59,7 +59,7 @@ THREE_THETA = f"SELECT a.z FROM {from_clause('abc')} WHERE a.x < b.x AND b.y < c
 def planned(query: str) -> tuple[Unit, QueryGraph]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     return unit, graph
 
 
@@ -100,7 +100,7 @@ def cells_by_row(rows: Sequence[tuple[int, ...]], by: Exchange) -> list[set[int]
     columns = [pa.array([row[n] for row in rows], pa.int32()) for n in range(len(COLUMNS))]
     numbers = pa.array(range(len(rows)), pa.int64())
     table = pa.table([numbers, numbers, numbers, *columns], names=["_ts", "_seq", "_arr", *COLUMNS])
-    spread = SpreadRows(by, schema, [(table, 0)])
+    spread = PartitionedRows(by, schema, [(table, 0)])
     found: list[set[int]] = [set() for _ in rows]
     for cell in range(by.cells):
         for number in spread.part(cell)["_seq"].to_pylist():
@@ -171,7 +171,7 @@ def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
         f"SELECT t.p FROM a [RANGE 5 SECONDS], ({inner}) t [RANGE 5 SECONDS], c [RANGE 5 SECONDS] "
         "WHERE t.p = a.x AND t.q = c.y"
     )
-    joined = joined_inputs(unit, graph)
+    joined = join_inputs_of(unit, graph)
     assert joined is not None
     assert sorted(one.logs for one in joined.inputs) == [("a",), ("b",), ("c",)]
     found = [one.of_logs(joined.inputs) for one in joined.classes]
@@ -216,7 +216,7 @@ def heavy(query: str, share: float, cells: int) -> PlacementStatistics:
 
 def test_uniform_keys_go_by_key_and_by_time_they_would_cost_almost_as_often_as_there_are_cells() -> None:
     found = {one.placement.kind: one.cost for one in candidates(*planned(PAIR), 8)}
-    assert chosen(*planned(PAIR), 8).kind is PlacementKind.KEY
+    assert choose_placement(*planned(PAIR), 8).kind is PlacementKind.KEY
     assert found[PlacementKind.TIME].rows_read == 8 * found[PlacementKind.KEY].rows_read
     assert found[PlacementKind.TIME].rows_kept == found[PlacementKind.KEY].rows_kept
 
@@ -224,52 +224,55 @@ def test_uniform_keys_go_by_key_and_by_time_they_would_cost_almost_as_often_as_t
 def test_a_heavy_key_is_spread_by_time_and_the_others_by_key() -> None:
     statistics = heavy(PAIR, 0.3, 8)
     found = {one.placement.kind: one.cost for one in candidates(*planned(PAIR), 8, statistics)}
-    assert chosen(*planned(PAIR), 8, statistics).kind is PlacementKind.HYBRID
+    assert choose_placement(*planned(PAIR), 8, statistics).kind is PlacementKind.HYBRID
     one = found[PlacementKind.ONE].slowest_s
     assert found[PlacementKind.KEY].slowest_s > 0.9 * one
     assert found[PlacementKind.HYBRID].slowest_s < one / 5
 
 
 def test_three_streams_on_one_key_go_by_key() -> None:
-    assert chosen(*planned(ONE_KEY), 8).kind is PlacementKind.KEY
+    assert choose_placement(*planned(ONE_KEY), 8).kind is PlacementKind.KEY
 
 
 def test_three_streams_on_one_heavy_key_are_spread_by_the_turns_of_some_as_well() -> None:
     statistics = heavy(ONE_KEY, 0.3, 8)
-    placement = chosen(*planned(ONE_KEY), 8, statistics)
+    placement = choose_placement(*planned(ONE_KEY), 8, statistics)
     assert placement.kind in (PlacementKind.HYPERCUBE, PlacementKind.CUBE)
     assert any(Along.STRIPE in exchange.by for exchange in placement.exchanges.values())
 
 
 def test_three_streams_on_two_keys_are_a_square() -> None:
-    placement = chosen(*planned(TWO_KEYS), 16)
+    placement = choose_placement(*planned(TWO_KEYS), 16)
     assert placement.kind is PlacementKind.HYPERCUBE
     assert placement.plain()["by"] == {"a": ["x", "every"], "b": ["x", "y"], "c": ["every", "y"]}
     assert placement.shape == (4, 4)
 
 
 def test_cells_that_cannot_be_divided_among_dimensions_are_left_out() -> None:
-    assert chosen(*planned(TWO_KEYS), 5).shape == (2, 2)
-    assert chosen(*planned(TWO_KEYS), 17).shape == (4, 4)
-    assert chosen(*planned(PAIR), 5).shape == (5,)
+    assert choose_placement(*planned(TWO_KEYS), 5).shape == (2, 2)
+    assert choose_placement(*planned(TWO_KEYS), 17).shape == (4, 4)
+    assert choose_placement(*planned(PAIR), 5).shape == (5,)
 
 
 def test_shares_go_by_rates_and_windows() -> None:
     """What a long window holds should be divided most: a replica of it is dear."""
     rates = PlacementStatistics(rates={"a": 40_000.0, "b": 10_000.0, "c": 2_500.0})
-    placement = chosen(*planned(TWO_KEYS), 16, rates)
+    placement = choose_placement(*planned(TWO_KEYS), 16, rates)
     assert placement.shape == (16,)
     assert placement.plain()["by"] == {"a": ["x"], "b": ["x"], "c": ["every"]}
 
 
 def test_what_has_no_key_goes_by_time() -> None:
-    assert chosen(*planned(THETA), 16).kind is PlacementKind.TIME
-    assert chosen(*planned(THREE_THETA), 16).kind is PlacementKind.CUBE
+    assert choose_placement(*planned(THETA), 16).kind is PlacementKind.TIME
+    assert choose_placement(*planned(THREE_THETA), 16).kind is PlacementKind.CUBE
 
 
 @pytest.mark.parametrize("query", [PAIR, ONE_KEY, TWO_KEYS])
 def test_little_work_stays_in_one_cell(query: str) -> None:
-    assert chosen(*planned(query), 8, PlacementStatistics(rates=dict.fromkeys("abc", 50.0))) == ONE_CELL
+    assert (
+        choose_placement(*planned(query), 8, PlacementStatistics(rates=dict.fromkeys("abc", 50.0)))
+        == ONE_CELL
+    )
 
 
 @given(joins(), st.sampled_from([2, 4, 8]), st.lists(st.floats(1, 1e6), min_size=4, max_size=4))
@@ -282,7 +285,7 @@ def test_the_cheapest_is_chosen(
     found = candidates(unit, graph, cells, statistics)
     prices = [one.cost.price(cells) for one in found]
     assert prices[0] == min(prices)
-    assert chosen(unit, graph, cells, statistics) == found[0].placement
+    assert choose_placement(unit, graph, cells, statistics) == found[0].placement
     for one in found:
         cost = one.cost
         assert 0 < cost.slowest_s <= cost.cpu_s * (1 + 1e-9)
@@ -306,10 +309,10 @@ def test_short_windows_by_time_get_fewer_cells(rate: float, cells: int) -> None:
     statistics = PlacementStatistics(rates=dict.fromkeys("ab", rate))
     model = best_by_time(unit, graph, 8, statistics)
     for count in (2, 8):
-        by_time = chosen(unit, graph, count, statistics, PlacementKind.TIME)
+        by_time = choose_placement(unit, graph, count, statistics, PlacementKind.TIME)
         cost = next(c.cost for c in candidates(unit, graph, count, statistics) if c.placement == by_time)
         assert cost.slowest_s == pytest.approx(model.divided_s / count + model.repeated_s)
-    assert chosen(unit, graph, 8, statistics).cells == model.best() == cells
+    assert choose_placement(unit, graph, 8, statistics).cells == model.best() == cells
 
 
 # -- what is asked for, and what is kept ---------------------------------------------------------------
@@ -318,17 +321,17 @@ def test_short_windows_by_time_get_fewer_cells(rate: float, cells: int) -> None:
 def test_what_a_unit_cannot_have_is_told_with_what_it_can() -> None:
     unit, graph = planned(THETA)
     with pytest.raises(SlicemillError, match=r"cannot be placed as key in 8 cells.* time, one"):
-        chosen(unit, graph, 8, kind=PlacementKind.KEY)
-    assert chosen(unit, graph, 8, kind=PlacementKind.TIME).kind is PlacementKind.TIME
-    assert chosen(unit, graph, 8, kind=PlacementKind.ONE) == ONE_CELL
-    assert chosen(*planned("SELECT z FROM a"), 8, kind=PlacementKind.KEY) == ONE_CELL
+        choose_placement(unit, graph, 8, kind=PlacementKind.KEY)
+    assert choose_placement(unit, graph, 8, kind=PlacementKind.TIME).kind is PlacementKind.TIME
+    assert choose_placement(unit, graph, 8, kind=PlacementKind.ONE) == ONE_CELL
+    assert choose_placement(*planned("SELECT z FROM a"), 8, kind=PlacementKind.KEY) == ONE_CELL
 
 
 def test_placements_have_names() -> None:
-    assert placement_named("auto") is None
-    assert placement_named("cube") is PlacementKind.CUBE
+    assert parse_placement_kind("auto") is None
+    assert parse_placement_kind("cube") is PlacementKind.CUBE
     with pytest.raises(SlicemillError, match="known are auto, one, key, time, hybrid, hypercube, cube"):
-        placement_named("ring")
+        parse_placement_kind("ring")
 
 
 @pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])
@@ -338,7 +341,7 @@ def test_a_placement_outlives_the_journal(query: str) -> None:
     for placement in placements_of(unit, graph, 8):
         plain = json.loads(json.dumps(placement.plain()))
         plains.append(json.dumps(plain, sort_keys=True))
-        assert restored(unit, graph, plain) == placement
+        assert restore_placement(unit, graph, plain) == placement
         assert Placement.of(placement.exchanges).kind in (placement.kind, PlacementKind.KEY)
     assert len(set(plains)) == len(plains)
 
@@ -346,7 +349,7 @@ def test_a_placement_outlives_the_journal(query: str) -> None:
 def test_a_placement_that_queries_do_not_allow_is_not_restored() -> None:
     unit, graph = planned(THETA)
     plain = {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}}
-    assert restored(unit, graph, plain) is None
+    assert restore_placement(unit, graph, plain) is None
     assert kept_placement(unit, graph, plain) is None
     assert replacement(unit, graph, 4, lambda _: True).cells == 4
     assert replacement(unit, graph, 4, lambda _: False) == ONE_CELL
@@ -370,14 +373,14 @@ def test_columns_may_be_called_like_rules() -> None:
     streams = STREAMS.replace("x INT, y INT", "every INT, stripe INT")
     catalog = bind(f"{streams} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     for placement in placements_of(unit, graph, 8):
         plain = json.loads(json.dumps(placement.plain()))
         for log, along in former_cells(plain).spread.items():
             assert list(along) == [by is not Along.EVERY for by in placement.exchanges[log].by]
         old = {log: [words.strip('"') for words in along] for log, along in plain["by"].items()}
-        assert restored(unit, graph, plain) == placement
-        assert restored(unit, graph, {**plain, "by": old}) is not None
+        assert restore_placement(unit, graph, plain) == placement
+        assert restore_placement(unit, graph, {**plain, "by": old}) is not None
 
 
 def test_a_joined_row_is_in_the_cells_that_have_all_of_its_rows() -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from recovery.child import decoded, run_mill
 from slicemill.runtime.spark_session import session
-from slicemill.runtime.workers.sharing import kept_workers
+from slicemill.runtime.workers.sharing import keep_workers
 from support.corpus import read_cases
 from test_corpus_on_spark import check
 
@@ -34,6 +34,6 @@ if __name__ == "__main__":
     spark = session(sys.argv[2])
     run_mill(spark, work)
     print(MILL_DONE, flush=True)
-    with kept_workers(spark.sparkContext):
+    with keep_workers(spark.sparkContext):
         run_cases(spark, Path(work.folder), sys.argv[3:])
     spark.stop()

@@ -18,7 +18,7 @@ from slicemill.aggregates.frames import WindowFrame
 from slicemill.aggregates.registry import SUM
 from slicemill.operators.join.rows import JoinByRows, TimeWindow
 from slicemill.types import Timed
-from slicemill_oracle.costs import fixed
+from slicemill_oracle.costs import constant_cost
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.ets import EtsMode, NoEts, OnDemand, Periodic
 from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
@@ -44,7 +44,10 @@ class Plan:
         rename = {name: prefix + name for name, *_ in self.operators}
         specs: list[Spec] = [
             OperatorSpec(
-                rename[name], _make(kind), tuple(rename.get(i, i) for i in inputs), fixed(self.cost_us)
+                rename[name],
+                _make(kind),
+                tuple(rename.get(i, i) for i in inputs),
+                constant_cost(self.cost_us),
             )
             for name, kind, inputs in self.operators
         ]
@@ -127,7 +130,7 @@ def rows(engine: Engine, sink: str = "out") -> list[Timed]:
 def expected(plan: Plan, arrivals: dict[str, list[Arrival]]) -> list[Timed]:
     engine = build(plan, arrivals)
     engine.run()
-    assert engine.queued() == 0
+    assert engine.queue_size() == 0
     return rows(engine)
 
 
@@ -242,7 +245,9 @@ def change(engine: Engine, plan: Plan, what: str, number: int, live: list[str], 
         engine.clear_break(producer, consumer)
     elif what == "insert" and not any(name.endswith(f"{producer}-{consumer}") for name in live):
         name = f"i{serial} {producer}-{consumer}"
-        engine.insert(OperatorSpec(name, ProjectOperator(lambda row: row), (producer,), fixed(1)), consumer)
+        engine.insert(
+            OperatorSpec(name, ProjectOperator(lambda row: row), (producer,), constant_cost(1)), consumer
+        )
         live.append(name)
     elif what == "remove" and any(name.startswith("i") for name in live):
         name = next(name for name in live if name.startswith("i"))
@@ -251,8 +256,8 @@ def change(engine: Engine, plan: Plan, what: str, number: int, live: list[str], 
     elif what == "query":
         name = f"q{serial}"
         engine.add(
-            OperatorSpec(f"{name}u", Union(), (plan.last, "S0"), fixed(2)),
-            OperatorSpec(f"{name}p", ProjectOperator(lambda row: row), (f"{name}u",), fixed(1)),
+            OperatorSpec(f"{name}u", Union(), (plan.last, "S0"), constant_cost(2)),
+            OperatorSpec(f"{name}p", ProjectOperator(lambda row: row), (f"{name}u",), constant_cost(1)),
             SinkSpec(name, f"{name}p"),
         )
         live.append(name)

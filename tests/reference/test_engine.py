@@ -6,7 +6,7 @@ import pytest
 
 from slicemill.errors import SlicemillError
 from slicemill_oracle.clock import RealClock
-from slicemill_oracle.costs import fixed
+from slicemill_oracle.costs import constant_cost
 from slicemill_oracle.cycle import round_robin
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
@@ -16,11 +16,11 @@ from slicemill_oracle.sources import Arrival, ScheduledSource
 
 
 def keep(name: str, producer: str) -> OperatorSpec:
-    return OperatorSpec(name, Select(lambda _: True), (producer,), fixed(1))
+    return OperatorSpec(name, Select(lambda _: True), (producer,), constant_cost(1))
 
 
 def mark(name: str, producer: str) -> OperatorSpec:
-    return OperatorSpec(name, ProjectOperator(lambda row: (*row, name)), (producer,), fixed(1))
+    return OperatorSpec(name, ProjectOperator(lambda row: (*row, name)), (producer,), constant_cost(1))
 
 
 def path() -> list[Spec]:
@@ -58,7 +58,7 @@ def test_what_a_removed_operator_left_comes_before_what_now_passes_it_by() -> No
     engine.remove_operator("m")
     engine.run()
     assert values(engine) == [(0, "m"), (1, "m"), (2,), (3,)]
-    assert engine.queued() == 0
+    assert engine.queue_size() == 0
 
 
 def test_a_removed_operator_before_a_sink_and_a_fork_leaves_each_branch_its_tuples() -> None:
@@ -94,7 +94,7 @@ def test_removing_a_query_frees_its_operators_and_leaves_shared_ones() -> None:
     engine.run()
     assert values(engine) == [(0,), (1,), (2,)]
     assert [row.state for row in engine.state_table()] == ["a", "b"]
-    assert engine.queued() == 0
+    assert engine.queue_size() == 0
 
 
 def test_a_strategy_is_switched_while_tuples_are_in_flight() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slicemill_oracle.engine import Engine
-from slicemill_oracle.eqg import ets_arcs, reached_from
+from slicemill_oracle.eqg import ets_arcs, reachable_arcs
 from slicemill_oracle.ets import NoEts
 from slicemill_oracle.graph import OperatorSpec, SinkSpec, Topology
 from slicemill_oracle.operators.stateless import ProjectOperator, Select, Union
@@ -29,8 +29,8 @@ def test_g13_ets_arcs_jump_over_operators_that_do_not_wait_for_time() -> None:
 
 def test_an_ets_may_travel_on_to_the_operators_behind_its_first_register() -> None:
     arcs = ets_arcs(SHAPE, {"U1", "U2"})
-    assert [arc.target for arc in reached_from("S1", arcs)] == ["U1", "U2"]
-    assert [arc.target for arc in reached_from("S3", arcs)] == ["U2"]
+    assert [arc.target for arc in reachable_arcs("S1", arcs)] == ["U1", "U2"]
+    assert [arc.target for arc in reachable_arcs("S3", arcs)] == ["U2"]
 
 
 def test_g13_a_union_forwards_the_minimum_of_its_registers_and_each_value_once() -> None:

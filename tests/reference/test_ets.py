@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slicemill.operators.join.rows import JoinByRows, TimeWindow
-from slicemill_oracle.costs import fixed
+from slicemill_oracle.costs import constant_cost
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.ets import EtsMode, NoEts, OnDemand, Periodic, Propagation, ets_now, moment_of_ets
 from slicemill_oracle.graph import OperatorSpec, SinkSpec
@@ -21,9 +21,9 @@ def union(
     nodes = [
         a,
         b,
-        OperatorSpec("σA", Select(lambda _: True), (a.name,), fixed(10)),
-        OperatorSpec("σB", Select(lambda _: True), (b.name,), fixed(10)),
-        OperatorSpec("U", Union(), ("σA", "σB"), fixed(10)),
+        OperatorSpec("σA", Select(lambda _: True), (a.name,), constant_cost(10)),
+        OperatorSpec("σB", Select(lambda _: True), (b.name,), constant_cost(10)),
+        OperatorSpec("U", Union(), ("σA", "σB"), constant_cost(10)),
         SinkSpec("out", "U"),
     ]
     return Engine(nodes, ets=ets, propagation=propagation, trace=True)

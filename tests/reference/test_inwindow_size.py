@@ -11,7 +11,7 @@ from slicemill.aggregates.frames import Inwindow, WindowFrame
 from slicemill.aggregates.registry import BUILTINS
 from slicemill.aggregates.udf.lookup import resolve_aggregate
 from slicemill.binder import bind
-from slicemill_oracle.operators.window_evaluation import Windowed
+from slicemill_oracle.operators.window_evaluation import WindowedEvaluation
 
 SAMPLE = """CREATE WINDOW AGGREGATE top(next real) : real {
   TABLE inwindow(wnext real);
@@ -27,7 +27,7 @@ def mean_size(definition: RowAggregate, window: int, tuples: int) -> float:
         return make(inwindow)
 
     random = Random(11)
-    evaluation = Windowed(WindowFrame("ROWS", window - 1), noted)
+    evaluation = WindowedEvaluation(WindowFrame("ROWS", window - 1), noted)
     sizes = []
     for position in range(tuples):
         evaluation.arrive(position, (random.random(),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill_oracle.costs import fixed
+from slicemill_oracle.costs import constant_cost
 from slicemill_oracle.engine import Engine, Latency
 from slicemill_oracle.ets import NoEts
 from slicemill_oracle.graph import OperatorSpec, SinkSpec
@@ -18,7 +18,7 @@ def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_emp
         [
             ScheduledSource("A"),
             ScheduledSource("B"),
-            OperatorSpec("U", Union(), ("A", "B"), fixed(10)),
+            OperatorSpec("U", Union(), ("A", "B"), constant_cost(10)),
             SinkSpec("out", "U"),
         ],
         ets=NoEts(),
@@ -31,7 +31,7 @@ def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_emp
     assert metrics.idle_share["U"] == pytest.approx((500 + 390) / 1_000)
     assert metrics.latency["out"] == Latency(outputs=2, mean_us=(510 + 420) / 2, max_us=510)
     assert metrics.peak_items == 3
-    assert engine.queued() == 1
+    assert engine.queue_size() == 1
 
 
 def test_a_sink_that_keeps_nothing_still_counts() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from slicemill_oracle.costs import fixed
+from slicemill_oracle.costs import constant_cost
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
 from slicemill_oracle.nos import Strategy
@@ -15,7 +15,7 @@ from slicemill_oracle.sources import Arrival, ScheduledSource
 
 
 def keep(name: str, producer: str) -> OperatorSpec:
-    return OperatorSpec(name, Select(lambda _: True), (producer,), fixed(1))
+    return OperatorSpec(name, Select(lambda _: True), (producer,), constant_cost(1))
 
 
 def trace(nodes: list[Spec], strategy: Strategy, tuples: int, cut: tuple[str, str] | None = None) -> str:
@@ -44,7 +44,7 @@ def test_g9_the_trace_of_a_path(strategy: Strategy, expected: str) -> None:
 
 
 def test_g9_depth_first_stays_at_an_operator_that_drops_its_tuple() -> None:
-    dropping = OperatorSpec("σ", Select(lambda row: row[0] != 1), ("S",), fixed(1))
+    dropping = OperatorSpec("σ", Select(lambda row: row[0] != 1), ("S",), constant_cost(1))
     assert trace(path(dropping), "DFS", 3) == "σ σ Σ1 Σ2 σ Σ1 Σ2"
 
 
@@ -61,7 +61,7 @@ def test_g8_latency_of_a_burst_through_a_selection_and_a_latent_union(
             ScheduledSource("S", "latent"),
             ScheduledSource("T", "latent"),
             keep("σ", "S"),
-            OperatorSpec("U", Union(), ("σ", "T"), fixed(1)),
+            OperatorSpec("U", Union(), ("σ", "T"), constant_cost(1)),
             SinkSpec("out", "U"),
         ],
         strategy=strategy,

@@ -12,7 +12,7 @@ from slicemill.errors import SlicemillError
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.graph import OperatorSpec, SinkSpec
 from slicemill_oracle.operators.stateless import Select
-from slicemill_oracle.sources import Agenda, Arrival, Lane, ScheduledSource
+from slicemill_oracle.sources import Agenda, Arrival, EventLane, ScheduledSource
 
 
 def engine_of(source: ScheduledSource) -> Engine:
@@ -126,8 +126,12 @@ def test_a_generator_is_drawn_from_only_as_time_goes_on() -> None:
 def test_the_agenda_fires_by_time_and_then_in_the_order_of_its_lanes() -> None:
     fired: list[str] = []
     agenda = Agenda()
-    agenda.add(Lane("a", [Arrival(1, ()), Arrival(3, ())], lambda arrival: fired.append(f"a{arrival.at}")))
-    agenda.add(Lane("b", [Arrival(1, ()), Arrival(2, ())], lambda arrival: fired.append(f"b{arrival.at}")))
+    agenda.add(
+        EventLane("a", [Arrival(1, ()), Arrival(3, ())], lambda arrival: fired.append(f"a{arrival.at}"))
+    )
+    agenda.add(
+        EventLane("b", [Arrival(1, ()), Arrival(2, ())], lambda arrival: fired.append(f"b{arrival.at}"))
+    )
     agenda.fire_until(2)
     assert fired == ["a1", "b1", "b2"]
     assert (agenda.next_at, agenda.finished) == (3, False)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from slicemill.functions.patterns import _like_row, _regexp_like, _regexp_replace
-from slicemill.functions.regular_expressions import _translated, java_pattern
+from slicemill.functions.regular_expressions import _translate, java_pattern
 from slicemill.functions.values import ExpressionError
 
 _ATOMS = [
@@ -47,7 +47,7 @@ def _random_pattern(choices: random.Random, depth: int) -> str:
 
 def _spans_by_backtracking(pattern: str, text: str) -> list[tuple[tuple[int, int], ...]]:
     """Return what Java's `find` finds: behind an empty match it goes on with the next character."""
-    compiled = re.compile(_translated(pattern), re.ASCII)
+    compiled = re.compile(_translate(pattern), re.ASCII)
     spans, place = [], 0
     while place <= len(text) and (found := compiled.search(text, place)) is not None:
         spans.append(tuple(found.span(number) for number in range(compiled.groups + 1)))

@@ -11,14 +11,14 @@ import pytest
 from scalar.random_rows import SCHEMA, pool
 from slicemill.functions.vectors import (
     Vector,
-    chosen,
+    choose_values,
     constant,
     from_arrow,
     from_values,
     full_length,
     is_constant,
-    nothing,
-    patched,
+    null_constant,
+    replace_values,
     take,
     to_arrow,
     to_values,
@@ -52,13 +52,13 @@ def test_rows_are_taken_patched_and_chosen_by_index(column: Column) -> None:
     assert same(to_values(take(vector, indices), 4), [values[index] for index in indices])
     fresh = [pool(column.type)[-1], None]
     expected = [*values[:7], fresh[0], *values[8:20], fresh[1], *values[21:]]
-    assert same(to_values(patched(vector, 30, np.array([7, 20]), fresh), 30), expected)
+    assert same(to_values(replace_values(vector, 30, np.array([7, 20]), fresh), 30), expected)
     known, mask = pool(column.type)[0], np.arange(30) % 3 == 0
     filled = [
         from_values([known if value is None else value for value in side], column.type)
         for side in (values, others)
     ]
-    data = chosen(mask, filled[0].data, filled[1].data, column.type)
+    data = choose_values(mask, filled[0].data, filled[1].data, column.type)
     found = to_values(Vector(column.type, data), 30)
     sides = [to_values(side, 30) for side in filled]
     assert same(found, [sides[0 if hit else 1][index] for index, hit in enumerate(mask)])
@@ -67,7 +67,7 @@ def test_rows_are_taken_patched_and_chosen_by_index(column: Column) -> None:
 @pytest.mark.parametrize("column", SCHEMA.columns, ids=str)
 def test_a_constant_is_one_value_for_all_rows(column: Column) -> None:
     value = pool(column.type)[0]
-    for one in (constant(value, column.type), constant(None, column.type), nothing(column.type)):
+    for one in (constant(value, column.type), constant(None, column.type), null_constant(column.type)):
         expected = [value if one.valid is None else None] * 5
         assert is_constant(one)
         assert same(to_values(one, 5), expected)

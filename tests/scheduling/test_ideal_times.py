@@ -9,8 +9,8 @@ import pytest
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
-from slicemill.scheduling.statistics import BatchCost, MadeOf, UnitStatistics, Written, ideal_time, made_of
+from slicemill.plan.units import split_into_units
+from slicemill.scheduling.statistics import BatchCost, LogOrigin, MadeOf, UnitStatistics, ideal_time, made_of
 from slicemill.time import wall_clock_us
 from slicemill_lab.charts import composites
 from slicemill_lab.charts.composites import Join, Joined, JoinSide
@@ -36,15 +36,15 @@ CREATE QUERY alone AS SELECT k FROM a WHERE k > 3;
 """
 
 
-def writers(script: str) -> dict[str, Written]:
+def writers(script: str) -> dict[str, LogOrigin]:
     """What writes each log of a script; the runs of each unit cost something else."""
     catalog = bind(script).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     found = {}
-    for number, unit in enumerate(cut(graph)):
+    for number, unit in enumerate(split_into_units(graph)):
         known = UnitStatistics(cost=BatchCost(10.0**number, 0.01 * 10.0**number))
         inputs: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
-        found |= {log: Written(made_of(root, graph, inputs), known) for root, log in unit.outputs}
+        found |= {log: LogOrigin(made_of(root, graph, inputs), known) for root, log in unit.outputs}
     return found
 
 

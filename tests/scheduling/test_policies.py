@@ -14,7 +14,7 @@ from simulator.queues import queue
 from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import POLICIES, UnknownPolicyError, policy_named
-from slicemill.scheduling.portions import UnitFigures
+from slicemill.scheduling.portions import UnitColumns
 from slicemill_lab.charts.charts import Objective, Path, Piece, Stage
 from slicemill_lab.charts.segments import SegmentFigures
 from slicemill_lab.charts.units import cut
@@ -41,7 +41,7 @@ def batches(n: int, **columns: object) -> Batches:
     }
     made = {name: np.broadcast_to(columns.get(name, value), n).astype(float) for name, value in plain.items()}
     ideal = columns.get("ideal_time", made["overhead"] + made["per_row"])
-    figures = UnitFigures.unshared(
+    figures = UnitColumns.without_readers(
         made["selectivity"], made["overhead"], made["per_row"], ideal, made["weight"], made["outputs"]
     )
     rows, wait, slack, idle = (made[name] for name in ("rows", "wait", "slack", "idle"))

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
-from slicemill.scheduling.portions import Aim, Portion, Served, UnitFigures, WorkTree, portion
+from slicemill.scheduling.portions import Aim, Portion, QueryGroup, UnitColumns, WorkTree, portion
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
 
 POWERS = {Aim.RESPONSE: 0, Aim.SLOWDOWN: 1, Aim.BALANCE: 2}
 
 
-def served(results: float, ideal_s: float = 1.0, weight: float = 1.0) -> Served:
-    return Served((results,), (weight,), ideal_s)
+def served(results: float, ideal_s: float = 1.0, weight: float = 1.0) -> QueryGroup:
+    return QueryGroup((results,), (weight,), ideal_s)
 
 
 def shared(cost: float, segments: list[tuple[float, float]]) -> WorkTree:
@@ -31,7 +31,7 @@ def shared(cost: float, segments: list[tuple[float, float]]) -> WorkTree:
 
 
 def table(trees: list[WorkTree], rows: float = 1.0, wait: float = 1.0) -> Batches:
-    figures = UnitFigures(len(trees))
+    figures = UnitColumns(len(trees))
     for position, tree in enumerate(trees):
         figures.set(position, tree, rows)
     same = np.ones(len(trees))
@@ -132,7 +132,7 @@ def test_no_part_of_the_tree_has_a_greater_priority(tree: WorkTree, aim: Aim, ro
 def test_the_defining_tree_is_no_less_than_all_and_than_the_best_path(tree: WorkTree, rows: float) -> None:
     defining = portion(tree, Aim.RESPONSE, rows).rate(rows)
     assert defining >= portion(tree, Aim.ALL, rows).rate(rows) * (1 - 1e-9)
-    lightest = min((min(one.weights) for _, one in tree.all_served()), default=0.0)
+    lightest = min((min(one.weights) for _, one in tree.query_groups()), default=0.0)
     assert defining >= lightest * portion(tree, Aim.PATH, rows).rate(rows) * (1 - 1e-9)
 
 
@@ -142,7 +142,7 @@ def test_without_sharing_the_formulas_are_those_of_one_query(
 ) -> None:
     ideal = 3 * cost
     one = table([WorkTree(overhead, cost, (served(s, ideal, weight),))], rows, wait)
-    plain = UnitFigures.unshared([s], [overhead], [cost], [ideal], [weight])
+    plain = UnitColumns.without_readers([s], [overhead], [cost], [ideal], [weight])
     rate = weight * s * rows / (overhead + cost * rows)
     expected = {
         "hr": rate,
@@ -165,7 +165,7 @@ sets = st.lists(st.tuples(costs, st.lists(query, min_size=1, max_size=3)), min_s
 @settings(max_examples=60, deadline=None)
 @given(sets, st.floats(0, 30))
 def test_descending_order_of_sets_is_best_for_the_mean_slowdown(
-    units: list[tuple[float, list[Served]]], wait: float
+    units: list[tuple[float, list[QueryGroup]]], wait: float
 ) -> None:
     """P26 from the pairwise rule: Σ α·S·(T + W + start)/T over the queries of all units is least."""
     batches = table([WorkTree(0.0, cost, tuple(queries)) for cost, queries in units], wait=wait + 1)
@@ -223,7 +223,7 @@ def test_freshness_is_that_of_each_query_of_a_unit() -> None:
     """P32, P33: Σ α·(1 - (1 - S)^N) over the work; one that is surely stale makes no other so."""
     shares, weights = (1.0, 0.01, 0.2), (1.0, 3.0, 2.0)
     for rows in (1.0, 10.0, 300.0):
-        unit = table([WorkTree(1.0, 0.5, (Served(shares, weights, 1.5),))], rows)
+        unit = table([WorkTree(1.0, 0.5, (QueryGroup(shares, weights, 1.5),))], rows)
         stale = sum(a * (1 - (1 - s) ** rows) for s, a in zip(shares, weights, strict=True))
         assert policy_named("fas").priority(unit) == pytest.approx([stale / (1.0 + 0.5 * rows)])
     nobody = table([WorkTree(1.0, 0.5, ())])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import POLICIES, policy_named
-from slicemill.scheduling.rehearsal import Outcome, Poll, Traffic, polls, rehearse, total_rows
+from slicemill.scheduling.rehearsal import Outcome, Poll, Traffic, polls, simulate_arrivals, total_rows
 
 
 def unit(name: str, row_s: float, per_row: float = 1.0, reads: str = "s", splits: bool = False) -> UnitCost:
@@ -21,7 +21,7 @@ def unit(name: str, row_s: float, per_row: float = 1.0, reads: str = "s", splits
 
 
 def played(costs: Costs, arrivals: list[Poll], policy: str = "fcfs", cores: int = 1) -> Outcome:
-    return rehearse(costs, cores, Chooser(policy_named(policy)), arrivals)
+    return simulate_arrivals(costs, cores, Chooser(policy_named(policy)), arrivals)
 
 
 def test_what_comes_during_a_job_waits_for_the_next() -> None:
@@ -189,11 +189,11 @@ def test_no_unit_starves_where_the_guard_watches(policy: str) -> None:
     """A unit without any result has no priority under most policies, and the others always have work."""
     costs = Costs(0.01, (*(unit(name, 0.0015) for name in "abc"), unit("empty", 1e-5, 0.0)))
     arrivals = polls({"s": Traffic(210.0)}, 0.25, 120.0)
-    guarded = rehearse(costs, 1, Chooser(policy_named(policy), patience=5.0), arrivals)
+    guarded = simulate_arrivals(costs, 1, Chooser(policy_named(policy), patience=5.0), arrivals)
     # The patience, then up to three others that have waited longer: ten jobs for each.
     assert guarded.queries["qempty"].most_waiting < 210 * 40
     if policy in ("hr", "hnr", "brt", "bsd", "fas"):
-        alone = rehearse(costs, 1, Chooser(policy_named(policy), patience=math.inf), arrivals)
+        alone = simulate_arrivals(costs, 1, Chooser(policy_named(policy), patience=math.inf), arrivals)
         assert alone.queries["qempty"].most_waiting > 2 * guarded.queries["qempty"].most_waiting
 
 
@@ -241,7 +241,8 @@ def test_each_policy_is_best_at_its_own_aim_also_behind_derived_streams(seed: in
     costs, arrivals = shared_streams(seed), polls({"s": Traffic(20.0, "bursty")}, 0.05, 30.0, seed)
     names = ("hr", "hnr", "fcfs", "lsf", "brt", "bsd", "fas", "chain")
     found = {
-        name: rehearse(costs, 1, Chooser(policy_named(name), patience=math.inf), arrivals) for name in names
+        name: simulate_arrivals(costs, 1, Chooser(policy_named(name), patience=math.inf), arrivals)
+        for name in names
     }
     felt = {name: outcome.overall() for name, outcome in found.items()}
     aims = {

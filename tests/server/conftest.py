@@ -10,7 +10,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.server.auth import Principal, UserRole
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
@@ -43,7 +43,7 @@ def user(service: MillService) -> UserSession:
 @pytest.fixture
 def client(service: MillService) -> Iterator[httpx.Client]:
     with (
-        serving(service, Listening()) as url,
+        serving(service, ServerSockets()) as url,
         httpx.Client(base_url=url, timeout=60) as made,
     ):
         yield made

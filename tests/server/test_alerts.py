@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from server.conftest import bid
-from slicemill.server.auth import Denied, Principal, UserRole
-from slicemill.server.permissions import Allowed
+from slicemill.server.auth import PermissionDenied, Principal, UserRole
+from slicemill.server.permissions import ClientPermissions
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from support.webhooks import listening_webhook
@@ -77,14 +77,14 @@ def test_a_webhook_that_is_down_is_a_problem_of_the_server(service: MillService,
 def test_statements_from_outside_name_only_hosts_that_the_operator_allows(
     service: MillService, url: str, allowed: str, needed: str | None
 ) -> None:
-    service.allowed = Allowed(webhooks=frozenset([allowed]))
+    service.allowed = ClientPermissions(webhooks=frozenset([allowed]))
     operator = UserSession(service, Principal("ann", UserRole.OPERATOR))
     text = f"CREATE ALERT a ON dear WEBHOOK '{url}'"
     if needed is None:
         operator.execute(text)
         assert "a" in service.mill.catalog.alerts
         return
-    with pytest.raises(Denied, match=f"--allow-webhook {needed}$".replace("[", r"\[")):
+    with pytest.raises(PermissionDenied, match=f"--allow-webhook {needed}$".replace("[", r"\[")):
         operator.execute(text)
     assert service.mill.catalog.alerts == {}
 
@@ -109,11 +109,11 @@ def test_statements_from_outside_name_only_hosts_that_the_operator_allows(
 def test_an_allowed_name_leads_only_to_addresses_that_the_operator_allows(
     host: str, address: str, allowed: list[str], needed: str | None
 ) -> None:
-    checking = Allowed(webhooks=frozenset(allowed))
+    checking = ClientPermissions(webhooks=frozenset(allowed))
     if needed is None:
         checking.check_address(f"https://{host}/x", ip_address(address))
         return
-    with pytest.raises(Denied, match=f"--allow-webhook {re.escape(needed)} as well$"):
+    with pytest.raises(PermissionDenied, match=f"--allow-webhook {re.escape(needed)} as well$"):
         checking.check_address(f"https://{host}/x", ip_address(address))
 
 
@@ -125,7 +125,7 @@ def test_a_message_does_not_reach_the_server_by_a_public_name(
     monkeypatch.setattr(socket, "getaddrinfo", lambda _, port, **kinds: real("127.0.0.1", port, **kinds))
     with listening_webhook() as hook:
         name = hook.url.removeprefix("http://").replace("127.0.0.1", "hooks.example.org").split("/")[0]
-        service.allowed = Allowed(webhooks=frozenset([name]))
+        service.allowed = ClientPermissions(webhooks=frozenset([name]))
         operator = UserSession(service, Principal("ann", UserRole.OPERATOR))
         operator.execute(f"CREATE ALERT a ON dear WEBHOOK 'http://{name}/x'")
         bid(service, (1, 50, 1))
@@ -136,7 +136,7 @@ def test_a_message_does_not_reach_the_server_by_a_public_name(
 
 
 def test_readers_make_no_alerts_and_names_are_kept_apart(service: MillService, user: UserSession) -> None:
-    with pytest.raises(Denied):
+    with pytest.raises(PermissionDenied):
         UserSession(service, Principal("rob", UserRole.READER)).execute(QUIET)
     user.execute("CREATE QUERY sales_all AS SELECT item FROM bid")
     seller = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
@@ -145,12 +145,12 @@ def test_readers_make_no_alerts_and_names_are_kept_apart(service: MillService, u
         "CREATE ALERT sales_a ON dear WEBHOOK 'http://h/'",
         "CREATE ALERT sales_a ON ANY QUERY WHEN rows > 1 WEBHOOK 'http://h/'",
     ):
-        with pytest.raises(Denied):
+        with pytest.raises(PermissionDenied):
             seller.execute(text)
     seller.execute("CREATE ALERT sales_a ON sales_all WEBHOOK 'http://h/'")
     user.execute("CREATE ALERT sales_b ON ANY QUERY WHEN rows > 1 WEBHOOK 'http://h/'; " + QUIET)
     assert [one.name for one in seller.alerts()] == ["sales_a"]
     (answer,) = seller.execute("SHOW ALERTS")
     assert answer.table is not None and answer.table.num_rows == 1
-    with pytest.raises(Denied):
+    with pytest.raises(PermissionDenied):
         seller.execute("DROP ALERT quiet")

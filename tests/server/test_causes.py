@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.server.diagnosis import Attention, QuerySituation, cause_of
+from slicemill.server.diagnosis import QuerySituation, Severity, cause_of
 
 SLOW = {"rows_waiting": 1200, "longest_wait_s": 4.2}
 CASES = [
@@ -100,4 +100,4 @@ def test_nothing_is_said_of_a_query_that_does_well() -> None:
 def test_the_gravest_cause_comes_first() -> None:
     found = cause_of(QuerySituation("u", **SLOW, failed="boom", units={"v": 1.0}, shed_share=0.5))
     assert found is not None
-    assert (found.attention, found.kind) == (Attention.BROKEN, "failed")
+    assert (found.attention, found.kind) == (Severity.BROKEN, "failed")

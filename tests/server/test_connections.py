@@ -20,8 +20,8 @@ import pytest
 
 from slicemill.connectors.tcp.reader import TcpStatus, tcp_status
 from slicemill.server.connections import ClientLimits, ConnectionLimits, OpenConnections
-from slicemill.server.network import Listening, serving
-from slicemill.server.serve import WaitingStatements, _watch
+from slicemill.server.network import ServerSockets, serving
+from slicemill.server.serve import PendingStatements, _watch
 from slicemill.server.service import MillService
 
 LIMITS = ConnectionLimits(total=12, per_address=8, first_spare=1 << 20)
@@ -54,21 +54,21 @@ def open_ones(held: list[socket.socket]) -> int:
     return count
 
 
-def get(listening: Listening, address: str) -> int:
+def get(listening: ServerSockets, address: str) -> int:
     transport = httpx.HTTPTransport(local_address=address)
     with httpx.Client(transport=transport, timeout=30) as client:
         return client.get(f"{listening.url}/health").status_code
 
 
 @pytest.fixture
-def listening(service: MillService) -> Iterator[Listening]:
-    made = Listening(postgres_port=0, connections=LIMITS)
+def listening(service: MillService) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0, connections=LIMITS)
     with serving(service, made, limits=ClientLimits(request_s=60, start_s=60)):
         yield made
 
 
 @pytest.mark.parametrize("way", ["http", "postgres"])
-def test_one_address_has_a_share_of_all_connections(listening: Listening, way: str) -> None:
+def test_one_address_has_a_share_of_all_connections(listening: ServerSockets, way: str) -> None:
     with ExitStack() as stack:
         held = [stack.enter_context(one) for one in idle(port_of(getattr(listening, way)), 20)]
         assert open_ones(held) == LIMITS.per_address
@@ -85,7 +85,7 @@ def test_one_address_has_a_share_of_all_connections(listening: Listening, way: s
 
 
 def test_a_client_of_postgresql_has_to_show_its_token_in_time(service: MillService) -> None:
-    made = Listening(postgres_port=0)
+    made = ServerSockets(postgres_port=0)
     with serving(service, made, limits=ClientLimits(start_s=0.5)):
         for sent in (b"", b"\0\0\0\x08", b"\0\0\0\x08\x04\xd2\x16\x2f"):  # the last one asks for TLS
             with socket.create_connection(("127.0.0.1", port_of(made.postgres)), 30) as silent:
@@ -200,5 +200,5 @@ def test_a_status_that_cannot_be_read_or_written_ends_nothing(
     told: list[str] = []
     monkeypatch.setattr("slicemill.server.serve.note_event", lambda _, message, *__: told.append(message))
 
-    _watch(service, WaitingStatements(service), threading.Event(), 0.1)
+    _watch(service, PendingStatements(service), threading.Event(), 0.1)
     assert told == ["the status cannot be read: Too many open files"]

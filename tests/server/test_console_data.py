@@ -14,7 +14,7 @@ from server.conftest import bid
 from slicemill.api.mill import Mill
 from slicemill.operators.join.statistics import Cuts
 from slicemill.server.auth import Access
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.pages import stored_slices
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.service import MillService
@@ -249,7 +249,7 @@ def test_models_come_with_their_drawing(client: httpx.Client, service: MillServi
 
 
 def test_tokens_are_made_and_dropped_by_admins(mill: Mill, service: MillService, tmp_path: Path) -> None:
-    with serving(service, Listening(), Access(tmp_path)) as url, httpx.Client(base_url=url) as client:
+    with serving(service, ServerSockets(), Access(tmp_path)) as url, httpx.Client(base_url=url) as client:
         reader = {"name": "bob", "role": "reader"}
         assert "first token has role admin" in client.post("/v1/tokens", json=reader).text
         admin = client.post("/v1/tokens", json={"name": "ann", "role": "admin"}).json()["token"]
@@ -269,7 +269,10 @@ def test_who_may_see_some_names_sees_only_these(service: MillService, tmp_path: 
     access = Access(tmp_path)
     token = access.add("sue", "reader", ["sales_*"], 0)
     headers = {"authorization": f"Bearer {token}"}
-    with serving(service, Listening(), access) as url, httpx.Client(base_url=url, headers=headers) as client:
+    with (
+        serving(service, ServerSockets(), access) as url,
+        httpx.Client(base_url=url, headers=headers) as client,
+    ):
         found = get(client, "/v1/overview")
         assert ([line["name"] for line in found["queries"]], found["streams"]) == (["sales_now"], [])
         for path in ("/v1/graph", "/v1/graph/components", "/v1/policies", "/v1/history", "/v1/slices"):
@@ -294,5 +297,5 @@ def test_the_api_is_the_one_that_the_console_is_typed_by(client: httpx.Client) -
 @pytest.mark.parametrize("path", ["/v1/overview", "/v1/graph", "/v1/policies"])
 def test_answers_are_there_before_anything_is_declared(mill: Mill, path: str) -> None:
     mill.open()
-    with serving(MillService(mill), Listening()) as url, httpx.Client(base_url=url) as client:
+    with serving(MillService(mill), ServerSockets()) as url, httpx.Client(base_url=url) as client:
         assert client.get(path).status_code == 200

@@ -13,7 +13,7 @@ import pytest
 
 from server.conftest import BIDS, bid
 from slicemill.server.audit import AuditLog
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.filesystem import StorageFull
@@ -157,7 +157,7 @@ def test_clients_learn_that_the_disk_is_full(tmp_path: Path) -> None:
         UserSession(service).execute(DECLARED)
         mill.open()
         bid(service, (1, 20, 1))
-        listening = Listening(postgres_port=0)
+        listening = ServerSockets(postgres_port=0)
         with serving(service, listening) as url, httpx.Client(base_url=url, timeout=60) as client:
             address = str(listening.postgres_url)
             with psycopg.connect(address, autocommit=True) as connection:
@@ -188,7 +188,7 @@ def test_a_statement_that_is_done_is_not_refused_for_its_audit_entry(tmp_path: P
         log = tmp_path / "home" / "access" / "audit.jsonl"
         log.rename(tmp_path / "before")
         log.mkdir()
-        with serving(service, Listening()) as url, httpx.Client(base_url=url, timeout=60) as client:
+        with serving(service, ServerSockets()) as url, httpx.Client(base_url=url, timeout=60) as client:
             done = client.post("/v1/statements", json={"text": "INSERT INTO t VALUES (2, 2)"})
             assert done.status_code == 200
             assert "the audit log" in done.json()["answers"][0]["message"]

@@ -18,9 +18,9 @@ import pytest
 from server.conftest import bid
 from slicemill.columns.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.server.encoding import EpochRows, RowLayout, json_of_epoch, json_rows
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.postgres.session import _as_lines, _as_rows, _rows
-from slicemill.server.postgres.values import CopyForm, copy_line
+from slicemill.server.postgres.values import CopyFormat, copy_line
 from slicemill.server.postgres.wire import copy_data, data_row
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -88,7 +88,7 @@ def test_an_epoch_is_encoded_as_a_table_is(
     rows = EpochRows.read(log, epoch, RowLayout.of(log.columns))
     assert json_of_epoch(rows) == json_rows(table)
     assert _as_rows(rows, epoch, 1) == b"".join(data_row(row) for row in _rows(table, ()))
-    assert _as_lines(CopyForm(), rows, epoch, 1) == b"".join(
+    assert _as_lines(CopyFormat(), rows, epoch, 1) == b"".join(
         copy_data(copy_line(row)) for row in _rows(table, ())
     )
 
@@ -110,14 +110,14 @@ Events = Iterator[dict[str, Any]]
 
 
 @pytest.fixture
-def listening(service: MillService) -> Iterator[Listening]:
-    made = Listening(postgres_port=0)
+def listening(service: MillService) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0)
     with serving(service, made):
         yield made
 
 
 @pytest.fixture
-def follow(listening: Listening) -> Iterator[Callable[[str], Events]]:
+def follow(listening: ServerSockets) -> Iterator[Callable[[str], Events]]:
     """Connect to a query's live results; gives the events of rows, and `{}` at its end."""
     open_now: list[httpx.Response] = []
 
@@ -137,7 +137,7 @@ def follow(listening: Listening) -> Iterator[Callable[[str], Events]]:
 
 
 def test_many_get_every_row_once_and_it_is_encoded_once(
-    service: MillService, listening: Listening, follow: Callable[[str], Events]
+    service: MillService, listening: ServerSockets, follow: Callable[[str], Events]
 ) -> None:
     followers = [follow("dear") for _ in range(20)]
     before = _counts(listening)
@@ -153,7 +153,7 @@ def test_many_get_every_row_once_and_it_is_encoded_once(
     assert after["sent"] - before["sent"] == 600
 
 
-def _counts(listening: Listening) -> dict[str, float]:
+def _counts(listening: ServerSockets) -> dict[str, float]:
     text = httpx.get(f"{listening.url}/metrics", timeout=30).text
     names = {"encoded": "slicemill_live_epochs_encoded_total", "sent": "slicemill_live_epochs_sent_total"}
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
@@ -183,7 +183,9 @@ def test_rows_that_come_while_nobody_looks_come_at_once(
         assert [row["item"] for row in next(events)["rows"]] == [number]
 
 
-def test_a_client_of_http_1_0_gets_rows_without_chunks(service: MillService, listening: Listening) -> None:
+def test_a_client_of_http_1_0_gets_rows_without_chunks(
+    service: MillService, listening: ServerSockets
+) -> None:
     with socket.create_connection(("127.0.0.1", listening.http.getsockname()[1]), 30) as made:
         made.sendall(b"GET /v1/queries/dear/live?since=0 HTTP/1.0\r\nHost: localhost\r\n\r\n")
         answer = made.makefile("rb")
@@ -197,7 +199,7 @@ def test_a_client_of_http_1_0_gets_rows_without_chunks(service: MillService, lis
 
 
 def test_both_protocols_follow_one_query(
-    service: MillService, listening: Listening, follow: Callable[[str], Events]
+    service: MillService, listening: ServerSockets, follow: Callable[[str], Events]
 ) -> None:
     assert listening.postgres is not None
     events = follow("dear")

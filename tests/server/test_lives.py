@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from server.conftest import bid
-from slicemill.server.auth import Denied, Principal, UserRole
+from slicemill.server.auth import PermissionDenied, Principal, UserRole
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.sql.errors import EslError
@@ -48,7 +48,7 @@ def test_a_reader_may_not_change_lives_nor_an_operator_those_of_other_names(
         Principal("bob", UserRole.READER),
         Principal("cat", UserRole.OPERATOR, names=("sales_*",)),
     ):
-        with pytest.raises(Denied):
+        with pytest.raises(PermissionDenied):
             UserSession(service, principal).execute(text)
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from slicemill.binder.script import bind_script
 from slicemill.cli import app
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.sql.errors import EslError, SourceText
@@ -48,14 +48,14 @@ STATEMENTS = [form.format(deep) for form, deep in zip(FORMS, DEEP.values(), stri
 
 
 @pytest.fixture
-def listening(service: MillService) -> Iterator[Listening]:
+def listening(service: MillService) -> Iterator[ServerSockets]:
     UserSession(service).execute("CREATE TABLE kept (k int PRIMARY KEY)")
-    made = Listening(postgres_port=0)
+    made = ServerSockets(postgres_port=0)
     with serving(service, made):
         yield made
 
 
-def test_over_http_they_have_their_place(listening: Listening) -> None:
+def test_over_http_they_have_their_place(listening: ServerSockets) -> None:
     with httpx.Client(base_url=listening.url, timeout=60) as client:
         for text in (*QUESTIONS, *STATEMENTS):
             answer = client.post("/v1/statements", json={"text": text})
@@ -71,7 +71,9 @@ def test_over_http_they_have_their_place(listening: Listening) -> None:
 
 
 @pytest.mark.parametrize("simple", [True, False])
-def test_clients_of_postgresql_get_an_error_and_stay_connected(listening: Listening, simple: bool) -> None:
+def test_clients_of_postgresql_get_an_error_and_stay_connected(
+    listening: ServerSockets, simple: bool
+) -> None:
     with psycopg.connect(f"{listening.postgres_url}/mill", user="me", autocommit=True) as connection:
         for text in (*QUESTIONS, *STATEMENTS):
             with pytest.raises(psycopg.Error) as caught:

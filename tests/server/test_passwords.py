@@ -18,7 +18,7 @@ from slicemill.errors import SlicemillError
 from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.server.audit import AuditLog
 from slicemill.server.logs import JsonLogLines, TextLogLines
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.sql.errors import EslError
@@ -122,7 +122,7 @@ def test_a_home_with_passwords_opens_and_shows_none(old_home: MillService) -> No
     texts = [str([answer.table.to_pylist() for (answer,) in shown if answer.table is not None])]
     assert "***" in texts[0]
     with (
-        serving(old_home, Listening()) as url,
+        serving(old_home, ServerSockets()) as url,
         httpx.Client(base_url=url, timeout=60) as client,
     ):
         for path in client.get("/openapi.json").json()["paths"]:

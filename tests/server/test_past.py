@@ -11,10 +11,10 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.server.audit import AuditLog
-from slicemill.server.auth import Denied, Principal, UserRole
+from slicemill.server.auth import PermissionDenied, Principal, UserRole
 from slicemill.server.http.prometheus import prometheus_text
 from slicemill.server.live_results import LiveCounts
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill_client import connect
@@ -67,7 +67,7 @@ def test_replay_is_for_operators_and_in_the_audit(mill: Mill) -> None:
     mill.feed("s", pa.table({"v": [7], "ts": [7]}))  # a number, and nobody has said of what
     mill.dispatcher.admit_handed()
     service = MillService(mill, audit=AuditLog(mill.home.folder))
-    with pytest.raises(Denied):
+    with pytest.raises(PermissionDenied):
         UserSession(service, Principal("bob", UserRole.READER), "http").execute("REPLAY s_errors")
     (answer,) = UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute("REPLAY s_errors")
     assert (answer.tag, answer.message) == ("REPLAY", "1 row replayed: 0 read, 1 failed again")
@@ -78,7 +78,7 @@ def test_replay_is_for_operators_and_in_the_audit(mill: Mill) -> None:
 
 def test_over_http_a_query_has_its_progress(mill: Mill) -> None:
     mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT v FROM s")
-    with serving(MillService(mill), Listening()) as url, connect(url) as connection:
+    with serving(MillService(mill), ServerSockets()) as url, connect(url) as connection:
         query = connection.queries["q"]
         assert query.metrics()["state"] == "backfilling"
         found = query.progress()

@@ -18,8 +18,8 @@ from server.conftest import bid
 from slicemill.catalog.catalog import DerivedStream, QueryDefinition, Stream, Table, View
 from slicemill.extensions.classify.definition import Classifier
 from slicemill.server.auth import Access
-from slicemill.server.network import Listening, serving
-from slicemill.server.permissions import Allowed
+from slicemill.server.network import ServerSockets, serving
+from slicemill.server.permissions import ClientPermissions
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
@@ -216,15 +216,19 @@ def access(tmp_path: Path) -> Access:
 
 
 @pytest.fixture
-def listening(service: MillService, access: Access) -> Iterator[Listening]:
-    made = Listening(postgres_port=0)
+def listening(service: MillService, access: Access) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0)
     with serving(service, made, access):
         yield made
 
 
 @pytest.fixture
 def way(
-    request: pytest.FixtureRequest, service: MillService, access: Access, listening: Listening, tmp_path: Path
+    request: pytest.FixtureRequest,
+    service: MillService,
+    access: Access,
+    listening: ServerSockets,
+    tmp_path: Path,
 ) -> Iterator[Way]:
     """Whoever a test is parametrised for; an operator with one folder and one scheme if nobody is named."""
     user = getattr(request, "param", "operator")
@@ -264,7 +268,7 @@ def files(way: Way, tmp_path: Path) -> Way:
         f"CREATE STREAM old_s (a varchar) SOURCE '{data}/in.csv';"
         f"CREATE TABLE old_t (a varchar) USING json OPTIONS (path '{data}/in.json')"
     )
-    way.service.allowed = Allowed((data,), frozenset(("tcp",)))
+    way.service.allowed = ClientPermissions((data,), frozenset(("tcp",)))
     places = {"data": data, "outside": outside, "secret": tmp_path / "secret.csv", "home": tmp_path / "home"}
     way.names.update({name: str(place) for name, place in places.items()})
     return way
@@ -316,7 +320,7 @@ def test_a_folder_named_hash_opens_no_way_out(files: Way) -> None:
 
 
 def test_the_home_is_not_allowed_below_an_allowed_folder(files: Way) -> None:
-    files.service.allowed = Allowed((files.folder,))
+    files.service.allowed = ClientPermissions((files.folder,))
     for place in ("home/access/tokens.json", "home", "*/access/tokens.json", "."):
         statement = f"CREATE TABLE t (a varchar) USING json OPTIONS (path '{files.folder}/{place}')"
         assert "home" in files.refuses(statement)
@@ -340,7 +344,7 @@ def test_what_a_trial_opens_is_checked(files: Way) -> None:
 
 
 def test_options_of_postgres_name_no_files(files: Way) -> None:
-    files.service.allowed = Allowed((), frozenset(("postgres",)))
+    files.service.allowed = ClientPermissions((), frozenset(("postgres",)))
     sink = "ALTER QUERY dear SET (sink = 'postgres://localhost:1/db?{option}')"
     for option in ("passfile=/x", "sslkey=/x", "p%61ssfile=/x", "service=x", "sslrootcert=/x", "krbsrvname="):
         files.refuses(sink.format(option=option))
@@ -481,7 +485,7 @@ PAGES = [
 @pytest.fixture
 def shared(way: Way) -> Way:
     UserSession(way.service).execute(OTHERS)
-    way.service.allowed = Allowed()
+    way.service.allowed = ClientPermissions()
     return way
 
 

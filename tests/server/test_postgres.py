@@ -19,14 +19,14 @@ import pytest
 import sqlalchemy
 
 from server.conftest import bid
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
 
 @pytest.fixture
 def port(service: MillService) -> Iterator[int]:
-    listening = Listening(postgres_port=0)
+    listening = ServerSockets(postgres_port=0)
     assert listening.postgres is not None
     with serving(service, listening):
         yield listening.postgres.getsockname()[1]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from server.conftest import bid
 from slicemill.server.auth import Access
 from slicemill.server.connections import ClientLimits
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
@@ -47,7 +47,7 @@ class Errors(logging.Handler):
 class Served:
     """A server with two people who may not see each other's names."""
 
-    def __init__(self, listening: Listening, tokens: dict[str, str], errors: Errors) -> None:
+    def __init__(self, listening: ServerSockets, tokens: dict[str, str], errors: Errors) -> None:
         assert listening.postgres is not None
         self.url = listening.url
         self.port: int = listening.postgres.getsockname()[1]
@@ -76,7 +76,7 @@ def served(service: MillService, tmp_path: Path) -> Iterator[Served]:
     tokens = {name: access.add(name, "operator", [f"{name}_*"], 0) for name in ("north", "south")}
     errors = Errors()
     logging.getLogger().addHandler(errors)
-    made = Listening(postgres_port=0)
+    made = ServerSockets(postgres_port=0)
     try:
         with serving(service, made, access, ClientLimits(request_s=5.0)):
             yield Served(made, tokens, errors)

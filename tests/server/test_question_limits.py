@@ -20,24 +20,24 @@ import pytest
 from server.conftest import bid
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.ask import AskedRelation, HeldRows
-from slicemill.server.adhoc.errors import OutOfMemory, QuestionEnded, QuestionRefused
-from slicemill.server.adhoc.pool import AnswerRows, QuestionLimits, QuestionPool
-from slicemill.server.network import Listening, serving
+from slicemill.server.adhoc.ask import InMemoryRelation, QueryableRelation
+from slicemill.server.adhoc.errors import AdhocQueryCancelled, AdhocQueryRejected, OutOfMemory
+from slicemill.server.adhoc.pool import AdhocLimits, AnswerRows, QueryProcessPool
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 
-_LIMITS = QuestionLimits(memory_bytes=128 << 20, at_once=3, per_user=2, wait_s=0.3, ready=1)
+_LIMITS = AdhocLimits(memory_bytes=128 << 20, at_once=3, per_user=2, wait_s=0.3, ready=1)
 _PATIENCE_S = 30
 # It would take days, and gives no row before its end.
 _ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
 _MANY_ROWS = "SELECT range AS n, 'some text' AS word FROM range(10000000000000)"
 
 
-def _nothing(name: str) -> AskedRelation:
+def _nothing(name: str) -> QueryableRelation:
     raise AssertionError(name)
 
 
-def _relation(relation: AskedRelation, name: str) -> AskedRelation:
+def _relation(relation: QueryableRelation, name: str) -> QueryableRelation:
     return relation
 
 
@@ -53,26 +53,28 @@ def _until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[QuestionPool]:
-    made = QuestionPool(_LIMITS)
+def pool() -> Iterator[QueryProcessPool]:
+    made = QueryProcessPool(_LIMITS)
     yield made
     made.close()
 
 
 @pytest.fixture
-def limited(mill: Mill, pool: QuestionPool, service: MillService) -> MillService:
+def limited(mill: Mill, pool: QueryProcessPool, service: MillService) -> MillService:
     service.questions = pool
     return service
 
 
 @pytest.fixture
-def listening(limited: MillService) -> Iterator[Listening]:
-    made = Listening(postgres_port=0)
+def listening(limited: MillService) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0)
     with serving(limited, made):
         yield made
 
 
-def _in_background(pool: QuestionPool, user: str) -> tuple[threading.Event, threading.Thread, list[object]]:
+def _in_background(
+    pool: QueryProcessPool, user: str
+) -> tuple[threading.Event, threading.Thread, list[object]]:
     interrupted, outcome = threading.Event(), list[object]()
 
     def ask() -> None:
@@ -86,26 +88,26 @@ def _in_background(pool: QuestionPool, user: str) -> tuple[threading.Event, thre
     return interrupted, thread, outcome
 
 
-def _running(pool: QuestionPool) -> int:
+def _running(pool: QueryProcessPool) -> int:
     return len(pool._asked)
 
 
-def test_a_question_that_is_interrupted_ends_its_process(pool: QuestionPool) -> None:
+def test_a_question_that_is_interrupted_ends_its_process(pool: QueryProcessPool) -> None:
     interrupted, thread, outcome = _in_background(pool, "ann")
     _until(lambda: _running(pool) == 1)
     (asked,) = pool._asked
     pid = asked.process.pid
     interrupted.set()
     thread.join(_PATIENCE_S)
-    assert isinstance(outcome[0], QuestionEnded)
+    assert isinstance(outcome[0], AdhocQueryCancelled)
     assert not psutil.pid_exists(pid)
     assert _running(pool) == 0
 
 
 def test_a_question_has_a_limit_of_time() -> None:
-    pool = QuestionPool(replace(_LIMITS, seconds=0.2))
+    pool = QueryProcessPool(replace(_LIMITS, seconds=0.2))
     try:
-        with pytest.raises(QuestionEnded, match=r"took more than 0\.2 s.*--question-seconds"):
+        with pytest.raises(AdhocQueryCancelled, match=r"took more than 0\.2 s.*--question-seconds"):
             pool.ask(_ENDLESS, _nothing)
         assert _running(pool) == 0
     finally:
@@ -120,7 +122,7 @@ def test_a_question_has_a_limit_of_time() -> None:
         "SELECT DISTINCT range * 7 FROM range(100000000)",
     ],
 )
-def test_a_question_has_a_limit_of_memory(pool: QuestionPool, sql: str) -> None:
+def test_a_question_has_a_limit_of_memory(pool: QueryProcessPool, sql: str) -> None:
     with pytest.raises(OutOfMemory, match=r"more than 128 MB.*--question-memory"):
         pool.ask(sql, _nothing).whole()
     # Those after it are answered.
@@ -128,16 +130,16 @@ def test_a_question_has_a_limit_of_memory(pool: QuestionPool, sql: str) -> None:
 
 
 @pytest.mark.slow_cpu
-def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: QuestionPool) -> None:
+def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: QueryProcessPool) -> None:
     running = [_in_background(pool, "ann") for _ in range(_LIMITS.per_user)]
     try:
         _until(lambda: _running(pool) == _LIMITS.per_user)
-        with pytest.raises(QuestionRefused, match=r"2 questions that run.*--questions-per-user"):
+        with pytest.raises(AdhocQueryRejected, match=r"2 questions that run.*--questions-per-user"):
             pool.ask("SELECT 1", _nothing, "ann")
         assert pool.ask("SELECT 1 AS one", _nothing, "bob").whole().num_rows == 1
         running.append(_in_background(pool, "bob"))
         _until(lambda: _running(pool) == _LIMITS.at_once)
-        with pytest.raises(QuestionRefused, match="3 questions run, and 3 may"):
+        with pytest.raises(AdhocQueryRejected, match="3 questions run, and 3 may"):
             pool.ask("SELECT 1", _nothing, "cid")
     finally:
         for interrupted, thread, _ in running:
@@ -146,7 +148,7 @@ def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: Question
     assert _running(pool) == 0
 
 
-def test_rows_are_computed_as_they_are_taken(pool: QuestionPool) -> None:
+def test_rows_are_computed_as_they_are_taken(pool: QueryProcessPool) -> None:
     rows = pool.ask(_MANY_ROWS, _nothing)
     first = rows.take()
     assert first is not None and first.column("n")[0].as_py() == 0
@@ -158,12 +160,12 @@ def test_rows_are_computed_as_they_are_taken(pool: QuestionPool) -> None:
     assert process.memory_info().rss < 500 << 20
     rows.close()
     assert not psutil.pid_exists(process.pid)
-    with pytest.raises(QuestionEnded):
+    with pytest.raises(AdhocQueryCancelled):
         while rows.take() is not None:
             pass
 
 
-def test_rows_that_are_forgotten_end_their_question(pool: QuestionPool) -> None:
+def test_rows_that_are_forgotten_end_their_question(pool: QueryProcessPool) -> None:
     rows: AnswerRows | None = pool.ask(_MANY_ROWS, _nothing)
     assert _running(pool) == 1
     assert rows is not None
@@ -172,19 +174,19 @@ def test_rows_that_are_forgotten_end_their_question(pool: QuestionPool) -> None:
 
 
 def test_rows_that_nobody_fetches_make_room_for_others() -> None:
-    pool = QuestionPool(replace(_LIMITS, at_once=1, per_user=1, idle_s=0.0, wait_s=30.0))
+    pool = QueryProcessPool(replace(_LIMITS, at_once=1, per_user=1, idle_s=0.0, wait_s=30.0))
     try:
         forgotten = pool.ask(_MANY_ROWS, _nothing)
         assert pool.ask("SELECT 1 AS one", _nothing).whole().num_rows == 1
-        with pytest.raises(QuestionEnded, match="no rows were fetched for 0 s"):
+        with pytest.raises(AdhocQueryCancelled, match="no rows were fetched for 0 s"):
             forgotten.whole()
     finally:
         pool.close()
 
 
-def test_rows_of_a_table_are_handed_over_once_as_long_as_they_stay(pool: QuestionPool) -> None:
+def test_rows_of_a_table_are_handed_over_once_as_long_as_they_stay(pool: QueryProcessPool) -> None:
     table = pa.table({"n": list(range(1_000))})
-    relation = HeldRows(table.schema, partial(_same, table))
+    relation = InMemoryRelation(table.schema, partial(_same, table))
     for _ in range(2):
         assert pool.ask("SELECT sum(n) AS n FROM t", partial(_relation, relation)).whole().to_pylist() == [
             {"n": 499500}
@@ -194,7 +196,7 @@ def test_rows_of_a_table_are_handed_over_once_as_long_as_they_stay(pool: Questio
     assert pool._handed._files == {}
 
 
-def test_a_sum_that_outgrows_64_bits_behind_the_first_rows_is_told(pool: QuestionPool) -> None:
+def test_a_sum_that_outgrows_64_bits_behind_the_first_rows_is_told(pool: QueryProcessPool) -> None:
     sql = "SELECT range::HUGEINT * 1000000000000 AS n FROM range(20000000)"
     with pytest.raises(SlicemillError, match=r"does not fit in 64 bits.*CAST"):
         rows = pool.ask(sql, _nothing)
@@ -203,17 +205,17 @@ def test_a_sum_that_outgrows_64_bits_behind_the_first_rows_is_told(pool: Questio
 
 
 def test_a_pool_that_is_closed_ends_its_processes() -> None:
-    pool = QuestionPool(_LIMITS)
+    pool = QueryProcessPool(_LIMITS)
     _, thread, outcome = _in_background(pool, "ann")
     _until(lambda: _running(pool) == 1)
     pids = [asked.process.pid for asked in pool._asked]
     pool.close()
     thread.join(_PATIENCE_S)
-    assert isinstance(outcome[0], QuestionEnded)
+    assert isinstance(outcome[0], AdhocQueryCancelled)
     assert not any(map(psutil.pid_exists, pids))
 
 
-def _send(listening: Listening, sql: str) -> socket.socket:
+def _send(listening: ServerSockets, sql: str) -> socket.socket:
     """Send statements over HTTP, and read nothing."""
     body = json.dumps({"text": sql}).encode()
     made = socket.create_connection(listening.http.getsockname())
@@ -224,7 +226,7 @@ def _send(listening: Listening, sql: str) -> socket.socket:
 
 @pytest.mark.slow_cpu
 def test_clients_that_go_end_their_questions_and_others_are_served(
-    limited: MillService, listening: Listening
+    limited: MillService, listening: ServerSockets
 ) -> None:
     bid(limited, (1, 20, 1))
     for _ in range(4):  # two run, two wait
@@ -243,7 +245,7 @@ def test_clients_that_go_end_their_questions_and_others_are_served(
         assert said.json()["answers"][0]["rows"] == [{"price": 20}]
 
 
-def test_an_answer_without_end_streams_over_http(limited: MillService, listening: Listening) -> None:
+def test_an_answer_without_end_streams_over_http(limited: MillService, listening: ServerSockets) -> None:
     with (
         httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client,
         client.stream("POST", "/v1/statements", json={"text": _MANY_ROWS}) as response,
@@ -261,7 +263,7 @@ def test_an_answer_without_end_streams_over_http(limited: MillService, listening
 
 
 def test_a_mistake_behind_the_first_rows_breaks_the_response_off(
-    limited: MillService, listening: Listening
+    limited: MillService, listening: ServerSockets
 ) -> None:
     sql = "SELECT CAST(CASE WHEN i < 900000 THEN '1' ELSE 'x' END AS INT) AS n FROM range(1000000) t(i)"
     with (
@@ -273,7 +275,7 @@ def test_a_mistake_behind_the_first_rows_breaks_the_response_off(
 
 
 def test_a_question_before_other_statements_keeps_few_rows(
-    limited: MillService, listening: Listening
+    limited: MillService, listening: ServerSockets
 ) -> None:
     with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
         said = client.post("/v1/statements", json={"text": "SELECT 1 AS one; SELECT 2 AS two; SHOW QUERIES"})
@@ -285,7 +287,7 @@ def test_a_question_before_other_statements_keeps_few_rows(
 
 
 def test_clients_of_postgresql_that_go_end_their_questions(
-    limited: MillService, listening: Listening
+    limited: MillService, listening: ServerSockets
 ) -> None:
     url = listening.postgres_url
     assert url is not None and listening.postgres is not None
@@ -306,7 +308,7 @@ def test_clients_of_postgresql_that_go_end_their_questions(
         _until(lambda: _running(limited.questions) == 0)
 
 
-def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: Listening) -> None:
+def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: ServerSockets) -> None:
     url = listening.postgres_url
     assert url is not None
     with psycopg.connect(url, autocommit=True) as connection:

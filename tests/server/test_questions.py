@@ -18,8 +18,8 @@ from slicemill.columns.arrow_schema import with_system_columns
 from slicemill.columns.merge import in_order
 from slicemill.errors import SlicemillError
 from slicemill.lifecycle.compaction import ChangelogTables
-from slicemill.server.adhoc.ask import HeldRows, LogRows
-from slicemill.server.adhoc.pushdown import needs_of, parsed
+from slicemill.server.adhoc.ask import InMemoryRelation, LogRelation
+from slicemill.server.adhoc.pushdown import parse_query, pushdowns_of
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.changes import Appended, Change
@@ -94,12 +94,12 @@ def _log(epochs: list[Rows], extents: int = 1, compress: bool = False) -> Iterat
 
 def _over_all(sql: str, log: Log) -> list[tuple[object, ...]]:
     """The same question over the whole log."""
-    rows = HeldRows(LogRows(log).shape().schema, lambda: _whole(log))
+    rows = InMemoryRelation(LogRelation(log).shape().schema, lambda: _whole(log))
     return _tuples(ask(sql, lambda _: rows))
 
 
 def _whole(log: Log) -> pa.Table:
-    return LogRows(log).read(needs_of(parsed("SELECT * FROM bid"))["bid"], _unasked)
+    return LogRelation(log).read(pushdowns_of(parse_query("SELECT * FROM bid"))["bid"], _unasked)
 
 
 def _unasked() -> None:
@@ -174,7 +174,7 @@ def test_a_question_gives_what_it_gives_over_the_whole_log(
     question_rows._FIRST_ROWS = 2  # so that few rows are many looks
     try:
         with _log(epochs, extents) as log:
-            relation = LogRows(log)
+            relation = LogRelation(log)
             assert _tuples(ask(sql, lambda _: relation)) == _over_all(sql, log)
     finally:
         question_rows._FIRST_ROWS = before
@@ -198,7 +198,7 @@ def test_bounds_of_time_leave_epochs_unread(sql: str, most: int) -> None:
     with _log(_HUNDRED) as log:
         counted = CountingLog(log)
         values = ["1970-01-01 00:01:30"] if "$1" in sql else []
-        ask(sql, lambda _: LogRows(counted), parameters=values)  # type: ignore[arg-type]
+        ask(sql, lambda _: LogRelation(counted), parameters=values)  # type: ignore[arg-type]
         assert counted.rows <= most
 
 
@@ -207,7 +207,7 @@ def test_the_newest_rows_are_found_without_reading_the_others(compress: bool) ->
     many = [[(second, item % 7) for item in range(1000)] for second in range(50)]
     with _log(many, compress=compress) as log:
         counted = CountingLog(log)
-        found = ask("SELECT item FROM bid ORDER BY _ts DESC LIMIT 10", lambda _: LogRows(counted))  # type: ignore[arg-type]
+        found = ask("SELECT item FROM bid ORDER BY _ts DESC LIMIT 10", lambda _: LogRelation(counted))  # type: ignore[arg-type]
         assert found.num_rows == 10
         assert counted.rows <= 10_000
         assert counted.columns_read == {"_ts", "item"}
@@ -217,14 +217,14 @@ def test_a_rare_row_is_looked_for_further_and_further_back() -> None:
     rare = [[(second, int(second == 7)) for _ in range(500)] for second in range(60)]
     sql = "SELECT _ts FROM bid WHERE item = 1 ORDER BY _ts DESC LIMIT 2"
     with _log(rare) as log:
-        assert _tuples(ask(sql, lambda _: LogRows(log))) == _over_all(sql, log)
+        assert _tuples(ask(sql, lambda _: LogRelation(log))) == _over_all(sql, log)
 
 
 def test_a_mistake_is_told_with_all_columns_before_anything_is_read() -> None:
     with _log(_HUNDRED) as log:
         counted = CountingLog(log)
         with pytest.raises(SlicemillError, match="price"):
-            ask("SELECT prise FROM bid", lambda _: LogRows(counted))  # type: ignore[arg-type]
+            ask("SELECT prise FROM bid", lambda _: LogRelation(counted))  # type: ignore[arg-type]
         assert counted.rows == 0
 
 
@@ -238,12 +238,12 @@ def test_a_mistake_is_told_with_all_columns_before_anything_is_read() -> None:
     ],
 )
 def test_what_may_mean_every_column_reads_every_column(sql: str) -> None:
-    assert needs_of(parsed(sql))["bid"].columns is None
+    assert pushdowns_of(parse_query(sql))["bid"].columns is None
 
 
 def test_asof_and_positional_joins_read_every_row() -> None:
     for join in ("ASOF JOIN item c ON b._ts >= c._ts", "POSITIONAL JOIN item c"):
-        needs = needs_of(parsed(f"SELECT 1 FROM bid b {join} WHERE b._ts > TIMESTAMP '2026-01-01'"))
+        needs = pushdowns_of(parse_query(f"SELECT 1 FROM bid b {join} WHERE b._ts > TIMESTAMP '2026-01-01'"))
         assert needs["bid"].first == ()
 
 
@@ -253,7 +253,7 @@ def test_times_are_utc_wherever_the_server_is(monkeypatch: pytest.MonkeyPatch) -
     assert str(found.column("t")[0].as_py())[:19] == "2026-01-01 00:00:00"
 
 
-def _nothing(name: str) -> LogRows:
+def _nothing(name: str) -> LogRelation:
     raise AssertionError(name)
 
 

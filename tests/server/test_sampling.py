@@ -11,11 +11,11 @@ import pytest
 from server.conftest import bid
 from slicemill.api.mill import Mill
 from slicemill.runtime.pipeline import UnitProgram
-from slicemill.server.diagnosis import Attention
+from slicemill.server.diagnosis import Severity
 from slicemill.server.metrics_history import (
     QUERY_FIGURES,
-    FigureRing,
-    KeptHistory,
+    MetricRing,
+    MetricsHistory,
     read_history,
     write_history,
 )
@@ -135,7 +135,7 @@ def test_a_stream_that_has_ended_holds_nobody_and_is_an_event(service: MillServi
     service.mill.dispatcher.run_all()
     cause = sampler.take().queries["dear"].cause
     assert cause is not None
-    assert (cause.kind, sampler.take().queries["dear"].attention) == ("ended", Attention.NONE)
+    assert (cause.kind, sampler.take().queries["dear"].attention) == ("ended", Severity.NONE)
 
 
 def test_looking_announces_no_watermark(service: MillService) -> None:
@@ -168,7 +168,7 @@ def test_a_damaged_history_begins_anew(service: MillService, tmp_path: Path) -> 
     path = tmp_path / "history.arrow"
     sampler, _ = sampler_of(service.mill)
     sampler.take()
-    write_history(path, KeptHistory({"dear": FigureRing(QUERY_FIGURES)}))
+    write_history(path, MetricsHistory({"dear": MetricRing(QUERY_FIGURES)}))
     content = path.read_bytes()
     for damaged in (b"", content[: len(content) // 2], b"\0" * len(content)):
         path.write_bytes(damaged)
@@ -176,9 +176,9 @@ def test_a_damaged_history_begins_anew(service: MillService, tmp_path: Path) -> 
 
 
 def test_a_ring_keeps_the_newest() -> None:
-    ring = FigureRing(("a", "b"), kept=3)
+    ring = MetricRing(("a", "b"), kept=3)
     for number in range(10):
         ring.add(number, {"a": number, "b": None if number == 9 else -number})
     assert ring.columns() == {"at": [7, 8, 9], "a": [7, 8, 9], "b": [-7, -8, None]}
     assert (ring.last("a"), ring.last("b")) == (9, -8)
-    assert FigureRing(("a",)).last("a") is None
+    assert MetricRing(("a",)).last("a") is None

@@ -29,10 +29,10 @@ from slicemill.errors import SlicemillError
 from slicemill.extension import statements
 from slicemill.extensions.classify.definition import Classifier
 from slicemill.extensions.models.definition import ModelDefinition, ModelTemplate
-from slicemill.server.auth import Access, Denied, Principal, UserRole
+from slicemill.server.auth import Access, PermissionDenied, Principal, UserRole
 from slicemill.server.http.app import create_app
 from slicemill.server.live_results import LiveResults
-from slicemill.server.network import Listening, check_address, serving
+from slicemill.server.network import ServerSockets, check_address, serving
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
@@ -70,19 +70,19 @@ def tokens(access: Access) -> dict[str, str]:
 
 
 @pytest.fixture
-def listening(service: MillService, access: Access, tokens: dict[str, str]) -> Iterator[Listening]:
-    made = Listening(postgres_port=0)
+def listening(service: MillService, access: Access, tokens: dict[str, str]) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0)
     with serving(service, made, access):
         yield made
 
 
-def client(listening: Listening, token: str | None) -> httpx.Client:
+def client(listening: ServerSockets, token: str | None) -> httpx.Client:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     return httpx.Client(base_url=listening.url, headers=headers, timeout=60)
 
 
 @pytest.mark.parametrize("token", [None, "wrong", "x" * 5000])
-def test_nothing_is_told_without_a_token(listening: Listening, token: str | None) -> None:
+def test_nothing_is_told_without_a_token(listening: ServerSockets, token: str | None) -> None:
     with client(listening, token) as made:
         for method, path, body in (*READS, ("GET", "/v1/queries/dear/live", None)):
             response = made.request(method, path, json=body)
@@ -153,7 +153,7 @@ def test_every_route_has_a_row(service: MillService, access: Access) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "wrong", *(role.word for role in UserRole)])
-def test_every_route_is_for_its_role(listening: Listening, tokens: dict[str, str], role: str) -> None:
+def test_every_route_is_for_its_role(listening: ServerSockets, tokens: dict[str, str], role: str) -> None:
     token = tokens.get(role, role or None)
     known = next((one for one in UserRole if one.word == role), None)
     with client(listening, token) as made:
@@ -167,7 +167,7 @@ def test_every_route_is_for_its_role(listening: Listening, tokens: dict[str, str
                 assert status == (401 if known is None else 403), (method, path, status)
 
 
-def every_route(listening: Listening, token: str) -> list[tuple[str, str]]:
+def every_route(listening: ServerSockets, token: str) -> list[tuple[str, str]]:
     with client(listening, token) as made:
         paths = made.get("/openapi.json").json()["paths"]
     return [(method.upper(), path) for path, methods in paths.items() for method in methods]
@@ -175,7 +175,7 @@ def every_route(listening: Listening, token: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("token", [None, "wrong"])
 def test_every_route_wants_a_token(
-    listening: Listening, tokens: dict[str, str], service: MillService, token: str | None
+    listening: ServerSockets, tokens: dict[str, str], service: MillService, token: str | None
 ) -> None:
     """Whatever the request says: who it is comes first."""
     statements = list(service.mill.home.statements)
@@ -193,7 +193,7 @@ def test_every_route_wants_a_token(
 
 @pytest.mark.parametrize("role", ["reader", "operator"])
 def test_what_is_for_admins_is_refused_to_others(
-    listening: Listening, tokens: dict[str, str], access: Access, role: str
+    listening: ServerSockets, tokens: dict[str, str], access: Access, role: str
 ) -> None:
     known = access.entries()
     with client(listening, tokens[role]) as made:
@@ -207,7 +207,7 @@ def test_what_is_for_admins_is_refused_to_others(
 
 @pytest.mark.parametrize("role", [role.word for role in UserRole])
 def test_every_role_reads_and_operators_change(
-    listening: Listening, tokens: dict[str, str], role: str
+    listening: ServerSockets, tokens: dict[str, str], role: str
 ) -> None:
     with client(listening, tokens[role]) as made:
         for method, path, body in READS:
@@ -280,7 +280,7 @@ CHANGES = {
 
 
 def test_every_statement_is_for_operators_over_both_protocols(
-    listening: Listening, tokens: dict[str, str]
+    listening: ServerSockets, tokens: dict[str, str]
 ) -> None:
     """A table of roles and statements: who may is done, who may not is refused and changes nothing."""
     assert listening.postgres is not None
@@ -347,7 +347,7 @@ def test_every_command_is_for_readers_and_shows_them_only_their_names(service: M
                 (answer,) = limited.execute(text)
                 assert "dear" not in str(answer.table), text
             else:
-                with pytest.raises(Denied):
+                with pytest.raises(PermissionDenied):
                     limited.execute(text)
 
 
@@ -375,11 +375,11 @@ def test_nothing_is_told_of_what_has_a_name_of_others(service: MillService, way:
         "CREATE STREAM sales_bid AS SELECT item FROM bid"
     )
     limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
-    with pytest.raises(Denied) as refused:
+    with pytest.raises(PermissionDenied) as refused:
         limited.execute(SECRETS[way])
     assert "word" not in str(refused.value)
     if way == "a mistake in a query":
-        with pytest.raises(Denied):
+        with pytest.raises(PermissionDenied):
             limited.check(SECRETS[way])
 
 
@@ -388,13 +388,13 @@ def test_whoever_is_limited_to_other_names_changes_nothing(service: MillService,
     """One after another, as they would be run: what it would take is there, and its name is another's."""
     limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
     for text in CHANGES[kind]:
-        with pytest.raises(Denied):
+        with pytest.raises(PermissionDenied):
             limited.execute(text)
         UserSession(service).execute(text)
 
 
 def test_names_are_told_of_health_with_a_token_only(
-    listening: Listening, tokens: dict[str, str], service: MillService
+    listening: ServerSockets, tokens: dict[str, str], service: MillService
 ) -> None:
     service.other_problems.append(lambda: ["secret_query does not run"])
     told = {}
@@ -413,7 +413,7 @@ def test_names_are_told_of_health_with_a_token_only(
 
 
 def test_who_is_limited_to_names_sees_and_changes_only_these(
-    listening: Listening, tokens: dict[str, str], service: MillService
+    listening: ServerSockets, tokens: dict[str, str], service: MillService
 ) -> None:
     UserSession(service).execute("CREATE STREAM sales_bid AS SELECT item, price FROM bid")
     with client(listening, tokens["limited"]) as made:
@@ -441,7 +441,7 @@ def test_who_is_limited_to_names_sees_and_changes_only_these(
 
 
 def test_clients_of_postgresql_show_their_token_as_password(
-    listening: Listening, tokens: dict[str, str]
+    listening: ServerSockets, tokens: dict[str, str]
 ) -> None:
     assert listening.postgres is not None
     port = listening.postgres.getsockname()[1]
@@ -481,7 +481,7 @@ def test_a_token_is_kept_as_a_hash_and_goes_at_once(access: Access, tokens: dict
 
 
 def test_who_is_connected_with_a_token_that_is_dropped_is_cut_off(
-    listening: Listening, tokens: dict[str, str], access: Access, service: MillService
+    listening: ServerSockets, tokens: dict[str, str], access: Access, service: MillService
 ) -> None:
     assert listening.postgres is not None
     asking, following = (

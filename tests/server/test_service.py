@@ -8,7 +8,7 @@ import pytest
 
 from server.conftest import BIDS, bid
 from slicemill.errors import SlicemillError
-from slicemill.server.service import MillService, NotThere
+from slicemill.server.service import MillService, NotFound
 from slicemill.server.user_session import UserSession
 from slicemill.sql.errors import EslError
 from support.engine import Clock, fed_mill, inline_pool
@@ -96,5 +96,5 @@ def test_results_are_read_by_epoch(user: UserSession) -> None:
 
 
 def test_what_is_not_there_is_named_with_what_is_near(user: UserSession) -> None:
-    with pytest.raises(NotThere, match="did you mean dear"):
+    with pytest.raises(NotFound, match="did you mean dear"):
         user.results("deer")

@@ -17,7 +17,7 @@ from server.conftest import bid
 from server.test_http import events
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.connections import ClientLimits
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.postgres.session import PostgresSession
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -28,9 +28,9 @@ WIDE = "CREATE QUERY wide AS SELECT price, repeat('x', 10000) AS filling FROM bi
 
 
 @pytest.fixture
-def listening(service: MillService) -> Iterator[Listening]:
+def listening(service: MillService) -> Iterator[ServerSockets]:
     UserSession(service).execute(WIDE)
-    made = Listening(postgres_port=0)
+    made = ServerSockets(postgres_port=0)
     with serving(service, made, limits=LIMITS):
         yield made
 
@@ -60,7 +60,7 @@ def taken_until_cut_off(stuck: socket.socket) -> bytes:
     return bytes(found)
 
 
-def live_prices(listening: Listening, since: int) -> list[int]:
+def live_prices(listening: ServerSockets, since: int) -> list[int]:
     """The prices of all epochs from one on, by a client that reads."""
     found: list[int] = []
     with (
@@ -87,7 +87,7 @@ class CutOff:
 
 
 def test_a_client_of_live_results_that_does_not_read_is_cut_off_and_goes_on_later(
-    listening: Listening, service: MillService, monkeypatch: pytest.MonkeyPatch
+    listening: ServerSockets, service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off = CutOff(monkeypatch, "slicemill.server.http.protection")
     with connected(listening.http.getsockname()[1]) as stuck:
@@ -104,7 +104,7 @@ def test_a_client_of_live_results_that_does_not_read_is_cut_off_and_goes_on_late
 
 
 def test_a_client_of_postgresql_that_does_not_read_is_cut_off(
-    listening: Listening, service: MillService, monkeypatch: pytest.MonkeyPatch
+    listening: ServerSockets, service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert listening.postgres is not None
     cut_off = CutOff(monkeypatch, "slicemill.server.postgres.listen")
@@ -118,7 +118,7 @@ def test_a_client_of_postgresql_that_does_not_read_is_cut_off(
         assert len(taken_until_cut_off(stuck)) < EPOCHS * ROWS * 10_000
 
 
-def test_a_client_that_takes_its_time_is_not_cut_off(listening: Listening, service: MillService) -> None:
+def test_a_client_that_takes_its_time_is_not_cut_off(listening: ServerSockets, service: MillService) -> None:
     fill(service)
     taken = 0
     whole = EPOCHS * ROWS * 10_000
@@ -140,7 +140,7 @@ def reset(connection: socket.socket) -> None:
 
 
 def test_no_rows_are_encoded_for_a_client_of_live_results_after_it_has_disconnected(
-    listening: Listening, service: MillService
+    listening: ServerSockets, service: MillService
 ) -> None:
     fill(service)
     with httpx.Client(base_url=listening.url, timeout=30) as client:
@@ -156,7 +156,7 @@ def test_no_rows_are_encoded_for_a_client_of_live_results_after_it_has_disconnec
 
 
 def test_no_further_statement_runs_for_a_client_of_postgresql_that_has_disconnected(
-    listening: Listening, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    listening: ServerSockets, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert listening.postgres is not None
     disconnected, ended, executed = threading.Event(), threading.Event(), list[str]()
@@ -188,13 +188,15 @@ def test_no_further_statement_runs_for_a_client_of_postgresql_that_has_disconnec
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
-def test_a_request_that_does_not_come_whole_ends_its_connection(listening: Listening, sent: bytes) -> None:
+def test_a_request_that_does_not_come_whole_ends_its_connection(
+    listening: ServerSockets, sent: bytes
+) -> None:
     with connected(listening.http.getsockname()[1]) as silent:
         silent.sendall(sent)
         assert taken_until_cut_off(silent) == b""
 
 
-def test_a_connection_that_asks_again_and_again_stays(listening: Listening) -> None:
+def test_a_connection_that_asks_again_and_again_stays(listening: ServerSockets) -> None:
     with httpx.Client(base_url=listening.url, timeout=60) as client:
         pause = threading.Event()
         for _ in range(4):
@@ -202,7 +204,7 @@ def test_a_connection_that_asks_again_and_again_stays(listening: Listening) -> N
             pause.wait(LIMITS.request_s / 2)
 
 
-def test_results_are_encoded_once_for_all_who_follow(listening: Listening, service: MillService) -> None:
+def test_results_are_encoded_once_for_all_who_follow(listening: ServerSockets, service: MillService) -> None:
     def count(name: str) -> float:
         lines = httpx.get(f"{listening.url}/metrics", timeout=60).text.splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith(name))

@@ -17,7 +17,7 @@ import pytest
 
 from server.conftest import bid
 from slicemill.server.logs import JsonLogLines, LogFormat, TextLogLines, logging_to_stderr, note_event
-from slicemill.server.serve import WaitingStatements, _notify_systemd
+from slicemill.server.serve import PendingStatements, _notify_systemd
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.sql.errors import EslError, SourceText
@@ -31,16 +31,16 @@ CREATE QUERY cheap AS SELECT price FROM bid WHERE price < 5;
 
 def test_what_is_not_there_yet_waits_and_the_rest_runs(service: MillService, tmp_path: Path) -> None:
     file = tmp_path / "item.csv"
-    waiting = WaitingStatements(service)
+    waiting = PendingStatements(service)
     waiting.declare(SourceText(SCRIPT.format(file=file)))
     assert sorted(service.mill.queries) == ["cheap", "dear"]
     assert [problem.split(":")[1].strip() for problem in service.problems()] == [
         "CREATE TABLE item …",
         "CREATE QUERY named …",
     ]
-    assert waiting.try_again() == []
+    assert waiting.retry_pending() == []
     file.write_text("id,name\n1,lamp\n")
-    assert waiting.try_again() == ["CREATE TABLE item …", "CREATE QUERY named …"]
+    assert waiting.retry_pending() == ["CREATE TABLE item …", "CREATE QUERY named …"]
     bid(service, (1, 20, 1))
     (answer,) = UserSession(service).execute("SELECT price, name FROM named")
     assert answer.table is not None
@@ -50,7 +50,7 @@ def test_what_is_not_there_yet_waits_and_the_rest_runs(service: MillService, tmp
 
 def test_a_mistake_in_a_script_is_told_and_nothing_of_it_runs(service: MillService) -> None:
     with pytest.raises(EslError, match="did you mean item"):
-        WaitingStatements(service).declare(
+        PendingStatements(service).declare(
             SourceText("CREATE QUERY a AS SELECT price FROM bid; CREATE QUERY b AS SELECT itm FROM bid")
         )
     assert list(service.mill.queries) == ["dear"]

@@ -14,8 +14,8 @@ import pytest
 from server.conftest import bid
 from slicemill.errors import SlicemillError
 from slicemill.server.audit import AuditLog
-from slicemill.server.auth import Access, Denied, Principal, UserRole
-from slicemill.server.network import Listening, serving
+from slicemill.server.auth import Access, PermissionDenied, Principal, UserRole
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill_client import connect
@@ -24,20 +24,20 @@ _DECLARED = "CREATE TABLE item (id bigint PRIMARY KEY, name varchar NOT NULL, pr
 
 
 @pytest.fixture
-def listening(service: MillService) -> Iterator[Listening]:
-    made = Listening(postgres_port=0)
+def listening(service: MillService) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0)
     with serving(service, made):
         UserSession(service).execute(_DECLARED)
         yield made
 
 
 @pytest.fixture
-def connection(listening: Listening) -> Iterator[psycopg.Connection]:
+def connection(listening: ServerSockets) -> Iterator[psycopg.Connection]:
     with psycopg.connect(_address(listening), autocommit=True) as made:
         yield made
 
 
-def _address(listening: Listening, password: str = "none") -> str:
+def _address(listening: ServerSockets, password: str = "none") -> str:
     assert listening.postgres is not None
     port = listening.postgres.getsockname()[1]
     return f"host=127.0.0.1 port={port} user=ann dbname=slicemill password={password}"
@@ -79,7 +79,7 @@ def test_a_row_that_is_refused_says_why_and_changes_nothing(connection: psycopg.
     assert connection.execute("SELECT id FROM item").fetchall() == [(1,)]
 
 
-def test_a_rollback_says_that_rows_stay_changed(listening: Listening) -> None:
+def test_a_rollback_says_that_rows_stay_changed(listening: ServerSockets) -> None:
     said: list[str | None] = []
     with psycopg.connect(_address(listening)) as made:
         made.add_notice_handler(lambda notice: said.append(notice.message_primary))
@@ -88,7 +88,7 @@ def test_a_rollback_says_that_rows_stay_changed(listening: Listening) -> None:
     assert said == ["rows stay changed: each statement is a transaction of its own here"]
 
 
-def test_rest_and_the_client_change_rows(service: MillService, listening: Listening) -> None:
+def test_rest_and_the_client_change_rows(service: MillService, listening: ServerSockets) -> None:
     with httpx.Client(base_url=listening.url) as http:
         texts = "INSERT INTO item (id, name) VALUES (1, 'a'), (2, 'b'); DELETE FROM item WHERE id = 1"
         answer = http.post("/v1/statements", json={"text": texts})
@@ -107,7 +107,7 @@ def test_rest_and_the_client_change_rows(service: MillService, listening: Listen
 
 
 def test_a_running_query_meets_the_rows_of_its_tuples_time(
-    service: MillService, listening: Listening
+    service: MillService, listening: ServerSockets
 ) -> None:
     user = UserSession(service)
     user.execute("CREATE QUERY named AS SELECT i.name, b.price FROM bid AS b, item AS i WHERE b.item = i.id")
@@ -134,7 +134,7 @@ def test_rows_are_for_operators_to_change_and_names_are_kept_to(service: MillSer
         "DELETE FROM sales_item",
         "TRUNCATE sales_item",
     ):
-        with pytest.raises(Denied):
+        with pytest.raises(PermissionDenied):
             reader.execute(change)
         limited.execute(change)
     for change in (
@@ -144,7 +144,7 @@ def test_rows_are_for_operators_to_change_and_names_are_kept_to(service: MillSer
         "UPDATE sales_item SET id = (SELECT max(id) FROM secret)",
         "DELETE FROM sales_item WHERE EXISTS (SELECT id FROM secret)",
     ):
-        with pytest.raises(Denied):
+        with pytest.raises(PermissionDenied):
             limited.execute(change)
     with pytest.raises(SlicemillError):
         limited.execute("INSERT INTO sales_item VALUES (1, 2)")
@@ -157,7 +157,7 @@ def test_tokens_decide_over_postgresql_too(service: MillService, tmp_path: Path)
     access = Access(tmp_path / "home")
     tokens = {role.word: access.add(role.word, role.word, (), 0) for role in UserRole}
     UserSession(service).execute("CREATE TABLE item (id bigint)")
-    made = Listening(postgres_port=0)
+    made = ServerSockets(postgres_port=0)
     with serving(service, made, access):
         with (
             psycopg.connect(_address(made, tokens["reader"]), autocommit=True) as reading,

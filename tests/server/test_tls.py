@@ -15,7 +15,7 @@ import trustme
 
 from server.conftest import bid
 from slicemill.errors import SlicemillError
-from slicemill.server.network import Certificate, Listening, serving
+from slicemill.server.network import Certificate, ServerSockets, serving
 from slicemill.server.service import MillService
 
 
@@ -27,26 +27,26 @@ def authority(tmp_path: Path) -> trustme.CA:
 
 
 @pytest.fixture
-def listening(service: MillService, authority: trustme.CA, tmp_path: Path) -> Iterator[Listening]:
+def listening(service: MillService, authority: trustme.CA, tmp_path: Path) -> Iterator[ServerSockets]:
     issued = authority.issue_cert("localhost")
     file, key = str(tmp_path / "server.pem"), str(tmp_path / "server.key")
     for place, blob in enumerate(issued.cert_chain_pems):
         blob.write_to_path(file, append=place > 0)
     issued.private_key_pem.write_to_path(key)
-    made = Listening("localhost", postgres_port=0, certificate=Certificate(file, key))
+    made = ServerSockets("localhost", postgres_port=0, certificate=Certificate(file, key))
     with serving(service, made):
         yield made
 
 
 @pytest.fixture
-def port(listening: Listening) -> int:
+def port(listening: ServerSockets) -> int:
     assert listening.postgres is not None
     found: int = listening.postgres.getsockname()[1]
     return found
 
 
 def test_http_clients_check_the_certificate(
-    listening: Listening, service: MillService, authority: trustme.CA
+    listening: ServerSockets, service: MillService, authority: trustme.CA
 ) -> None:
     port = listening.http.getsockname()[1]
     assert listening.url.startswith("https://")
@@ -63,7 +63,7 @@ def test_http_clients_check_the_certificate(
 
 
 def test_clients_of_postgresql_check_the_certificate(
-    listening: Listening, service: MillService, authority: trustme.CA, tmp_path: Path
+    listening: ServerSockets, service: MillService, authority: trustme.CA, tmp_path: Path
 ) -> None:
     assert listening.postgres is not None
     port = listening.postgres.getsockname()[1]
@@ -88,7 +88,7 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 STARTUP = struct.pack("!ii", 17, 3 << 16) + b"user\0me\0\0"
 
 
-def raw(listening: Listening) -> socket.socket:
+def raw(listening: ServerSockets) -> socket.socket:
     assert listening.postgres is not None
     return socket.create_connection(("localhost", listening.postgres.getsockname()[1]), 30)
 
@@ -104,7 +104,7 @@ def received(connection: socket.socket) -> bytes:
     return found
 
 
-def test_a_session_in_clear_text_is_refused(listening: Listening, port: int) -> None:
+def test_a_session_in_clear_text_is_refused(listening: ServerSockets, port: int) -> None:
     with pytest.raises(psycopg.OperationalError, match="this server needs TLS; connect with sslmode=require"):
         psycopg.connect(f"host=localhost port={port} user=me dbname=mill sslmode=disable")
     with raw(listening) as client:
@@ -119,7 +119,7 @@ def test_a_session_in_clear_text_is_refused(listening: Listening, port: int) -> 
 
 @pytest.mark.parametrize("injected", [b"Q", STARTUP, SSL_REQUEST])
 def test_bytes_before_the_handshake_end_the_connection(
-    listening: Listening, authority: trustme.CA, injected: bytes
+    listening: ServerSockets, authority: trustme.CA, injected: bytes
 ) -> None:
     """They could be anybody's (CVE-2021-23214)."""
     context = ssl.create_default_context()
@@ -131,7 +131,7 @@ def test_bytes_before_the_handshake_end_the_connection(
             context.wrap_socket(client, server_hostname="localhost")
 
 
-def test_tls_is_asked_for_once(listening: Listening, authority: trustme.CA) -> None:
+def test_tls_is_asked_for_once(listening: ServerSockets, authority: trustme.CA) -> None:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with raw(listening) as client:
@@ -143,7 +143,7 @@ def test_tls_is_asked_for_once(listening: Listening, authority: trustme.CA) -> N
 
 
 def test_a_statement_is_cancelled_in_clear_text(
-    listening: Listening, authority: trustme.CA, service: MillService
+    listening: ServerSockets, authority: trustme.CA, service: MillService
 ) -> None:
     """As libpq does: the secret is of use only while the statement runs."""
     context = ssl.create_default_context()
@@ -168,9 +168,9 @@ def test_a_statement_is_cancelled_in_clear_text(
             assert b"57014" in encrypted.recv(1000)
 
 
-def test_files_that_are_no_certificate_are_reported_at_once(listening: Listening, tmp_path: Path) -> None:
+def test_files_that_are_no_certificate_are_reported_at_once(listening: ServerSockets, tmp_path: Path) -> None:
     file, key = str(tmp_path / "server.pem"), str(tmp_path / "server.key")
     with pytest.raises(SlicemillError, match=r"cannot read .*missing\.key: No such file"):
-        Listening(certificate=Certificate(file, str(tmp_path / "missing.key")))
+        ServerSockets(certificate=Certificate(file, str(tmp_path / "missing.key")))
     with pytest.raises(SlicemillError, match="no certificate with its key in PEM format"):
-        Listening(certificate=Certificate(key, file))
+        ServerSockets(certificate=Certificate(key, file))

@@ -16,7 +16,7 @@ from slicemill.cli import app
 from slicemill.errors import SlicemillError
 from slicemill.server.audit import AuditLog
 from slicemill.server.auth import OWNER, Access
-from slicemill.server.network import Listening, check_address, serving
+from slicemill.server.network import ServerSockets, check_address, serving
 from slicemill.server.service import MillService
 
 DAMAGED = {
@@ -43,8 +43,8 @@ def token(home: Path) -> str:
 
 
 @pytest.fixture
-def listening(service: MillService, home: Path, token: str) -> Iterator[Listening]:
-    made = Listening(postgres_port=0)
+def listening(service: MillService, home: Path, token: str) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0)
     with serving(service, made, Access(home)):
         yield made
 
@@ -81,7 +81,7 @@ LOSSES = {"dropped": _drop, "lost": _lose, "no folder": _lose_folder, "a folder"
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_server_that_had_tokens_rejects_everybody_without_them(
-    listening: Listening, home: Path, token: str, loss: str
+    listening: ServerSockets, home: Path, token: str, loss: str
 ) -> None:
     def status(shown: str | None) -> int:
         headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
@@ -98,7 +98,7 @@ def test_a_server_that_had_tokens_rejects_everybody_without_them(
     assert str(home) not in health.text
 
 
-def test_a_new_token_opens_the_server_again(listening: Listening, home: Path) -> None:
+def test_a_new_token_opens_the_server_again(listening: ServerSockets, home: Path) -> None:
     _lose(home)
     assert httpx.get(f"{listening.url}/v1/queries").status_code == 401
     headers = {"Authorization": f"Bearer {Access(home).add('bob', 'reader', (), 0)}"}
@@ -125,7 +125,7 @@ def test_a_home_of_an_earlier_version_that_lost_its_tokens_stays_closed(home: Pa
 def test_statements_leave_a_home_without_tokens_open(service: MillService, home: Path) -> None:
     """The audit log lies in the folder of the token file."""
     service.audit = AuditLog(home)
-    with serving(service, Listening(), Access(home)) as url:
+    with serving(service, ServerSockets(), Access(home)) as url:
         for text in ("CREATE STREAM s (n int)", "DROP STREAM s"):
             assert httpx.post(f"{url}/v1/statements", json={"text": text}).status_code == 200
     assert (home / "access" / "audit.jsonl").exists()

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from slicemill.server.encoding import arrow_stream, csv_text, json_rows
-from slicemill.server.network import Listening, serving
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 
 LONG = Decimal("-1234567890123456789012345678.9012345678")
@@ -98,14 +98,14 @@ VALUES = [value for _, value, _ in CASES]
 
 
 @pytest.fixture
-def listening(service: MillService) -> Iterator[Listening]:
-    made = Listening(postgres_port=0)
+def listening(service: MillService) -> Iterator[ServerSockets]:
+    made = ServerSockets(postgres_port=0)
     with serving(service, made):
         yield made
 
 
 @pytest.fixture
-def connection(listening: Listening) -> Iterator[psycopg.Connection]:
+def connection(listening: ServerSockets) -> Iterator[psycopg.Connection]:
     with psycopg.connect(f"{listening.postgres_url}/mill", user="me", autocommit=True) as made:
         yield made
 
@@ -119,7 +119,7 @@ def test_psycopg_reads_every_value(connection: psycopg.Connection, binary: bool,
     assert [type(one) for one in row] == [type(one) for one in VALUES]
 
 
-def test_psycopg2_reads_every_value(listening: Listening) -> None:
+def test_psycopg2_reads_every_value(listening: ServerSockets) -> None:
     connection = psycopg2.connect(f"{listening.postgres_url}/mill", user="me")
     try:
         with connection.cursor() as cursor:
@@ -137,7 +137,7 @@ def test_psycopg2_reads_every_value(listening: Listening) -> None:
     assert found == VALUES
 
 
-def test_asyncpg_reads_and_sends_every_value(listening: Listening) -> None:
+def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
     """In binary alone, with lists, for whose types it reads PostgreSQL's catalog."""
     cases = [case for name, example in EXAMPLES.items() if name != "hugeint" for case in positions(example)]
     lists = {"int": [1, None, 3], "varchar": ["a", 'b "c"', None], "bigint": [], "bytea": [b"\xde\0"]}
@@ -214,7 +214,7 @@ def test_what_python_has_no_value_for_is_text(connection: psycopg.Connection, bi
 @pytest.mark.parametrize("text", ["infinity", "-infinity"])
 @pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
 @pytest.mark.parametrize("binary", [False, True])
-def test_infinite_times_go_both_ways(listening: Listening, text: str, kind: str, binary: bool) -> None:
+def test_infinite_times_go_both_ways(listening: ServerSockets, text: str, kind: str, binary: bool) -> None:
     from psycopg.adapt import Dumper, Loader
     from psycopg.pq import Format
 
@@ -258,7 +258,7 @@ def test_lists_with_more_dimensions_are_refused(connection: psycopg.Connection) 
     assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_json_has_every_value(listening: Listening) -> None:
+def test_json_has_every_value(listening: ServerSockets) -> None:
     wanted = {f"c{place}": shown for place, (_, _, shown) in enumerate(CASES)}
     wanted |= {f"o{place}": shown for place, (_, shown) in enumerate(OTHERS.values())}
     others = ", ".join(f"{sql} AS o{place}" for place, (sql, _) in enumerate(OTHERS.values()))
@@ -268,7 +268,7 @@ def test_json_has_every_value(listening: Listening) -> None:
     assert row == wanted
 
 
-def test_columns_with_one_name_stay_apart(listening: Listening, connection: psycopg.Connection) -> None:
+def test_columns_with_one_name_stay_apart(listening: ServerSockets, connection: psycopg.Connection) -> None:
     sql = "SELECT 1 AS n, 2 AS n, 3 AS n_1, 4 AS n"
     (answer,) = httpx.post(f"{listening.url}/v1/statements", json={"text": sql}).json()["answers"]
     assert answer["rows"] == [{"n": 1, "n_2": 2, "n_1": 3, "n_3": 4}]
@@ -349,7 +349,7 @@ def test_slices_of_lists_keep_their_rows() -> None:
         assert found == table.column("n").to_pylist()[start:]
 
 
-def test_the_shell_writes_lists_as_json(listening: Listening) -> None:
+def test_the_shell_writes_lists_as_json(listening: ServerSockets) -> None:
     from typer.testing import CliRunner
 
     from slicemill.cli import app

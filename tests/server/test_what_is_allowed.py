@@ -21,9 +21,9 @@ from slicemill.connectors.files.listing import listing_of
 from slicemill.connectors.origin import origin_of
 from slicemill.errors import SlicemillError
 from slicemill.server.audit import AuditLog
-from slicemill.server.auth import Access, Denied, Principal, UserRole
+from slicemill.server.auth import Access, PermissionDenied, Principal, UserRole
 from slicemill.server.http.protection import LARGEST_BODY, RateLimit
-from slicemill.server.permissions import Allowed
+from slicemill.server.permissions import ClientPermissions
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.types import VARCHAR, Column, Schema
@@ -50,8 +50,8 @@ def test_code_files_and_addresses_are_the_operators_to_allow(
 ) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    service.allowed = Allowed((folder,))
-    with pytest.raises(Denied, match=r"start the server with --allow|without \.\."):
+    service.allowed = ClientPermissions((folder,))
+    with pytest.raises(PermissionDenied, match=r"start the server with --allow|without \.\."):
         UserSession(service).execute(STATEMENTS[name].format(folder=folder))
 
 
@@ -59,38 +59,38 @@ def test_what_is_allowed_is_done(service: MillService, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "t.csv").write_text("a\nx\n")
     (tmp_path / "data" / "out").symlink_to("/etc")
-    service.allowed = Allowed((tmp_path / "data",), frozenset(("tcp",)), python=True)
+    service.allowed = ClientPermissions((tmp_path / "data",), frozenset(("tcp",)), python=True)
     user = UserSession(service)
     user.execute(f"CREATE TABLE t (a varchar) USING csv OPTIONS (path '{tmp_path}/data/t.csv', header true)")
     user.execute(STATEMENTS["tcp"])
-    with pytest.raises(Denied):
+    with pytest.raises(PermissionDenied):
         user.execute(f"CREATE TABLE u (a varchar) USING csv OPTIONS (path '{tmp_path}/data/out/passwd')")
 
 
 def test_a_table_is_written_by_who_may_name_it(service: MillService) -> None:
-    service.allowed = Allowed()
+    service.allowed = ClientPermissions()
     owner = UserSession(service)
     owner.execute("CREATE TABLE sales_t (item int); CREATE TABLE other_t (item int)")
     owner.execute("CREATE STREAM sales_s (item int); CREATE QUERY sales_q AS SELECT item FROM sales_s")
     limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
     limited.execute("CREATE QUERY sales_w WITH (sink = 'table:sales_t') AS SELECT item FROM sales_s")
-    with pytest.raises(Denied, match="other_t"):
+    with pytest.raises(PermissionDenied, match="other_t"):
         limited.execute("CREATE QUERY sales_x WITH (sink = 'table:other_t') AS SELECT item FROM sales_s")
-    with pytest.raises(Denied, match="other_t"):
+    with pytest.raises(PermissionDenied, match="other_t"):
         limited.execute("ALTER QUERY sales_q SET (sink = 'table:other_t')")
 
 
 def test_a_table_is_written_by_bodies_of_who_may_name_it(service: MillService) -> None:
-    service.allowed = Allowed()
+    service.allowed = ClientPermissions()
     owner = UserSession(service)
     owner.execute("CREATE TABLE other_t (item int); CREATE STREAM sales_s (item int)")
     body = "INITIALIZE: ITERATE: { INSERT INTO other_t VALUES (item); INSERT INTO RETURN VALUES (item); }"
     limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
-    with pytest.raises(Denied, match="other_t"):
+    with pytest.raises(PermissionDenied, match="other_t"):
         limited.execute(f"CREATE AGGREGATE sales_f (item int) : int {{ {body} }}")
     owner.execute(f"CREATE AGGREGATE sales_f (item int) : int {{ {body} }}")
     for statement in ("CREATE QUERY sales_q AS", "CREATE STREAM sales_d AS"):
-        with pytest.raises(Denied, match="other_t"):
+        with pytest.raises(PermissionDenied, match="other_t"):
             limited.execute(f"{statement} SELECT sales_f(item) AS item FROM sales_s")
     owner.execute("CREATE QUERY sales_q AS SELECT sales_f(item) AS item FROM sales_s")
     assert owner.service.mill.catalog.writers_for("sales_q")
@@ -99,7 +99,7 @@ def test_a_table_is_written_by_bodies_of_who_may_name_it(service: MillService) -
 def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
     service.audit = AuditLog(tmp_path, clock=lambda: 7)
     UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute(CREATE)
-    with pytest.raises(Denied):
+    with pytest.raises(PermissionDenied):
         UserSession(service, Principal("bob", UserRole.READER), "http").execute("DROP QUERY cheap")
     lines = (tmp_path / "access" / "audit.jsonl").read_text().splitlines()
     assert [(entry["by"], entry["outcome"]) for entry in map(json.loads, lines)] == [
@@ -233,7 +233,7 @@ def test_no_spelling_of_an_allowed_source_reads_a_file_outside(linked: Path, end
     spec = SourceSpec(url=text) if written else SourceSpec(format="csv", options=(("path", text),))
     table = Table("t", Schema((Column("a", VARCHAR),)), spec)
     try:
-        Allowed((data,)).check([table], linked)
+        ClientPermissions((data,)).check([table], linked)
         found = origin_of(spec, "t", linked)
     except SlicemillError:
         return

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.shedding.load import PARTS, AgeCounter, Compared, ComparedByAge
+from slicemill.shedding.load import PARTS, ComparisonCounter, Comparisons, ComparisonsByAge
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=PARTS, max_size=PARTS).map(tuple)
 OLDEST = (PARTS - 1, PARTS - 1)  # windows are full
-CELLS = st.lists(st.builds(Compared, st.tuples(COUNTS, COUNTS), st.just(OLDEST)), min_size=1, max_size=4)
+CELLS = st.lists(st.builds(Comparisons, st.tuples(COUNTS, COUNTS), st.just(OLDEST)), min_size=1, max_size=4)
 NOTHING = (0,) * PARTS
 WINDOWS = st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 
 
 @given(st.lists(st.tuples(st.floats(-0.1, 1.2), st.floats(0, 0.5), st.integers(0, 10_000)), max_size=20))
 def test_what_slices_count_is_kept_within_their_ages(slices: list[tuple[float, float, int]]) -> None:
-    counter = AgeCounter(1)
+    counter = ComparisonCounter(1)
     for youngest, length, count in slices:
         counter.add(0, youngest, youngest + length, count)
     assert counter.found().total == sum(count for *_, count in slices)
-    alone = AgeCounter(1)
+    alone = ComparisonCounter(1)
     alone.add(0, 0.5, 0.75, 1000)
     (parts,), oldest = alone.found().parts, alone.found().oldest
     assert oldest == (12,)
@@ -33,20 +33,20 @@ def test_what_slices_count_is_kept_within_their_ages(slices: list[tuple[float, f
 
 
 @given(CELLS, st.integers(1, 100))
-def test_cells_are_added_up_whatever_their_number(cells: list[Compared], rows: int) -> None:
-    apart, together = ComparedByAge(), ComparedByAge()
+def test_cells_are_added_up_whatever_their_number(cells: list[Comparisons], rows: int) -> None:
+    apart, together = ComparisonsByAge(), ComparisonsByAge()
     sides = zip(*(cell.parts for cell in cells), strict=True)
     whole = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in sides)
     apart.add(cells, rows)
-    together.add([Compared(whole, OLDEST)], rows)
+    together.add([Comparisons(whole, OLDEST)], rows)
     assert np.allclose(apart.parts, together.parts)
 
 
 @given(CELLS, WINDOWS, st.floats(0.01, 1.0))
 def test_a_reach_has_its_share_of_the_comparisons(
-    cells: list[Compared], windows: tuple[float, float], share: float
+    cells: list[Comparisons], windows: tuple[float, float], share: float
 ) -> None:
-    known = ComparedByAge()
+    known = ComparisonsByAge()
     known.add(cells, 10)
     whole = known.within(windows, 1.0)
     reach = known.reach(windows, share)
@@ -58,17 +58,17 @@ def test_a_reach_has_its_share_of_the_comparisons(
 
 
 @given(CELLS, WINDOWS)
-def test_more_work_reaches_further_back(cells: list[Compared], windows: tuple[float, float]) -> None:
-    known = ComparedByAge()
+def test_more_work_reaches_further_back(cells: list[Comparisons], windows: tuple[float, float]) -> None:
+    known = ComparisonsByAge()
     known.add(cells, 10)
     reaches = [known.reach(windows, share / 10) for share in range(1, 11)]
     assert all(less <= more for less, more in pairwise(reaches))
 
 
 def test_what_is_not_looked_at_stays_known() -> None:
-    known = ComparedByAge()
-    known.add([Compared(((100,) * PARTS, NOTHING), OLDEST)], 10)
-    half = Compared(((100,) * (PARTS // 2) + (0,) * (PARTS // 2), NOTHING), OLDEST)
+    known = ComparisonsByAge()
+    known.add([Comparisons(((100,) * PARTS, NOTHING), OLDEST)], 10)
+    half = Comparisons(((100,) * (PARTS // 2) + (0,) * (PARTS // 2), NOTHING), OLDEST)
     for _ in range(50):
         known.add([half], 10, looked=0.5)
     assert np.allclose(known.parts[0], 10)
@@ -77,18 +77,18 @@ def test_what_is_not_looked_at_stays_known() -> None:
 
 def test_a_reach_does_not_shrink_by_itself() -> None:
     """Under load from the beginning, what is never looked at counts as much as what is."""
-    known, looked = ComparedByAge(), 1.0
-    known.add([Compared((NOTHING, NOTHING), (-1, -1))], 10)  # nothing is stored yet
+    known, looked = ComparisonsByAge(), 1.0
+    known.add([Comparisons((NOTHING, NOTHING), (-1, -1))], 10)  # nothing is stored yet
     for step in range(40):
         looked = known.reach((1.0, 1.0), 0.5)
         assert looked == pytest.approx(0.5, abs=1 / PARTS)
         old = min(step, PARTS - 1)
         counts = tuple(100 if (part + 1) / PARTS <= looked and part <= old else 0 for part in range(PARTS))
-        known.add([Compared((counts, counts), (old, old))], 10, looked)
+        known.add([Comparisons((counts, counts), (old, old))], 10, looked)
 
 
 def test_young_pairs_that_are_most_of_the_work_shorten_the_reach() -> None:
-    known = ComparedByAge()
-    known.add([Compared(((700, 100, *(0,) * 13, 200), NOTHING), OLDEST)], 10)
+    known = ComparisonsByAge()
+    known.add([Comparisons(((700, 100, *(0,) * 13, 200), NOTHING), OLDEST)], 10)
     assert known.reach((1.0, 1.0), 0.8) == pytest.approx(2 / PARTS, abs=1e-3)
     assert known.reach((1.0, 1.0), 0.35) == pytest.approx(0.5 / PARTS, abs=1e-3)

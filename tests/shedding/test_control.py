@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.catalog.queries import LoadBudget
-from slicemill.shedding.load import Backlog, Controller, Skipper, WaitingLoad
+from slicemill.shedding.load import Backlog, ShareController, WaitingLoad, WindowSkipper
 
 LAG_S = 2.0
 BUDGET = LoadBudget(lag_us=2_000_000)
@@ -21,7 +21,7 @@ class Machine:
     """Units of one core in turn, each with its share of rows that come in groups, ten a second."""
 
     def __init__(self, budgets: list[LoadBudget | None]) -> None:
-        self.controllers = [None if b is None else Controller(b) for b in budgets]
+        self.controllers = [None if b is None else ShareController(b) for b in budgets]
         self.now = 0.0
 
     def serve(self, load: float, seconds: float) -> list[float]:
@@ -88,13 +88,13 @@ def test_the_share_rises_again_when_the_load_is_over() -> None:
 
 
 def test_the_share_falls_at_once_and_rises_by_steps() -> None:
-    controller = Controller(BUDGET)
+    controller = ShareController(BUDGET)
     assert controller.decide(replace(CALM, backlog=Backlog(0.1, 2.8))) == pytest.approx(0.5)
     assert [round(controller.decide(CALM), 1) for _ in range(6)] == [0.6, 0.7, 0.8, 0.9, 1.0, 1.0]
 
 
 def test_more_weight_gives_up_less() -> None:
-    light, heavy = Controller(BUDGET), Controller(BUDGET, weight=3)
+    light, heavy = ShareController(BUDGET), ShareController(BUDGET, weight=3)
     # Three seconds of work each, and 1.5 seconds for it: the aim is 1.6, and 0.1 is over.
     crowded = replace(CALM, backlog=Backlog(0.0, 3 * 1 + 3 * 3))
     shares = light.decide(crowded), heavy.decide(crowded)
@@ -104,14 +104,14 @@ def test_more_weight_gives_up_less() -> None:
 
 @given(st.floats(0, 100), st.integers(0, 10**7), st.floats(0, 1), st.floats(0, 1e6))
 def test_the_least_share_stays_whatever_comes(waited: float, rows: int, least: float, work: float) -> None:
-    controller = Controller(replace(BUDGET, least=least, memory=10**6))
+    controller = ShareController(replace(BUDGET, least=least, memory=10**6))
     waiting = replace(CALM, waited_s=waited, rows=rows, state_bytes=rows, backlog=Backlog(work, work))
     for _ in range(5):
         assert least <= controller.decide(waiting) <= 1
 
 
 def test_state_takes_as_many_tuples_as_there_is_room_for() -> None:
-    controller = Controller(LoadBudget(memory=10_000))
+    controller = ShareController(LoadBudget(memory=10_000))
     assert controller.decide(replace(CALM, state_bytes=0)) == 1.0
     assert controller.decide(replace(CALM, state_bytes=7_500)) == pytest.approx(0.5)
     assert controller.decide(replace(CALM, state_bytes=20_000)) == 0.0
@@ -119,7 +119,7 @@ def test_state_takes_as_many_tuples_as_there_is_room_for() -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
 def test_skipped_windows_save_what_cannot_be_afforded(share: float) -> None:
-    skipper = Skipper(range_us=100)
+    skipper = WindowSkipper(range_us=100)
     taken = 0
     for ts in range(0, 80_000, 10):
         spans = skipper.plan(share, ts)
@@ -129,4 +129,4 @@ def test_skipped_windows_save_what_cannot_be_afforded(share: float) -> None:
 
 
 def test_without_load_no_window_is_skipped() -> None:
-    assert Skipper(100).plan(1.0, 0) == ()
+    assert WindowSkipper(100).plan(1.0, 0) == ()

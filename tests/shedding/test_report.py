@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.shedding.accuracy import BUCKETS, AccuracySums, Report, merged
+from slicemill.shedding.accuracy import BUCKETS, AccuracyReport, AccuracySums, merge_reports
 
 runs = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(0, 9)), max_size=2 * BUCKETS)
 
@@ -15,13 +15,13 @@ runs = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(0, 
 def test_what_cells_have_shed_is_what_was_shed(cells: list[list[tuple[int, int, int]]]) -> None:
     reports = []
     for own in cells:
-        reports.append(Report())
+        reports.append(AccuracyReport())
         for ts, stayed, dropped in sorted(own):
             reports[-1].arrived += stayed + dropped
             reports[-1].dropped += dropped
             reports[-1].add(ts, AccuracySums(float(stayed), stayed + dropped))
     every = [run for own in cells for run in own]
-    whole = merged(reports)
+    whole = merge_reports(reports)
     arrived = sum(stayed + dropped for _, stayed, dropped in every)
     assert (whole.arrived, whole.dropped) == (arrived, sum(dropped for _, _, dropped in every))
     assert whole.accuracy == pytest.approx(1 - whole.dropped / arrived if arrived else 1.0)

@@ -14,17 +14,17 @@ from shed_streams import accuracy_of, closed, copy, feed, fragments
 
 from slicemill.catalog.queries import Budget, Slot
 from slicemill.shedding.memory import (
-    BlindMemory,
     ChainMemory,
     FastMemory,
     NewestTuple,
     OriginalRunMemory,
+    RandomMemory,
     RunMemory,
     ScanMemory,
     Tuple,
     memory_of,
 )
-from slicemill.shedding.methods import METHODS, Method, Ties, method_of
+from slicemill.shedding.methods import METHODS, Method, TieBreak, method_of
 from support.stored import stored
 
 EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])
@@ -33,7 +33,7 @@ FORMS = (ScanMemory, FastMemory)
 
 @pytest.mark.parametrize("form", FORMS)
 def test_trace_of_example_4(form: type[ScanMemory | FastMemory]) -> None:
-    method = replace(METHODS["cals"], ties=Ties.OLDEST)
+    method = replace(METHODS["cals"], ties=TieBreak.OLDEST)
     three = form(3, method)
     assert feed(three, EXAMPLE_4) == [None, None, None, 1, 2]
     assert accuracy_of(EXAMPLE_4, three.kept("p")) == Fraction(7, 9)
@@ -45,9 +45,9 @@ def test_trace_of_example_4(form: type[ScanMemory | FastMemory]) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_without_look_ahead_a_growing_run_is_cut_at_its_tip(form: type[ScanMemory | FastMemory]) -> None:
     tuples = closed("aaaa", [0, 1, 2, 3, 4])
-    literal = form(2, replace(METHODS["cals"], ties=Ties.NEWEST))
+    literal = form(2, replace(METHODS["cals"], ties=TieBreak.NEWEST))
     assert feed(literal, tuples)[2] == 2
-    assert feed(form(2, replace(METHODS["lookahead"], ties=Ties.NEWEST)), tuples)[2] == 0
+    assert feed(form(2, replace(METHODS["lookahead"], ties=TieBreak.NEWEST)), tuples)[2] == 0
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -164,12 +164,16 @@ def choices(
 
 @settings(max_examples=60)
 @given(
-    arrivals, st.integers(0, 6), st.sampled_from(sorted(METHODS)), st.sampled_from(Ties), st.integers(0, 12)
+    arrivals,
+    st.integers(0, 6),
+    st.sampled_from(sorted(METHODS)),
+    st.sampled_from(TieBreak),
+    st.integers(0, 12),
 )
-@example([(0, "a", 1, 1)] * 12, 3, "interval", Ties.RANDOM, 0)
-@example([(0, "a", 4, 1)] * 5 + [(0, "b", 1, 1)] * 5, 2, "threshold", Ties.OLDEST, 6)
+@example([(0, "a", 1, 1)] * 12, 3, "interval", TieBreak.RANDOM, 0)
+@example([(0, "a", 4, 1)] * 5 + [(0, "b", 1, 1)] * 5, 2, "threshold", TieBreak.OLDEST, 6)
 def test_the_fast_form_chooses_what_the_definition_chooses(
-    rows: list[tuple[int, str, int, int]], capacity: int, name: str, ties: Ties, threshold: int
+    rows: list[tuple[int, str, int, int]], capacity: int, name: str, ties: TieBreak, threshold: int
 ) -> None:
     method = replace(method_of(name, threshold), ties=ties, blind=False)
     expected = choices(ScanMemory(capacity, method), rows)
@@ -197,7 +201,7 @@ def test_weights_that_make_a_split_cheap_are_for_the_scan() -> None:
 def test_random_dropping_gives_all_the_same_chance_at_each_decision() -> None:
     kept = [0] * 20
     for seed in range(400):
-        memory = BlindMemory(10, method_of("random", seed=seed))
+        memory = RandomMemory(10, method_of("random", seed=seed))
         feed(memory, [copy(one) for one in closed(list(range(20)), list(range(21)))])
         for one in memory.kept("p"):
             kept[one.number] += 1

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from slicemill.shedding.accuracy import BUCKETS, AccuracySums, MemoryReport, Shadow, accuracy_sums
+from slicemill.shedding.accuracy import BUCKETS, AccuracySums, MemoryReport, RunSample, accuracy_sums
 from slicemill.shedding.memory import Tuple
 
 
@@ -28,10 +28,10 @@ def test_a_report_over_nothing_is_exact() -> None:
 
 def test_a_shadow_of_many_runs_is_a_sample_of_them() -> None:
     """Of 20 000 runs a hundred are kept; the share that is left of them tells that of all."""
-    random, shadow = Random(3), Shadow(limit=100)
+    random, shadow = Random(3), RunSample(limit=100)
     exact, left = {}, {}
     for run in range(20_000):
-        shadow.saw(Tuple("v", 10 * run, 10 * run + 10, run, run, run), "p")
+        shadow.add_tuple(Tuple("v", 10 * run, 10 * run + 10, run, run, run), "p")
         exact[run] = (10 * run, 10 * run + 10)
         if random.random() < 0.6:
             left[run] = [exact[run]]
@@ -42,14 +42,14 @@ def test_a_shadow_of_many_runs_is_a_sample_of_them() -> None:
 
 
 def test_a_shadow_forgets_what_has_passed_and_looks_at_all_again() -> None:
-    shadow = Shadow(limit=4)
+    shadow = RunSample(limit=4)
     for run in range(40):
-        shadow.saw(Tuple("v", run, run + 1, run, run, run), run % 2)
+        shadow.add_tuple(Tuple("v", run, run + 1, run, run, run), run % 2)
     assert shadow.halvings > 0
     shadow.expire(lambda _, run: run.last_begin < 100)
     assert len(shadow) == 0 and shadow.share == 1
-    shadow.saw(Tuple("v", 100, 101, 40, 40, 40), 0)
-    shadow.saw(Tuple("v", 101, 103, 41, 41, 40), 0)
+    shadow.add_tuple(Tuple("v", 100, 101, 40, 40, 40), 0)
+    shadow.add_tuple(Tuple("v", 101, 103, 41, 41, 40), 0)
     shadow.lost(Tuple("v", 101, 103, 41, 41, 40), 0)
     (original,) = shadow.runs(0).values()
     assert (original.begin, original.end, original.last_begin, original.lost_begin) == (100, 103, 101, 101)

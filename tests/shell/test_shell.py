@@ -16,8 +16,16 @@ from typer.testing import CliRunner
 import slicemill
 from server.conftest import bid, mill, service  # noqa: F401
 from slicemill.cli import app
-from slicemill.cli.shell import Leave, OutputFormat, ServerNames, Shell, WordCompleter, is_whole, show_result
-from slicemill.server.network import Listening, serving
+from slicemill.cli.shell import (
+    OutputFormat,
+    QuitShell,
+    ServerNames,
+    Shell,
+    WordCompleter,
+    is_complete,
+    show_result,
+)
+from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill_client import Connection, StatementResult
 
@@ -25,7 +33,7 @@ from slicemill_client import Connection, StatementResult
 @pytest.fixture
 def connection(service: MillService) -> Iterator[Connection]:  # noqa: F811
     with (
-        serving(service, Listening()) as url,
+        serving(service, ServerSockets()) as url,
         slicemill.connect(url) as made,
     ):
         yield made
@@ -68,7 +76,7 @@ def test_commands_begin_with_a_backslash(shell: Shell, seen: io.StringIO, tmp_pa
     assert shell.run(f"\\i {script}")
     assert "query all_bids" in seen.getvalue()
     assert not shell.run(f"\\i {tmp_path / 'none.esl'}")
-    with pytest.raises(Leave):
+    with pytest.raises(QuitShell):
         shell.run("\\q")
 
 
@@ -77,7 +85,7 @@ def test_commands_begin_with_a_backslash(shell: Shell, seen: io.StringIO, tmp_pa
     [("SELECT 1", False), ("SELECT 1;", True), ("\\d", True), ("", True), ("CREATE AGGREGATE f() { }", True)],
 )
 def test_a_statement_ends_with_a_semicolon_or_brace(text: str, whole: bool) -> None:
-    assert is_whole(text) is whole
+    assert is_complete(text) is whole
 
 
 def test_names_and_keywords_are_completed(connection: Connection) -> None:

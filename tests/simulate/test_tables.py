@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from slicemill.capacity.tables import agreement, plain, policies_table, queries_table
+from slicemill.capacity.tables import agreement, outcomes_as_json, policies_table, queries_table
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 
 
@@ -33,7 +33,7 @@ def test_a_wrong_order_is_counted() -> None:
 
 def test_json_has_no_figure_over_nothing() -> None:
     empty = Outcome({"q": QueryOutcome(staleness=0.0, mean_waiting=0.0)}, 10.0, 12.0)
-    (found,) = plain({"a": empty})
+    (found,) = outcomes_as_json({"a": empty})
     assert found["queries"][0]["response_s"] == {"count": 0, "mean": None, "max": None, "l2": None}
     assert found["behind_s"] == 2.0
 

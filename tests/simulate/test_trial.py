@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from slicemill.api.mill import Mill
 from slicemill.binder import bind
-from slicemill.capacity.trial import TrialSamples, costs_of_home, measure, opened_mill, read_sample
+from slicemill.capacity.trial import TrialSamples, costs_of_home, measure, open_trial_mill, read_sample
 from slicemill.capacity.trial_run import try_policies
 from slicemill.columns.arrow_schema import TS
 from slicemill.errors import SlicemillError
@@ -93,7 +93,7 @@ def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark:
     script = SourceText(
         SCRIPT.text.replace("CREATE STREAM even", "CREATE QUERY even").rpartition("CREATE")[0], "x"
     )
-    with opened_mill(spark, script, lambda: 0) as mill:
+    with open_trial_mill(spark, script, lambda: 0) as mill:
         stream = TrialSamples(RATES).of(mill)["bid"]
         for end_us in (2_000_000, 3_000_000, 9_000_000):
             mill.feed("bid", stream.rows(400, end_us))
@@ -110,7 +110,7 @@ def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark:
 def test_a_trial_gives_nothing_to_sinks_and_has_its_own_policy(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     text = SCRIPT.text.replace("weight = 3", f"sink = 'json:{out}'") + "SET policy = 'bsd';"
-    with opened_mill(spark, SourceText(text, "x"), lambda: 10_000_000, "rr") as mill:
+    with open_trial_mill(spark, SourceText(text, "x"), lambda: 10_000_000, "rr") as mill:
         stream = TrialSamples(RATES).of(mill)["bid"]
         mill.feed("bid", stream.rows(400, 2_000_000))
         mill.dispatcher.run_all()

@@ -27,7 +27,7 @@ from typing import Any
 from slicemill.api.mill import Mill
 from slicemill.connectors.files.ledger import Ledger
 from slicemill.connectors.sinks.sink import open_cursor
-from slicemill.connectors.stored_files import source_mistakes
+from slicemill.connectors.stored_files import source_errors
 from slicemill.connectors.tcp.spool import Spool, SpoolPosition
 from slicemill.errors import SlicemillError
 from slicemill.storage.check import check_home
@@ -223,7 +223,7 @@ def _outcome(copy: Path, flip: Flip, expected: dict[str, Any]) -> Outcome:
     logger.setLevel(logging.ERROR)
     try:
         try:
-            found = bool(check_home(copy).mistakes or list(source_mistakes(copy)))
+            found = bool(check_home(copy).mistakes or list(source_errors(copy)))
         except SlicemillError:
             found = True
         if flip.kind in _APART:

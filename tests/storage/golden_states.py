@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
 from slicemill import types as t
-from slicemill.aggregates.definition import Special
+from slicemill.aggregates.definition import NanKey
 from slicemill.aggregates.udf.compiler.layout import INTERPRETER, MACHINE
 from slicemill.aggregates.udf.compiler.prepare import prepare as prepare_call
 from slicemill.aggregates.udf.compiler.state import UserObject
@@ -36,7 +36,7 @@ from slicemill.catalog.expressions import (
 )
 from slicemill.catalog.queries import FrameUnit, LoadBudget, RelationInput, RelationQuery, Window
 from slicemill.columns.keys import Keys
-from slicemill.columns.ranges import RowStretches
+from slicemill.columns.ranges import RowRanges
 from slicemill.columns.rows import to_table
 from slicemill.extensions.classify.policies import BestFeatureFirst, LoadStar, Pruning, Uniform
 from slicemill.operators.drop import DropState
@@ -44,16 +44,16 @@ from slicemill.operators.join.block import QueryBits
 from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.row_step import RowState
-from slicemill.operators.temporal.rows import AccuracyPartition, Newest
-from slicemill.operators.window.over import Events, WindowState
+from slicemill.operators.temporal.rows import AccuracyPartition, LatestTuple
+from slicemill.operators.window.over import WindowEvents, WindowState
 from slicemill.operators.window.over_groups import OverGroupState
 from slicemill.operators.window.pane_state import MemberState, PaneState
 from slicemill.operators.window.running import RunningDistinct, RunningMoments, RunningSum
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
-from slicemill.shedding.accuracy import AccuracySums, MemoryReport, Original, Report, Shadow
+from slicemill.shedding.accuracy import AccuracyReport, AccuracySums, MemoryReport, OriginalRun, RunSample
 from slicemill.shedding.memory import NewestTuple
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.types import Timed
@@ -196,7 +196,7 @@ def main() -> None:
     moments = RunningMoments(np.array([2]), np.arange(4, dtype=np.uint32), odd={"nan": np.array([1])})
     _keep("running-moments", {"avg": moments})
     # Windows without a beginning, and those of rows, have kept all partitions in one table before.
-    last = RowStretches()
+    last = RowRanges()
     last.reach(2)
     last.replace(np.array([0, 1]), np.array([2, 1]), pa.table({"ts": [1, 2, 3], "seq": [0, 1, 2]}))
     _keep("over-by-partition", {"over": OverGroupState(running=RunningSum(), last=last)})
@@ -253,7 +253,7 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     schemas = {node.id: node.schema for node in graph}
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
     found: dict[int, dict[str, object]] = defaultdict(dict)
-    for number, unit in enumerate(cut(graph)):
+    for number, unit in enumerate(split_into_units(graph)):
         program = UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables))
         inputs = {log: _table(memory.rows[log], schemas[log]) for log in unit.inputs}
         program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
@@ -272,7 +272,7 @@ def by_rows_programs(query: str, states: dict[str, object] | None = None) -> lis
     """The programs of a query of `BY_ROWS`; the last one begins with these states."""
     catalog = bind(f"{BY_ROWS_STREAM} CREATE QUERY q AS {BY_ROWS[query]};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    plans = [UnitPlan(unit, graph, catalog, {}) for unit in cut(graph)]
+    plans = [UnitPlan(unit, graph, catalog, {}) for unit in split_into_units(graph)]
     return [*map(UnitProgram, plans[:-1]), UnitProgram(plans[-1], states)]
 
 
@@ -345,12 +345,12 @@ def _by_hand() -> dict[str, object]:
     member = JoinMember(
         "q", (window, window), (selection, Oldest("x", t.INT)), residual, (("x", 0, "x"),), limit
     )
-    report = Report(10, 3)
+    report = AccuracyReport(10, 3)
     report.add(5, AccuracySums(7.0, 10))
     memory_report = MemoryReport(10, 3, capacity=4, runs=2)
-    shadow = Shadow(_count=1, _partitions={(Special.NAN,): {4: Original(("a",), 0, 5, 3, 0, 1)}})
+    shadow = RunSample(_count=1, _partitions={(NanKey.NAN,): {4: OriginalRun(("a",), 0, 5, 3, 0, 1)}})
     answer = Answer(None)
-    events = Events(
+    events = WindowEvents(
         to_table([Timed(1, (2,))], t.Schema((t.Column("i", t.INT),)), [0]),
         np.array([3]),
         np.array([False]),
@@ -360,7 +360,7 @@ def _by_hand() -> dict[str, object]:
     user = np.zeros(1, np.dtype([("object", "O")]))
     user["object"][0] = UserObject("module:Class", {"low": 1.0})
     sheds: Any = {
-        "partitions": {("a",): AccuracyPartition(("a",), 1, Newest(("a",), 1, 0, 1, 0))},
+        "partitions": {("a",): AccuracyPartition(("a",), 1, LatestTuple(("a",), 1, 0, 1, 0))},
         "memory": {"chains": [(("a",), NewestTuple(("a",), 4), [(("a",), 0, 4, 0, 1, 0, 1)])]},
         "shadow": shadow,
         "until": deque([(1, 2)]),

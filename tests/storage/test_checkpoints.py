@@ -65,7 +65,7 @@ def test_a_slice_is_opened_when_it_is_first_looked_at(tmp_path: Path) -> None:
     (tmp_path / files[1][0]).unlink()
     slice_ = read_checkpoint(tmp_path, files)["node"]
     assert isinstance(slice_, Slice) and isinstance(slice_.stored, SliceFile)
-    assert slice_.stored.listed() == files[1]
+    assert slice_.stored.file_entry() == files[1]
     with pytest.raises(StorageError, match="cannot be read"):
         _ = slice_.table
     (tmp_path / files[1][0]).write_bytes(content)

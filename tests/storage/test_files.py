@@ -17,8 +17,8 @@ from slicemill.storage.filesystem import (
     StorageFull,
     ensure_folder,
     folder_name,
-    telling_full,
-    write_whole,
+    raise_storage_full,
+    write_atomically,
 )
 from storage.faulty_files import Crashed, FullFiles, MemoryFiles, crashes_of
 
@@ -93,9 +93,9 @@ def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
     files, folder = place
     seen = set()
     for crashing in crashes_of(files):
-        write_whole(files, folder / "a", b"old")
+        write_atomically(files, folder / "a", b"old")
         try:
-            write_whole(crashing, folder / "a", b"new, and longer", durable=True)
+            write_atomically(crashing, folder / "a", b"new, and longer", durable=True)
         except Crashed:
             seen.add(files.read(folder / "a"))
         else:
@@ -105,15 +105,15 @@ def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
 
 def test_a_write_for_which_there_is_no_space_leaves_nothing(place: tuple[FileSystem, Path]) -> None:
     files, folder = place
-    write_whole(files, folder / "a", b"old")
-    with pytest.raises(StorageFull, match="no space is left"), telling_full(folder):
-        write_whole(FullFiles(files, room=0, part="half"), folder / "a", b"new")
+    write_atomically(files, folder / "a", b"old")
+    with pytest.raises(StorageFull, match="no space is left"), raise_storage_full(folder):
+        write_atomically(FullFiles(files, room=0, part="half"), folder / "a", b"new")
     assert files.names(folder) == ["a"]
     assert files.read(folder / "a") == b"old"
 
 
 def test_other_errors_of_a_disk_are_not_taken_for_a_full_one() -> None:
-    with pytest.raises(OSError, match="broken"), telling_full(Path("/")):
+    with pytest.raises(OSError, match="broken"), raise_storage_full(Path("/")):
         raise OSError(errno.EIO, "broken")
 
 
@@ -122,8 +122,8 @@ def test_a_durable_write_outlives_a_loss_of_power(seed: int) -> None:
     files = MemoryFiles()
     folder = Path("/home/of/tests")
     ensure_folder(files, folder, durable=True)
-    write_whole(files, folder / "a", b"first", durable=True)
-    write_whole(files, folder / "a", b"second", durable=True)
+    write_atomically(files, folder / "a", b"first", durable=True)
+    write_atomically(files, folder / "a", b"second", durable=True)
     files.lose_power(random.Random(seed))
     assert files.read(folder / "a") == b"second"
 
@@ -163,7 +163,7 @@ def test_hostile_names_are_folders_of_a_real_file_system(tmp_path: Path) -> None
     ensure_folder(LOCAL, home)
     for name in HOSTILE:
         ensure_folder(LOCAL, home / folder_name(name))
-        write_whole(LOCAL, home / f"{folder_name(name)}.state", b"x")
+        write_atomically(LOCAL, home / f"{folder_name(name)}.state", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["home"]
     assert len(list(home.iterdir())) == 2 * len(HOSTILE)
@@ -171,7 +171,7 @@ def test_hostile_names_are_folders_of_a_real_file_system(tmp_path: Path) -> None
 
 def test_what_a_home_holds_is_its_owners_alone(tmp_path: Path) -> None:
     ensure_folder(LOCAL, tmp_path / "home" / "logs")
-    write_whole(LOCAL, tmp_path / "home" / "FORMAT", b"3")
+    write_atomically(LOCAL, tmp_path / "home" / "FORMAT", b"3")
     LOCAL.append(tmp_path / "home" / "logs" / "1").close()
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
     assert modes == {"home": 0o700, "logs": 0o700, "FORMAT": 0o600, "1": 0o600}

@@ -180,7 +180,7 @@ def test_a_home_holds_what_a_model_in_memory_holds_whenever_it_is_opened_again(
     reader.poll()
     assert view(reader) == view(home)
     for log in reopened.logs.values():
-        assert sorted(files.names(log.folder)) == sorted(log.used_segments())
+        assert sorted(files.names(log.folder)) == sorted(log.segments_in_use())
 
 
 def plain(home: Home | HomeReader) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import FileSystem, ensure_folder
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.segments import ExtentGone, SegmentWriters
+from slicemill.storage.segments import ExtentFreed, SegmentWriters
 from storage.faulty_files import PARTS, Crashed, CrashingFiles, MemoryFiles
 from storage.homes import FOLDER, append, memory_files, small_home, view
 from storage.tables import COLUMNS
@@ -148,7 +148,7 @@ def assert_seen(reader: HomeReader) -> None:
     """A reader that looks after a crash: rows that were being freed may be gone."""
     try:
         assert view(reader) == expected()[reader.epoch]
-    except ExtentGone:
+    except ExtentFreed:
         reader.poll()
 
 
@@ -156,7 +156,7 @@ def assert_nothing_left_over(files: MemoryFiles, home: Home) -> None:
     assert set(files.names(FOLDER)) - {"trash"} == {"FORMAT", "checkpoints", "journal", "logs"}
     assert sorted(files.names(FOLDER / "logs")) == sorted(log.folder.name for log in home.logs.values())
     for log in home.logs.values():
-        assert sorted(files.names(log.folder)) == sorted(log.used_segments())
+        assert sorted(files.names(log.folder)) == sorted(log.segments_in_use())
     states = [name for unit in home.units.values() for name, _, _ in unit.get("checkpoint", ())]
     assert files.names(home.checkpoint_folder("u")) == states
     journal = files.names(FOLDER / "journal")

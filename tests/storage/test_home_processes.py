@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.segments import ExtentGone
+from slicemill.storage.segments import ExtentFreed
 
 EPOCHS = 2_000
 
@@ -58,7 +58,7 @@ def test_a_reader_follows_a_writer_through_snapshots_and_freed_segments(tmp_path
             for epoch in log.epochs(after=n - 2):
                 try:
                     table = log.read(epoch)
-                except ExtentGone:
+                except ExtentFreed:
                     continue  # freed since
                 assert table.column("_seq").to_pylist() == [2 * epoch.number, 2 * epoch.number + 1]
                 read += 1

@@ -115,17 +115,17 @@ def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, i
             assert index.rows_after(after) == sum(extent.rows for _, made in left for extent in made)
         assert index.rows == sum(extent.rows for _, made in expected for extent in made)
         assert index.bytes == sum(extent.length for _, made in expected for extent in made)
-        assert sorted(index.used_segments()) == sorted(name for name, count in segments.items() if count)
+        assert sorted(index.segments_in_use()) == sorted(name for name, count in segments.items() if count)
     assert set(emptied) >= {name for name, count in segments.items() if not count}
 
 
 def test_a_segment_is_left_behind_when_its_writer_has_a_later_one() -> None:
     log = new_log()
     log.append(0, [Extent("w-0.arrows", 0, 1, 1), Extent("v-0.arrows", 0, 1, 1)], 0, 0, 0)
-    assert not log.is_left_behind("w-0.arrows")
+    assert not log.is_superseded("w-0.arrows")
     log.append(1, [Extent("w-1.arrows", 0, 1, 1)], 0, 0, 0)
-    assert log.is_left_behind("w-0.arrows")
-    assert not log.is_left_behind("v-0.arrows") and not log.is_left_behind("w-1.arrows")
+    assert log.is_superseded("w-0.arrows")
+    assert not log.is_superseded("v-0.arrows") and not log.is_superseded("w-1.arrows")
     assert log.free(1) == ["w-0.arrows", "v-0.arrows"]
     assert log.is_used("w-1.arrows") and not log.is_used("w-0.arrows")
 

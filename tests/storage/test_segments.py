@@ -19,7 +19,7 @@ from slicemill.storage.segments import (
     UNVERIFIED,
     Extent,
     ExtentDamaged,
-    ExtentGone,
+    ExtentFreed,
     SegmentError,
     SegmentReader,
     SegmentWriter,
@@ -199,7 +199,7 @@ def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(
         fresh = writer.append(rows(7))
         reader.read(tmp_path, fresh)
     assert last == fresh.segment
-    with pytest.raises(ExtentGone, match="freed"):
+    with pytest.raises(ExtentFreed, match="freed"):
         reader.read(tmp_path, extents[0])
 
 

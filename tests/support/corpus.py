@@ -160,7 +160,7 @@ def read_cases() -> list[Case]:
 def parameters(beyond: Collection[str] = ()) -> list[ParameterSet]:
     """Every case that is no file of mistakes, for pytest's parametrize.
 
-    `beyond` are tags of cases that a layer under test has no part in; whole engines run all of them.
+    `share_beyond` are tags of cases that a layer under test has no part in; whole engines run all of them.
     """
     return [
         pytest.param(case, id=case.name)

@@ -51,8 +51,8 @@ def turn(mill: Mill) -> None:
     dispatcher = mill.dispatcher
     with dispatcher.paused():
         dispatcher._take(dispatcher._pool.wait(0))
-        while dispatcher._give_reads():
-            dispatcher._finish_asked()
+        while dispatcher._send_reads():
+            dispatcher._wait_for_answers()
     dispatcher.run_all()
 
 

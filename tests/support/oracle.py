@@ -107,7 +107,7 @@ class Oracle:
             first = f"(SELECT min(greatest(_t0, _t1)) {found})"
             return f"SELECT {first} AS _ts, * FROM {sides[0]} WHERE EXISTS (SELECT 1 {found})"
         alone = "".join(
-            f" WHEN _t{1 - n} IS NULL THEN _t{n} + {e}" for n, e in enumerate(ends) if n in kind.unmatched
+            f" WHEN _t{1 - n} IS NULL THEN _t{n} + {e}" for n, e in enumerate(ends) if n in kind.outer_inputs
         )
         time = f"CASE{alone} ELSE greatest(_t0, _t1) END"
         return f"SELECT {time} AS _ts, * FROM {sides[0]} {kind.value} JOIN {sides[1]} ON {meet}"

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import cache
 
 from slicemill.operators.specs import QueryResults
-from slicemill.plan.placement import AUTO, PlacementKind, chosen, placements_of
+from slicemill.plan.placement import AUTO, PlacementKind, choose_placement, placements_of
 from slicemill.plan.planner import Planner
 from support.corpus import Case, prepare, read_cases
 
@@ -19,9 +19,9 @@ _MOST_ARRIVALS = 30
 def placed_cases(beyond: Collection[str] = ()) -> dict[tuple[str, PlacementKind], tuple[Case, str]]:
     """Return a case and a placement for each operator and kind of placement that the corpus has.
 
-    Cases with a tag in `beyond` are left out. Rare pairs of operator and kind choose first. A pair takes the
-    case with the most arrivals of those that no other pair has taken. If all are taken, the pair shares the
-    case of another pair.
+    Cases with a tag in `share_beyond` are left out. Rare pairs of operator and kind choose first. A pair
+    takes the case with the most arrivals of those that no other pair has taken. If all are taken, the pair
+    shares the case of another pair.
     """
     having: dict[tuple[str, PlacementKind], list[tuple[Case, str]]] = defaultdict(list)
     for case, placement, pairs in _placements():
@@ -49,7 +49,7 @@ def _placements() -> list[tuple[Case, str, set[tuple[str, PlacementKind]]]]:
         for placement in (None, *sorted(set[PlacementKind].intersection(*possible) if possible else ())):
             pairs = set()
             for unit in plan.units:
-                kind = chosen(unit, plan.graph, CELLS, kind=placement).kind
+                kind = choose_placement(unit, plan.graph, CELLS, kind=placement).kind
                 operators = (plan.graph[node_id].operator for node_id in unit.nodes)
                 pairs |= {
                     (type(one).__name__, kind) for one in operators if not isinstance(one, QueryResults)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from slicemill.catalog.catalog import Catalog
 from slicemill.operators.specs import Materialize, QueryResults, Scan, Source
-from slicemill.operators.step import fed_by
+from slicemill.operators.step import input_nodes
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
 from slicemill.types import Timed
@@ -30,7 +30,7 @@ def by_reference(
         elif not isinstance(node.operator, (Scan, Materialize)):
             operator = translator.operator(node)
             out: list[Timed] = []
-            inputs = enumerate(made[source] for source in fed_by(node, graph))
+            inputs = enumerate(made[source] for source in input_nodes(node, graph))
             arriving = [(tuple_, port) for port, tuples in inputs for tuple_ in tuples]
             for tuple_, port in sorted(arriving, key=lambda arrived: (arrived[0].ts, arrived[1])):
                 if operator.waits_for_time:

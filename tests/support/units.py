@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from slicemill.catalog.catalog import Catalog, Stream, TimestampKind
 from slicemill.columns.arrow_schema import is_system_column
-from slicemill.columns.order import put_together
+from slicemill.columns.order import merge_cells
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import Exchange
-from slicemill.plan.placement import chosen
-from slicemill.plan.units import Unit, cut
+from slicemill.plan.placement import choose_placement
+from slicemill.plan.units import Unit, split_into_units
 from slicemill.runtime.pipeline import RunOutcome, UnitPlan, UnitProgram
-from slicemill.runtime.shuffle import SpreadRows
+from slicemill.runtime.shuffle import PartitionedRows
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
@@ -34,7 +34,7 @@ Exchanges: TypeAlias = Callable[[Unit, QueryGraph, int], Mapping[str, Exchange]]
 
 def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> Mapping[str, Exchange]:
     """Those of the placement that a unit gets."""
-    return chosen(unit, graph, cells).exchanges
+    return choose_placement(unit, graph, cells).exchanges
 
 
 class Memory:
@@ -95,7 +95,7 @@ def spread(table: pa.Table, plan: UnitPlan, log: str) -> list[pa.Table]:
     if log not in plan.exchanges:
         return [table] * plan.cells
     own = pa.schema([field for field in table.schema if not is_system_column(field.name)])
-    found = SpreadRows(plan.exchanges[log], own, [(table, 0)])
+    found = PartitionedRows(plan.exchanges[log], own, [(table, 0)])
     return [found.part(cell) for cell in range(plan.cells)]
 
 
@@ -149,7 +149,7 @@ def _run(
     graph = share(optimize(build_graph(catalog)), catalog)
     memory = Memory(catalog)
     programs = []
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         plan = UnitPlan(unit, graph, catalog, tables, exchanges(unit, graph, cells))
         programs.append((unit, [UnitProgram(plan, cell=cell) for cell in range(plan.cells)]))
     read: dict[tuple[str, str], int] = defaultdict(int)
@@ -182,7 +182,7 @@ def _run(
                     made = [outcome.tables[log] for outcome in outcomes]
                     for table in made:
                         assert _positions(table) == sorted(_positions(table))
-                    table = put_together(made)
+                    table = merge_cells(made)
                     system = (table.column(name).to_pylist() for name in ("_seq", "_arr"))
                     memory.rows[log] += zip(timed_rows(table, schemas[log]), *system, strict=True)
                     # Rows that come in a later run are not before those that are there.

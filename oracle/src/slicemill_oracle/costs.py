@@ -25,7 +25,7 @@ class StepCost:
 FREE = StepCost()
 
 
-def fixed(cost_us: int) -> StepCost:
+def constant_cost(cost_us: int) -> StepCost:
     """Return the same cost for every step."""
     return StepCost(cost_us, cost_us)
 
@@ -35,6 +35,6 @@ def per_tuple(cost_us: Callable[[Row], int], time_us: int = 0) -> StepCost:
     return StepCost(lambda tuple_, _random: cost_us(tuple_.row), time_us)
 
 
-def sampled(draw: Callable[[Random], float], time_us: int = 0) -> StepCost:
+def random_cost(draw: Callable[[Random], float], time_us: int = 0) -> StepCost:
     """Return a cost that is sampled per tuple, in whole microseconds."""
     return StepCost(lambda _tuple, random: max(0, round(draw(random))), time_us)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from slicemill.operators.row_step import Beginning
+from slicemill.operators.row_step import InitialOutput
 from slicemill.types import Timed
 from slicemill_oracle.clock import Clock
 from slicemill_oracle.ets import EtsMode, NoEts, OnDemand, Propagation
@@ -123,7 +123,7 @@ class Cycle:
         """Emit the initial rows of operators that have any, once."""
         self._begun, now = True, self._clock.now()
         for state in [state for fragment in self.automaton.fragments for state in fragment.states]:
-            if isinstance(state.node.operator, Beginning):
+            if isinstance(state.node.operator, InitialOutput):
                 self._emit(state, state.node.operator.begin(), now)
                 state.fragment.dirty = True
 

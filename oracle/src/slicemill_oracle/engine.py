@@ -28,7 +28,7 @@ from slicemill_oracle.ets import EtsMode, OnDemand, Periodic, Propagation
 from slicemill_oracle.graph import Graph, OperatorSpec, SinkNode, Spec
 from slicemill_oracle.nos import Strategy
 from slicemill_oracle.punctuation import END
-from slicemill_oracle.sources import Arrival, Lane, ReferenceSource, every
+from slicemill_oracle.sources import Arrival, EventLane, ReferenceSource, every
 from slicemill_oracle.state_table import StateRow
 from slicemill_oracle.tsm import More
 
@@ -118,12 +118,12 @@ class Engine:
         """Add arrivals in time order; generators are consumed lazily."""
         target = self._source(source)
         self._cycle.agenda.add(
-            Lane(source, arrivals, lambda arrival: self._cycle.intake.deliver(target, arrival))
+            EventLane(source, arrivals, lambda arrival: self._cycle.intake.deliver(target, arrival))
         )
 
     def at(self, moment: int, action: Callable[[], None]) -> None:
         """Schedule an action at a time of the run, between two steps."""
-        self._cycle.agenda.add(Lane("an action", [Arrival(moment, ())], lambda _: action()))
+        self._cycle.agenda.add(EventLane("an action", [Arrival(moment, ())], lambda _: action()))
 
     def run(self) -> None:
         """Run to the end of input, close all streams and flush."""
@@ -175,7 +175,7 @@ class Engine:
             idle_share={node.name: node.meter.total_us(now) / now if now else 0.0 for node in merging},
         )
 
-    def queued(self) -> int:
+    def queue_size(self) -> int:
         """Return the number of items in all buffers."""
         return self._graph.occupancy.total
 
@@ -237,4 +237,4 @@ class Engine:
             if ets is not None and source.told < ets < END:
                 self._cycle.intake.announce(source, ets)
 
-        self._cycle.agenda.add(Lane(source.name, every(period_us, self.now), beat, endless=True))
+        self._cycle.agenda.add(EventLane(source.name, every(period_us, self.now), beat, endless=True))

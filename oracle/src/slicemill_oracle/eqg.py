@@ -42,7 +42,7 @@ def ets_arcs(topology: Topology, timed: Set[str]) -> list[EtsArc]:
     return arcs
 
 
-def reached_from(source: str, arcs: list[EtsArc]) -> list[EtsArc]:
+def reachable_arcs(source: str, arcs: list[EtsArc]) -> list[EtsArc]:
     """Return the arcs that an ETS of `source` may travel, nearest first."""
     found = [arc for arc in arcs if arc.origin == source]
     for reached in found:

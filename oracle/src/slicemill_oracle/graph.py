@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.row_step import Holding, RowOperator
+from slicemill.operators.row_step import DelayedOutput, RowOperator
 from slicemill_oracle.buffers import Buffer, Occupancy, Reader
 from slicemill_oracle.costs import FREE, StepCost
 from slicemill_oracle.metrics import IdleMeter, LatencyMeter
@@ -105,7 +105,7 @@ class OperatorNode:
     ) -> None:
         self.name = spec.name
         self.operator = spec.operator
-        self.holding = spec.operator if isinstance(spec.operator, Holding) else None
+        self.holding = spec.operator if isinstance(spec.operator, DelayedOutput) else None
         self.cost = spec.cost
         self.inputs = list(spec.inputs)
         self.readers = readers
@@ -197,7 +197,7 @@ class Graph:
             self._emit(node, (tuple_, node.last_arrival), now)
         for sink in self.sinks_of(name):
             self.sink_inputs[sink.name] = node.inputs[0]
-            for item in unread(node.readers[0]):
+            for item in pending_items(node.readers[0]):
                 if not is_punctuation(item):
                     sink.take(item, now)
         for consumer, port in self._consumer_ports(name):
@@ -277,7 +277,7 @@ class Graph:
         return list(done)
 
 
-def unread(reader: Reader) -> Sequence[Item]:
+def pending_items(reader: Reader) -> Sequence[Item]:
     """Return a reader's unread items, in all linked buffers, oldest first."""
     items: list[Item] = []
     place: Reader | None = reader

@@ -65,7 +65,7 @@ class ReferenceIntake:
         if self._on_demand and any(node.waiting_for() is not None for node in self.automaton.waiters):
             now = self._clock.now()
             for source in self._graph.sources.values():
-                need = self._need(source)
+                need = self._least_awaited_ts(source)
                 moment = source.moment_of(need) if need is not None else None
                 if moment is None:
                     continue
@@ -80,7 +80,7 @@ class ReferenceIntake:
 
         So every round makes progress.
         """
-        need = self._need(source) if self._on_demand else None
+        need = self._least_awaited_ts(source) if self._on_demand else None
         if need is None:
             return None
         ts = source.ets(self._clock.now())
@@ -102,7 +102,7 @@ class ReferenceIntake:
         for meter in inlet.meters:
             meter.update(now)
 
-    def _need(self, source: ReferenceSource) -> int | None:
+    def _least_awaited_ts(self, source: ReferenceSource) -> int | None:
         """Return the least awaited timestamp that this source has not announced yet."""
         need = END
         for arc in self.automaton.inlets[source.name].reached:

@@ -17,12 +17,12 @@ from slicemill.connectors.finite import read_rows
 from slicemill.ingest.formats.records import BadRow
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.specs import Source
-from slicemill.operators.step import held_at, relation_rows
+from slicemill.operators.step import relation_rows, view_content
 from slicemill.operators.temporal.rows import SheddingCoalesce
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
 from slicemill.plan.statement_equality import views_to_answer
-from slicemill.shedding.accuracy import Report
+from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.types import Row, Schema, Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.graph import OperatorSpec, Spec
@@ -35,7 +35,7 @@ class QueryResult:
     name: str
     schema: Schema
     rows: list[Timed]
-    shed: Report | None = None
+    shed: AccuracyReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ class ScriptFeed:
                 yield Arrival(at, row, ts)
             else:
                 at += self._interval_us
-                yield Arrival(at, _stamped(row, place, at))
+                yield Arrival(at, _insert_timestamp(row, place, at))
 
 
-def _stamped(row: Row, place: int | None, at: int) -> Row:
+def _insert_timestamp(row: Row, place: int | None, at: int) -> Row:
     """Insert the timestamp of an internal stream as a column's value."""
     return row if place is None else (*row[:place], at, *row[place:])
 
@@ -121,7 +121,7 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
             rows = answer(query.query, catalog, tables, engine)
             queries.append(QueryResult(query.name, query.schema, [Timed(0, row) for row in rows]))
         else:
-            shed = _shed(specs, graph, query.name)
+            shed = _shedding_report(specs, graph, query.name)
             queries.append(QueryResult(query.name, query.schema, engine.results(query.name), shed))
     counts = [
         StreamCount(f.stream.name, f.rows + len(f.bad), len(f.bad), engine.late_rows(f.stream.name))
@@ -140,11 +140,11 @@ def answer(
     known = dict(tables)
     for view in views_to_answer(catalog):
         rows = engine.results(view.name)
-        known[view.name] = held_at(view, rows, rows[-1].ts if rows else 0)
+        known[view.name] = view_content(view, rows, rows[-1].ts if rows else 0)
     return evaluate_relation(query, catalog, lambda name: relation_rows(name, catalog, known))
 
 
-def _shed(specs: Sequence[Spec], graph: QueryGraph, query: str) -> Report | None:
+def _shedding_report(specs: Sequence[Spec], graph: QueryGraph, query: str) -> AccuracyReport | None:
     """Return the load-shedding report of a query with a budget."""
     behind = graph.ancestors(query)
     operators = [s.operator for s in specs if isinstance(s, OperatorSpec) and s.name in behind]

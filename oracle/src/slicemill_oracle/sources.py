@@ -150,7 +150,7 @@ def end_of(source: ReferenceSource, now: int) -> list[Item]:
     return [*source.pass_time(END), punctuation(END, now)]
 
 
-class Lane:
+class EventLane:
     """Arrivals in time order with their action.
 
     Endless lanes do not prevent termination.
@@ -183,7 +183,7 @@ class Agenda:
     __slots__ = ("_finite", "_heap", "_numbers", "next_at")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Lane]] = []
+        self._heap: list[tuple[int, int, EventLane]] = []
         self._numbers = count()
         self._finite = 0
         self.next_at = END
@@ -193,7 +193,7 @@ class Agenda:
         """True if only endless lanes are left."""
         return self._finite == 0
 
-    def add(self, lane: Lane) -> None:
+    def add(self, lane: EventLane) -> None:
         if lane.next is not None:
             heapq.heappush(self._heap, (lane.next.at, next(self._numbers), lane))
             self._finite += not lane.endless

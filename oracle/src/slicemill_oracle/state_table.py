@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from slicemill_oracle.eqg import ets_arcs, reached_from
+from slicemill_oracle.eqg import ets_arcs, reachable_arcs
 from slicemill_oracle.graph import Graph, OperatorNode, SinkNode, Topology
 from slicemill_oracle.metrics import IdleMeter
 from slicemill_oracle.nos import (
@@ -241,4 +241,4 @@ def _bind_arcs(
         bound[arc] = BoundArc(states[arc.target], arc.port, path)
         (inlets[arc.origin].arcs if arc.origin in inlets else states[arc.origin].arcs).append(bound[arc])
     for name, inlet in inlets.items():
-        inlet.reached = [bound[arc] for arc in reached_from(name, arcs)]
+        inlet.reached = [bound[arc] for arc in reachable_arcs(name, arcs)]

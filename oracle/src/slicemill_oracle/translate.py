@@ -21,7 +21,7 @@ from slicemill.catalog.queries import JoinKind
 from slicemill.catalog.queries import WindowCall as WindowCallSyntax
 from slicemill.extension import extensions, load
 from slicemill.extensions.classify import spec as classify
-from slicemill.extensions.classify.step import trained
+from slicemill.extensions.classify.step import train_classifier
 from slicemill.operators import specs as asof
 from slicemill.operators import specs as group
 from slicemill.operators import specs as lookup
@@ -49,7 +49,7 @@ from slicemill.operators.registry import kind_of
 from slicemill.operators.row_step import RowOperator, predicate, row_of_expressions, row_of_items
 from slicemill.operators.session import spec as sessions
 from slicemill.operators.specs import Scan, Source
-from slicemill.operators.step import StepContext, fed_by
+from slicemill.operators.step import StepContext, input_nodes
 from slicemill.operators.temporal import spec as coalesce
 from slicemill.operators.temporal.rows import SheddingCoalesce, shedding_rows, temporal
 from slicemill.operators.window import spec as over
@@ -71,7 +71,7 @@ from slicemill_oracle.operators.changes import (
 from slicemill_oracle.operators.classify import ClassifyOperator
 from slicemill_oracle.operators.coalesce import CoalesceOperator, LateRows
 from slicemill_oracle.operators.group_aggregate import GroupAggregateOperator
-from slicemill_oracle.operators.in_turn import InTurn
+from slicemill_oracle.operators.in_turn import InputOrderOperator
 from slicemill_oracle.operators.punctuated_join import PunctuatedJoinOperator
 from slicemill_oracle.operators.reorder import ReorderOperator
 from slicemill_oracle.operators.session_changes import SessionChangesOperator
@@ -117,7 +117,7 @@ class Translator:
             return []
         if role is Role.SINK:
             return [SinkSpec(node.id, node.inputs[0])]
-        return [OperatorSpec(node.id, self.operator(node), fed_by(node, self.graph))]
+        return [OperatorSpec(node.id, self.operator(node), input_nodes(node, self.graph))]
 
     def operator(self, node: Node) -> RowOperator:
         """Return the row operator of a node with inputs and outputs."""
@@ -189,7 +189,7 @@ def _group(operator: group.GroupAggregate, context: StepContext) -> RowOperator:
     )
 
 
-def _windowed_group(operator: windowed_group.RelationAggregate, context: StepContext) -> RowOperator:
+def _window_group(operator: windowed_group.RelationAggregate, context: StepContext) -> RowOperator:
     (schema,) = context.schemas
     return group_rows(operator, [call_of(call, schema, context) for call in operator.calls], schema)
 
@@ -216,7 +216,7 @@ def _over(operator: over.WindowAggregate, context: StepContext) -> RowOperator:
 
 def _classify(operator: classify.Classify, context: StepContext) -> RowOperator:
     definition, table = operator.classifier, context.graph[context.node.inputs[-1]]
-    learnt = trained(definition, context.rows_of(definition.training), table.schema)
+    learnt = train_classifier(definition, context.rows_of(definition.training), table.schema)
     return ClassifyOperator(definition, context.schemas, learnt)
 
 
@@ -256,7 +256,7 @@ def _window_changes(operator: window_changes.WindowChanges, context: StepContext
 def _join_changes(operator: join_changes.JoinChanges, context: StepContext) -> RowOperator:
     left, right = (len(schema.own) for schema in context.schemas)
     matches = predicate(operator.condition, context.node.schema.own)
-    return InTurn(JoinChangesOperator(operator, matches, (left, right)))
+    return InputOrderOperator(JoinChangesOperator(operator, matches, (left, right)))
 
 
 def _punctuated_join(operator: punctuated_join.PunctuatedJoin, context: StepContext) -> RowOperator:
@@ -264,7 +264,9 @@ def _punctuated_join(operator: punctuated_join.PunctuatedJoin, context: StepCont
     keys = [row_of_expressions(exprs, schema) for exprs, schema in zip(operator.keys, schemas, strict=True)]
     matches = predicate(operator.condition, context.node.schema)
     widths = len(schemas[0]), len(schemas[1])
-    return InTurn(PunctuatedJoinOperator(operator, keys, closings(operator, schemas), matches, widths))
+    return InputOrderOperator(
+        PunctuatedJoinOperator(operator, keys, closings(operator, schemas), matches, widths)
+    )
 
 
 def _window_top(operator: window_top.WindowTop, context: StepContext) -> RowOperator:
@@ -330,7 +332,7 @@ TWINS: Mapping[type, Twin] = {
     topn.TopN: _top,
     window_top.WindowTop: _window_top,
     emit.Emit: _emit,
-    windowed_group.RelationAggregate: _windowed_group,
+    windowed_group.RelationAggregate: _window_group,
     over.WindowAggregate: _over,
     sessions.SessionAggregate: _sessions,
     session_changes.SessionChanges: _session_changes,

@@ -71,7 +71,7 @@ class ColumnStatistic(Protocol):
         ...
 
 
-def known(array: pa.Array) -> Bools:
+def valid_mask(array: pa.Array) -> Bools:
     """Return a mask of the rows that are not NULL."""
     valid = validity(array)
     return np.ones(len(array), np.bool_) if valid is None else valid
@@ -104,7 +104,7 @@ def sums_over(values: Int64s, windows: Windows) -> Int64s:
 
 def distinct_codes(array: pa.Array) -> tuple[Int64s, Bools]:
     """Return dense codes of distinct values, and a non-NULL mask."""
-    return distinct_keys([array], len(array)).codes, known(array)
+    return distinct_keys([array], len(array)).codes, valid_mask(array)
 
 
 def first_of_each(partitions: NDArray[np.int32], codes: Int64s, counted: Bools) -> tuple[Int64s, Int64s]:
@@ -123,7 +123,7 @@ def first_of_each(partitions: NDArray[np.int32], codes: Int64s, counted: Bools) 
     return places[first[order]], rank[group]
 
 
-def summed_weights(weights: Int64s, group: Int64s, groups: int) -> Int64s:
+def sum_weights(weights: Int64s, group: Int64s, groups: int) -> Int64s:
     """Sum the weights of the rows of each group."""
     out = np.zeros(groups, np.int64)
     np.add.at(out, group, weights)

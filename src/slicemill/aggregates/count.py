@@ -16,9 +16,9 @@ from slicemill.aggregates.columns import (
     bigints,
     distinct_codes,
     first_of_each,
-    known,
-    summed_weights,
+    sum_weights,
     sums_over,
+    valid_mask,
     weights_of,
 )
 from slicemill.aggregates.definition import comparable
@@ -83,11 +83,11 @@ class CountDistinct:
 # -- over columns ------------------------------------------------------------------------------------------
 
 
-def _counted(rows: Rows) -> Bools:
+def _non_null_mask(rows: Rows) -> Bools:
     """Return a mask of rows without a NULL argument."""
     counted = np.ones(len(rows), np.bool_)
     for argument in rows.arguments:
-        counted &= known(argument)
+        counted &= valid_mask(argument)
     return counted
 
 
@@ -98,12 +98,12 @@ class ColumnCount:
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         if rows.weights is None and not any(argument.null_count for argument in rows.arguments):
             return bigints(windows.ends - windows.starts)
-        return bigints(sums_over(np.where(_counted(rows), weights_of(rows), 0), windows))
+        return bigints(sums_over(np.where(_non_null_mask(rows), weights_of(rows), 0), windows))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        counted = np.where(_counted(rows), weights_of(rows), 0)
+        counted = np.where(_non_null_mask(rows), weights_of(rows), 0)
         places, group = first_of_each(rows.partitions, np.zeros(len(rows), np.int64), counted > 0)
-        return History(places, summed_weights(counted[counted > 0], group, len(places)))
+        return History(places, sum_weights(counted[counted > 0], group, len(places)))
 
 
 @kernel

@@ -21,14 +21,14 @@ from slicemill.aggregates.frames import Args, Inwindow, WindowFrame
 from slicemill.codec.registry import stored_as
 from slicemill.errors import SlicemillError
 from slicemill.functions.casts import converter
-from slicemill.functions.values import bigint_checked
+from slicemill.functions.values import check_bigint
 from slicemill.types import Kind, Row, Type
 
 Returned = list[object]
 
 
 @stored_as("special", version=1)
-class Special(Enum):
+class NanKey(Enum):
     """Stand-in for NaN in keys.
 
     Unlike NaN it equals itself, also after a restore.
@@ -42,10 +42,10 @@ def comparable(values: Row) -> Row:
 
     As in Spark, NaN equals NaN and -0.0 is 0.0.
     """
-    return tuple(Special.NAN if value != value else value for value in values)
+    return tuple(NanKey.NAN if value != value else value for value in values)
 
 
-def shown(values: Row) -> Row:
+def normalize_zeros(values: Row) -> Row:
     """Return group keys as Spark prints them, without negative zero."""
     return tuple(0.0 if value == 0 and isinstance(value, float) else value for value in values)
 
@@ -274,7 +274,7 @@ def window_version(definition: RowAggregate) -> WindowFactory:
     return partial(RecomputedWindow, base_of(definition))
 
 
-def declared(type_: Type) -> Callable[[Any], object] | None:
+def result_converter(type_: Type) -> Callable[[Any], object] | None:
     """Return a conversion of non-NULL results to the declared type.
 
     Return None if no conversion is needed. As in Spark, a BIGINT sum that needs more than 64 bits is an
@@ -284,7 +284,7 @@ def declared(type_: Type) -> Callable[[Any], object] | None:
         return converter(t.ANY, type_)
     if type_.kind is Kind.DOUBLE:
         return _as_double
-    return bigint_checked if type_.kind is Kind.BIGINT else None
+    return check_bigint if type_.kind is Kind.BIGINT else None
 
 
 def _as_double(value: object) -> object:

@@ -2,7 +2,7 @@
 
 A number is a row of 32-bit limbs, lowest first, in two's complement. All rows of a column have as many
 limbs as the sums need (`limbs_for`). Doubles are integer multiples of one power of two, the `exponent`.
-Sums may wrap round: differences of prefix sums are right if the differences themselves fit. `rounded`
+Sums may wrap round: differences of prefix sums are right if the differences themselves fit. `round_ratio`
 converts an exact number to a double.
 """
 
@@ -21,7 +21,7 @@ from slicemill.kernels.kernel import kernel
 Limbs: TypeAlias = NDArray[np.uint32]
 
 WHOLE = 4  # limbs for decimals, and for sums of 64-bit integers
-SPARE = 5  # extra limbs in the buffer of `rounded`
+SPARE = 5  # extra limbs in the buffer of `round_ratio`
 
 _LIMB = np.uint64(32)
 _MASK = np.uint64(0xFFFF_FFFF)
@@ -176,7 +176,7 @@ def differences(sums: Limbs, starts: Int64s, ends: Int64s) -> Limbs:
 
 
 @kernel
-def rounded(number: Limbs, first: int, second: int, third: int, exponent: int, buffer: Limbs) -> float:
+def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: int, buffer: Limbs) -> float:
     """Return number / (first * second * third) * 2**exponent.
 
     The result is the nearest double; ties go to even. The number must not be negative. Divisors have up to 32
@@ -253,7 +253,7 @@ def quotients(sums: Limbs, starts: Int64s, ends: Int64s, divisors: Int64s, expon
         negative = number[-1] >> np.uint32(31) != 0
         if negative:
             negate(number)
-        value = rounded(number, divisors[i], 1, 1, exponent, buffer)
+        value = round_ratio(number, divisors[i], 1, 1, exponent, buffer)
         out[i] = -value if negative else value
     return out
 
@@ -291,7 +291,7 @@ def variances(
             product[place] = carry & _MASK
             carry >>= _LIMB
         _subtract(product, squared, product)
-        out[i] = rounded(product, count, count - bias, divisor, 2 * exponent, buffer)
+        out[i] = round_ratio(product, count, count - bias, divisor, 2 * exponent, buffer)
     return out
 
 
@@ -367,7 +367,7 @@ def negate_where(numbers: Limbs, chosen: Any) -> None:
             negate(numbers[i])
 
 
-def widened(numbers: Limbs, size: int, shift: int = 0) -> Limbs:
+def widen(numbers: Limbs, size: int, shift: int = 0) -> Limbs:
     """Return the numbers with `size` limbs, shifted up by `shift` limbs.
 
     The shifted numbers must fit.
@@ -562,8 +562,10 @@ class Totals:
     def doubles(self) -> NDArray[np.float64]:
         """Return each sum, rounded once."""
         if self.hi is not None:
-            return self._mended(self.hi)
-        return self._mended(np.array([_ratio(v, self.units) for v in self.wide().tolist()], np.float64))
+            return self._restore_nonfinite(self.hi)
+        return self._restore_nonfinite(
+            np.array([_ratio(v, self.units) for v in self.wide().tolist()], np.float64)
+        )
 
     def means(self, count: Int64s) -> NDArray[np.float64]:
         """Return each sum over its count, rounded once; arbitrary for empty spans."""
@@ -576,16 +578,16 @@ class Totals:
             found, doubt = np.zeros(len(count)), np.ones(len(count), np.bool_)
         places = np.flatnonzero(doubt & (count > 0))
         if len(places):
-            wide = self.picked(places).wide().tolist()
+            wide = self.take(places).wide().tolist()
             values = [_ratio(v, self.units * n) for v, n in zip(wide, count[places].tolist(), strict=True)]
             found[places] = values
-        return self._mended(found)
+        return self._restore_nonfinite(found)
 
-    def picked(self, places: Int64s) -> Totals:
+    def take(self, places: Int64s) -> Totals:
         whole, hi, lo = (None if a is None else a[places] for a in (self.whole, self.hi, self.lo))
         return Totals(self.units, whole, hi, lo)
 
-    def _mended(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _restore_nonfinite(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Restore infinities and NaNs."""
         if not self.nonfinite:
             return values
@@ -635,7 +637,7 @@ def span_variances(first: Totals, second: Totals, count: Int64s, bias: int) -> N
         found[safe] = (n[safe] * b[safe] - a[safe] ** 2) / (n[safe] * (n[safe] - bias)).astype(np.float64)
     places = np.flatnonzero(doubt & (count > bias))
     if len(places):
-        ones, twos = first.picked(places).wide().tolist(), second.picked(places).wide().tolist()
+        ones, twos = first.take(places).wide().tolist(), second.take(places).wide().tolist()
         found[places] = [
             _ratio(m * two - one * one, second.units * m * (m - bias))
             for m, one, two in zip(n[places].tolist(), ones, twos, strict=True)
@@ -700,5 +702,5 @@ def quotient(sums: Any, count: int) -> float:
         carry >>= 32
     if carry < 0:
         negate(number)
-    value = rounded(number, count, 1, 1, LOWEST, np.empty(DIGITS + SPARE, np.uint32))
+    value = round_ratio(number, count, 1, 1, LOWEST, np.empty(DIGITS + SPARE, np.uint32))
     return -value if carry < 0 else value

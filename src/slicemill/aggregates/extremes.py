@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.aggregates.columns import History, Rows, Windows, known, whole_numbers
+from slicemill.aggregates.columns import History, Rows, Windows, valid_mask, whole_numbers
 from slicemill.aggregates.definition import Returned, RowAggregate
 from slicemill.aggregates.frames import Args, Inwindow
 from slicemill.aggregates.hashes import column_priorities, priority
@@ -39,7 +39,7 @@ def _priority(args: Args) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class Comparison:
     """Comparison of two tuples by a key; `wins(new, old)` compares two keys.
 
     NULL keys take part only with `takes_null`.
@@ -58,7 +58,7 @@ class Winner:
 
     __slots__ = ("_best", "_contest", "_numbered", "_seen", "_value")
 
-    def __init__(self, contest: Contest, numbered: bool = False) -> None:
+    def __init__(self, contest: Comparison, numbered: bool = False) -> None:
         self._contest = contest
         self._numbered = numbered
         self._seen = 0
@@ -97,7 +97,7 @@ class WindowWinner:
 
     __slots__ = ("_contest", "_inwindow")
 
-    def __init__(self, contest: Contest, inwindow: Inwindow) -> None:
+    def __init__(self, contest: Comparison, inwindow: Inwindow) -> None:
         self._contest = contest
         self._inwindow = inwindow
 
@@ -147,7 +147,7 @@ def _always(new: object, old: object) -> bool:  # noqa: ARG001
     return True
 
 
-def _extreme(name: str, contest: Contest, algebraic: bool = False, numbered: bool = False) -> RowAggregate:
+def _extreme(name: str, contest: Comparison, algebraic: bool = False, numbered: bool = False) -> RowAggregate:
     return RowAggregate(
         name,
         base=lambda: Winner(contest, numbered),
@@ -159,13 +159,13 @@ def _extreme(name: str, contest: Contest, algebraic: bool = False, numbered: boo
 
 
 EXTREMES = (
-    _extreme("min", Contest(_less), algebraic=True),
-    _extreme("max", Contest(_greater), algebraic=True),
-    _extreme("first", Contest(_never, takes_null=True), algebraic=True),
-    _extreme("last", Contest(_always, takes_null=True), algebraic=True),
-    _extreme("min_by", Contest(_less, _second)),
-    _extreme("max_by", Contest(_greater, _second)),
-    _extreme("priority_sample", Contest(_greater, _priority), numbered=True),
+    _extreme("min", Comparison(_less), algebraic=True),
+    _extreme("max", Comparison(_greater), algebraic=True),
+    _extreme("first", Comparison(_never, takes_null=True), algebraic=True),
+    _extreme("last", Comparison(_always, takes_null=True), algebraic=True),
+    _extreme("min_by", Comparison(_less, _second)),
+    _extreme("max_by", Comparison(_greater, _second)),
+    _extreme("priority_sample", Comparison(_greater, _priority), numbered=True),
 )
 
 
@@ -224,17 +224,17 @@ def ranks_of(array: pa.Array) -> Int64s:
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.zeros(max(1, len(order)), np.int64)
     rank[order] = np.arange(len(order))
-    return rank[np.where(known(array), numbers(encoded.indices.fill_null(0)), 0)]
+    return rank[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)]
 
 
 def _greatest(rows: Rows, windows: Windows) -> Int64s:
     key = rows.arguments[-1]
-    return _winners(ranks_of(key), known(key), windows.starts, windows.ends)
+    return _winners(ranks_of(key), valid_mask(key), windows.starts, windows.ends)
 
 
 def _least(rows: Rows, windows: Windows) -> Int64s:
     key = rows.arguments[-1]
-    return _winners(~ranks_of(key), known(key), windows.starts, windows.ends)
+    return _winners(~ranks_of(key), valid_mask(key), windows.starts, windows.ends)
 
 
 def _oldest(rows: Rows, windows: Windows) -> Int64s:  # noqa: ARG001
@@ -245,7 +245,7 @@ def _newest(rows: Rows, windows: Windows) -> Int64s:  # noqa: ARG001
     return np.where(windows.ends > windows.starts, windows.ends - 1, -1)
 
 
-def _sampled(rows: Rows, windows: Windows) -> Int64s:
+def _highest_priority(rows: Rows, windows: Windows) -> Int64s:
     assert rows.numbers is not None
     # Priorities are unsigned 64-bit integers.
     ranks: NDArray[np.int64] = (column_priorities(rows.numbers) ^ np.uint64(2**63)).view(np.int64)
@@ -259,7 +259,7 @@ CHOICES: dict[str, Choice] = {
     "max_by": _greatest,
     "first": _oldest,
     "last": _newest,
-    "priority_sample": _sampled,
+    "priority_sample": _highest_priority,
 }
 
 

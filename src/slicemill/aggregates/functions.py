@@ -40,7 +40,7 @@ def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:
     return constant.value if isinstance(constant, Literal) else otherwise
 
 
-def stored_arguments(call: AggregateCall | WindowCall) -> int:
+def count_stored_arguments(call: AggregateCall | WindowCall) -> int:
     """Return the number of arguments that vary by tuple."""
     return len(BUILTINS[call.name.lower()].stored(call.arguments))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregates.columns import known
+from slicemill.aggregates.columns import valid_mask
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Int64s
 
@@ -26,7 +26,7 @@ MIX_1 = 0xBF58_476D_1CE4_E5B9
 MIX_2 = 0x94D0_49BB_1331_11EB
 
 
-def mixed(number: int) -> int:
+def mix_bits(number: int) -> int:
     number = (number + GOLDEN) & _MASK
     number = ((number ^ (number >> 30)) * MIX_1) & _MASK
     number = ((number ^ (number >> 27)) * MIX_2) & _MASK
@@ -35,7 +35,7 @@ def mixed(number: int) -> int:
 
 def priority(arrival_number: int) -> int:
     """Return the priority of a tuple in a sample (M33)."""
-    return mixed(arrival_number)
+    return mix_bits(arrival_number)
 
 
 def bits_of(value: object) -> int:
@@ -68,11 +68,11 @@ def column_bits(array: pa.Array) -> Bits:
         return found
     encoded = array.dictionary_encode()
     of_each = np.array([bits_of(value) for value in encoded.dictionary.to_pylist()] or [0], np.uint64)
-    return of_each[np.where(known(array), numbers(encoded.indices.fill_null(0)), 0)]
+    return of_each[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)]
 
 
-def column_mixed(values: Bits) -> Bits:
-    """Return `mixed` of each number."""
+def mix_column(values: Bits) -> Bits:
+    """Return `mix_bits` of each number."""
     values = values + np.uint64(GOLDEN)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX_1)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX_2)
@@ -81,4 +81,4 @@ def column_mixed(values: Bits) -> Bits:
 
 def column_priorities(arrival_numbers: Int64s) -> Bits:
     """Return `priority` of each tuple."""
-    return column_mixed(arrival_numbers.view(np.uint64))
+    return mix_column(arrival_numbers.view(np.uint64))

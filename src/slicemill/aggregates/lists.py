@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from slicemill.aggregates.columns import History, Rows, Windows, distinct_codes, first_of_each, known
+from slicemill.aggregates.columns import History, Rows, Windows, distinct_codes, first_of_each, valid_mask
 from slicemill.aggregates.definition import comparable
 from slicemill.aggregates.frames import Args
 from slicemill.errors import SlicemillError
@@ -97,7 +97,7 @@ class ColumnList:
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         values = rows.arguments[0]
-        valid = known(values)
+        valid = valid_mask(values)
         before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
         firsts = before[windows.starts]
         counts = before[windows.ends] - firsts
@@ -121,7 +121,7 @@ class ColumnList:
         """Return the rows that later lists contain, which are all values."""
         values = rows.arguments[0]
         if not self.distinct:
-            return History(np.flatnonzero(known(values)))
+            return History(np.flatnonzero(valid_mask(values)))
         return History(first_of_each(rows.partitions, *distinct_codes(values))[0])
 
 
@@ -177,7 +177,7 @@ class ColumnTexts:
         )
 
     def _texts(self, rows: Rows, windows: Windows) -> list[str | None]:
-        valid = known(rows.arguments[0])
+        valid = valid_mask(rows.arguments[0])
         before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
         texts = [text for text in rows.arguments[0].to_pylist() if text is not None]
         joined, step = self.separator.join(texts), len(self.separator)

@@ -27,11 +27,11 @@ from slicemill.aggregates.columns import (
     Windows,
     bigints,
     doubles,
-    known,
     sums_over,
+    valid_mask,
     whole_numbers,
 )
-from slicemill.aggregates.definition import declared
+from slicemill.aggregates.definition import result_converter
 from slicemill.aggregates.exact import with_nonfinite
 from slicemill.aggregates.frames import Args
 from slicemill.aggregates.statistic import Number
@@ -83,7 +83,7 @@ class Moments:
         for number, count in other.nonfinite.items():
             self.nonfinite[number] += copies * count
 
-    def rounded(self, exact: int | Fraction) -> Number:
+    def to_number(self, exact: int | Fraction) -> Number:
         """Return an exact figure as an SQL number of the inputs' type.
 
         A fraction is a float, unless the inputs are decimals.
@@ -148,13 +148,13 @@ class MomentStatistic:
 
 
 def total(moments: Moments) -> object:
-    return moments.rounded(moments.sums[0]) if moments.count else None
+    return moments.to_number(moments.sums[0]) if moments.count else None
 
 
 def average(moments: Moments) -> object:
     if not moments.count:
         return None
-    mean = moments.rounded(Fraction(moments.sums[0]) / moments.count)
+    mean = moments.to_number(Fraction(moments.sums[0]) / moments.count)
     return _nearest_float(mean) if isinstance(mean, int) else mean
 
 
@@ -272,7 +272,7 @@ LIMB_DEGREE = 2  # sums of higher powers are Python integers
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedNumbers:
     """Numbers as integer multiples of a unit, with non-finite values counted separately."""
 
     rows: Rows
@@ -294,7 +294,7 @@ class ColumnMoments:
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         if (small := self._of_small_integers(rows, windows)) is not None:
             return small
-        prepared = self.prepared(rows)
+        prepared = self.prepare(rows)
         counts = sums_over(prepared.counts, windows)
         most = int(counts.max(initial=1))
         if most >= MANY or not self.in_limbs:
@@ -384,7 +384,7 @@ class ColumnMoments:
         return doubles(sums / np.maximum(counts, 1), counts > 0)
 
     def history(self, rows: Rows, partitions: Windows) -> History:
-        prepared = self.prepared(rows)
+        prepared = self.prepare(rows)
         counts = sums_over(prepared.counts, partitions)
         full = np.flatnonzero(counts)
         if not len(full):
@@ -402,9 +402,9 @@ class ColumnMoments:
 
     # -- numbers as multiples of a unit ----------------------------------------------------------------
 
-    def prepared(self, rows: Rows) -> Prepared:
+    def prepare(self, rows: Rows) -> PreparedNumbers:
         array = rows.arguments[0]
-        finite = known(array)
+        finite = valid_mask(array)
         counts = finite.astype(np.int64)
         summaries = _summaries(rows)
         odd: dict[str, Int64s] = {}
@@ -430,7 +430,7 @@ class ColumnMoments:
             for degree, value in enumerate(summary.sums, 1):
                 # A sum may have cancelled out while the sum of squares has not.
                 bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
-        return Prepared(rows, counts, finite, odd, exponent, bits)
+        return PreparedNumbers(rows, counts, finite, odd, exponent, bits)
 
     def _units(self, value: int | Fraction, degree: int, exponent: int) -> int | Fraction:
         """Return a sum of n-th powers, in multiples of the unit."""
@@ -438,15 +438,15 @@ class ColumnMoments:
             return value
         return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
 
-    def limbs_of(self, prepared: Prepared, size: int) -> limbs.Limbs:
+    def limbs_of(self, prepared: PreparedNumbers, size: int) -> limbs.Limbs:
         """Return the numbers in units, with `size` limbs or more each."""
         array = prepared.rows.arguments[0]
         if self.argument.kind is Kind.DOUBLE:
             values = np.ascontiguousarray(numbers(array))
             found = limbs.limbs_of_doubles(values, prepared.finite, prepared.exponent, size)
         elif self.argument.kind is Kind.DECIMAL:
-            found = _stored_limbs(array) * prepared.finite[:, None].astype(np.uint32)
-            found = limbs.widened(found, max(size, limbs.WHOLE))
+            found = _unscaled_limbs(array) * prepared.finite[:, None].astype(np.uint32)
+            found = limbs.widen(found, max(size, limbs.WHOLE))
         else:
             found = limbs.limbs_of_integers(whole_numbers(array), prepared.finite)
         for place, summary in _summaries(prepared.rows):
@@ -454,7 +454,7 @@ class ColumnMoments:
             found[place] = limbs.limbs_of_int(units, found.shape[1])
         return found
 
-    def squares_of(self, prepared: Prepared, numbers_: limbs.Limbs) -> limbs.Limbs:
+    def squares_of(self, prepared: PreparedNumbers, numbers_: limbs.Limbs) -> limbs.Limbs:
         found = limbs.squares(numbers_)
         for place, summary in _summaries(prepared.rows):
             units = int(self._units(summary.sums[1], 2, prepared.exponent))
@@ -481,7 +481,7 @@ class ColumnMoments:
 
     def _check(self, sums: list[int]) -> None:
         """Raise the row form's error if a sum exceeds its column."""
-        convert = declared(self.column)
+        convert = result_converter(self.column)
         assert convert is not None
         for number in sums:
             convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
@@ -498,21 +498,21 @@ class ColumnMoments:
 
     # -- by the arithmetic of the row form -------------------------------------------------------------------
 
-    def _by_rows(self, prepared: Prepared, windows: Windows, counts: Int64s) -> pa.Array:
+    def _by_rows(self, prepared: PreparedNumbers, windows: Windows, counts: Int64s) -> pa.Array:
         # Skewness and kurtosis are the same in any unit, and integers are faster than Fractions.
         in_units = self.degree > LIMB_DEGREE
         return self.by_moments(self._moments(prepared, windows, counts, in_units=in_units))
 
     def by_moments(self, all_moments: Sequence[Moments]) -> pa.Array:
         """Return the figures of moments, by the row form's arithmetic."""
-        figure, convert = STATISTICS[self.name], declared(self.column)
+        figure, convert = STATISTICS[self.name], result_converter(self.column)
         values = [figure(moments) for moments in all_moments]
         if convert is not None:
             values = [None if value is None else convert(value) for value in values]
         return pa.array(values, arrow_type(self.column))
 
     def _moments(
-        self, prepared: Prepared, windows: Windows, counts: Int64s, *, in_units: bool = False
+        self, prepared: PreparedNumbers, windows: Windows, counts: Int64s, *, in_units: bool = False
     ) -> list[Moments]:
         """Return the row form's moments of each window.
 
@@ -552,7 +552,7 @@ class ColumnMoments:
             out.append(moments)
         return out
 
-    def _totals(self, prepared: Prepared, windows: Windows, counts: Int64s) -> list[list[int]]:
+    def _totals(self, prepared: PreparedNumbers, windows: Windows, counts: Int64s) -> list[list[int]]:
         """Return the sums of each window in units, for each power."""
         most = int(counts.max(initial=1))
         if most >= MANY or self.degree > LIMB_DEGREE:
@@ -567,7 +567,7 @@ class ColumnMoments:
             for power in powers
         ]
 
-    def _unit_values(self, prepared: Prepared, most: int) -> list[tuple[int, ...]]:
+    def _unit_values(self, prepared: PreparedNumbers, most: int) -> list[tuple[int, ...]]:
         """Return the powers of each number in units, up to the degree."""
         numbers_ = limbs.ints_of(self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most)))
         units = [tuple(whole**degree for degree in range(1, self.degree + 1)) for whole in numbers_]
@@ -607,7 +607,7 @@ def _decimals(found: limbs.Limbs, valid: Bools, type_: Type) -> pa.Array:
     return pa.Array.from_buffers(arrow_type(type_), len(found), [nulls, buffer])
 
 
-def _stored_limbs(array: pa.Array) -> limbs.Limbs:
+def _unscaled_limbs(array: pa.Array) -> limbs.Limbs:
     """Return the unscaled 128-bit integers of a decimal column, as limbs."""
     buffer = array.buffers()[1]
     if buffer is None:

@@ -21,8 +21,8 @@ from slicemill.aggregates.columns import (
     distinct_codes,
     doubles,
     first_of_each,
-    known,
-    summed_weights,
+    sum_weights,
+    valid_mask,
     weights_of,
 )
 from slicemill.aggregates.frames import Args
@@ -138,7 +138,7 @@ def as_doubles(array: pa.Array) -> Floats:
     if pa.types.is_decimal(array.type):
         encoded = array.dictionary_encode()
         found = np.array([float(value) for value in encoded.dictionary.to_pylist()] or [0.0])
-        return found[np.where(known(array), numbers(encoded.indices.fill_null(0)), 0)] + 0.0
+        return found[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)] + 0.0
     plain: Floats = numbers(array).astype(np.float64) + 0.0
     return plain
 
@@ -153,11 +153,11 @@ class ColumnPercentile:
         argument = rows.arguments[0]
         values, ranks = np.unique(as_doubles(argument), return_inverse=True)
         out, found = _percentiles(
-            values, ranks, weights_of(rows), known(argument), windows.starts, windows.ends, self.share
+            values, ranks, weights_of(rows), valid_mask(argument), windows.starts, windows.ends, self.share
         )
         return doubles(out, found)
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         codes, counted = distinct_codes(rows.arguments[0])
         places, group = first_of_each(rows.partitions, codes, counted)
-        return History(places, summed_weights(weights_of(rows)[counted], group, len(places)))
+        return History(places, sum_weights(weights_of(rows)[counted], group, len(places)))

@@ -32,12 +32,12 @@ from slicemill.aggregates.columns import (
     bigints,
     distinct_codes,
     first_of_each,
-    known,
-    summed_weights,
+    sum_weights,
+    valid_mask,
     weights_of,
 )
 from slicemill.aggregates.frames import Args
-from slicemill.aggregates.hashes import GOLDEN, bits_of, column_bits, column_mixed, mixed
+from slicemill.aggregates.hashes import GOLDEN, bits_of, column_bits, mix_bits, mix_column
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.kernels.kernel import kernel
@@ -50,7 +50,7 @@ PER_SIZE = 10
 def cells(item: object) -> list[int]:
     """Return the item's cell under each hash function."""
     bits = bits_of(item)
-    return [mixed(bits ^ (function * GOLDEN)) % CELLS for function in range(FUNCTIONS)]
+    return [mix_bits(bits ^ (function * GOLDEN)) % CELLS for function in range(FUNCTIONS)]
 
 
 class ApproxCount:
@@ -105,7 +105,7 @@ def buckets(ones: int) -> Iterator[tuple[int, int]]:
         size, ones = 2 * size, merged
 
 
-def estimated_ones(arrived: int, left: int) -> int:
+def estimate_ones(arrived: int, left: int) -> int:
     """Return the estimate when `left` of the arrived ones have expired.
 
     The estimate is exact until a one expires.
@@ -137,7 +137,7 @@ class ApproxCountIf:
         self._left += args[0] is True
 
     def value(self) -> object:
-        return estimated_ones(self._arrived, self._left)
+        return estimate_ones(self._arrived, self._left)
 
     def state(self) -> object:
         return self._arrived, self._left
@@ -175,11 +175,11 @@ class ColumnApproxCount:
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         items = rows.arguments[0]
-        counted, bits = known(items), column_bits(items)
+        counted, bits = valid_mask(items), column_bits(items)
         least = np.full(len(windows), np.iinfo(np.int64).max)
         for function in range(FUNCTIONS):
             salt = np.uint64(function * GOLDEN % 2**64)
-            cells = (column_mixed(bits ^ salt) % np.uint64(CELLS)).astype(np.int64)
+            cells = (mix_column(bits ^ salt) % np.uint64(CELLS)).astype(np.int64)
             _copies_of_last(cells, weights_of(rows), counted, windows.starts, windows.ends, least)
         full = windows.ends > windows.starts
         newest = np.where(full, windows.ends - 1, 0)
@@ -188,7 +188,7 @@ class ColumnApproxCount:
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         codes, counted = distinct_codes(rows.arguments[0])
         places, group = first_of_each(rows.partitions, codes, counted)
-        return History(places, summed_weights(weights_of(rows)[counted], group, len(places)))
+        return History(places, sum_weights(weights_of(rows)[counted], group, len(places)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class ColumnApproxCountIf:
         first, last = np.where(full, windows.starts, 0), np.where(full, windows.ends - 1, 0)
         arrived, left = rows.ones[last], rows.ones[first] - one[first]
         pairs, inverse = np.unique(np.stack([arrived, left]), axis=1, return_inverse=True)
-        found = [estimated_ones(int(came), int(went)) for came, went in pairs.T]
+        found = [estimate_ones(int(came), int(went)) for came, went in pairs.T]
         return bigints(np.where(full, np.array(found, np.int64)[inverse], 0))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
@@ -213,5 +213,5 @@ class ColumnApproxCountIf:
 
 def is_one(array: pa.Array) -> Bools:
     """Return a mask of the tuples that approx_count_if counts."""
-    found: Bools = known(array) & numbers(array)
+    found: Bools = valid_mask(array) & numbers(array)
     return found

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from slicemill.aggregates.udf.lookup import evaluate_relation
 from slicemill.binder import bind
-from slicemill.binder.script import Bound
+from slicemill.binder.script import BoundScript
 from slicemill.catalog.catalog import (
     AGAIN,
     AlteredQuery,
@@ -39,7 +39,7 @@ from slicemill.catalog.catalog import (
     View,
 )
 from slicemill.catalog.queries import RelationQuery
-from slicemill.catalog.statements import LifeChange, Replay
+from slicemill.catalog.statements import LifecycleChange, Replay
 from slicemill.columns.rows import plain_rows
 from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.errors import EngineStopped, SlicemillError
@@ -48,50 +48,50 @@ from slicemill.lifecycle.add_column import with_added_columns
 from slicemill.lifecycle.alerts import AlertRunner
 from slicemill.lifecycle.backfill import Backfills
 from slicemill.lifecycle.catalog_journal import (
-    KeptStatements,
     QueryVersion,
+    StoredStatements,
+    changes_no_unit,
     log_warnings,
     new_entries,
-    runs_nothing,
     user,
     versions_of,
 )
 from slicemill.lifecycle.compaction import ChangelogTables
-from slicemill.lifecycle.pause_and_retry import QueryLives
+from slicemill.lifecycle.pause_and_retry import QueryLifecycle
 from slicemill.lifecycle.query import Query
-from slicemill.lifecycle.refresh import Refreshing
+from slicemill.lifecycle.refresh import TableRefresher
 from slicemill.lifecycle.replace import NOTHING_REPLACED
-from slicemill.lifecycle.replace_report import ReplaceEffect, foretold
+from slicemill.lifecycle.replace_report import ReplaceEffect, predict_effects
 from slicemill.lifecycle.replay import replay
-from slicemill.lifecycle.retention import Collector
+from slicemill.lifecycle.retention import RetentionCollector
 from slicemill.lifecycle.running_catalog import RunningCatalog
-from slicemill.lifecycle.table_sink import TableWriting
-from slicemill.lifecycle.tables import RefusedChange, StagedChanges, TableVersions
+from slicemill.lifecycle.table_sink import TableSinkWriter
+from slicemill.lifecycle.tables import RejectedChange, StagedChanges, TableVersions
 from slicemill.lifecycle.undeclared_logs import remove_undeclared
 from slicemill.lifecycle.unit_changes import UnitChanges
 from slicemill.lifecycle.unit_fields import complete_from_of
-from slicemill.lifecycle.views import answer, held_now
+from slicemill.lifecycle.views import answer, window_rows
 from slicemill.metrics.query_metrics import MillMetrics
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.partitioning import MOST_CELLS
-from slicemill.plan.placement import AUTO, placement_named
-from slicemill.runtime.autoscaler import Placing
+from slicemill.plan.placement import AUTO, parse_placement_kind
+from slicemill.runtime.autoscaler import Autoscaler
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.driver_limit import ComputingLimit
+from slicemill.runtime.driver_limit import CpuTimeLimit
 from slicemill.runtime.messages import RunDone
-from slicemill.runtime.rescale import Replacing
-from slicemill.runtime.run_metrics import Measuring
+from slicemill.runtime.rescale import Rescaler
+from slicemill.runtime.run_metrics import RunMetrics
 from slicemill.runtime.spark_ingest import SparkIngest
-from slicemill.runtime.spark_session import begin_session, configure, grows, most_workers, worker_count
-from slicemill.runtime.state_view import StoredSlice, explained, slices_of
+from slicemill.runtime.spark_session import begin_session, can_grow, configure, most_workers, worker_count
+from slicemill.runtime.state_view import StoredSlice, explain_with_measures, slices_of
 from slicemill.runtime.streams import RunningStream, SourceFailed, check_sources
 from slicemill.runtime.units import RunningUnit
-from slicemill.runtime.workers.sharing import Execution, Pool, borrow, give_back
+from slicemill.runtime.workers.sharing import Execution, Pool, borrow_pool, return_pool
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
 from slicemill.sql.errors import Diagnostic, EslError, SourceText
 from slicemill.storage.changes import Change
-from slicemill.storage.filesystem import StorageFull, telling_full, unique_name
+from slicemill.storage.filesystem import StorageFull, raise_storage_full, unique_name
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, US, wall_clock_us
 from slicemill.types import Row
@@ -142,7 +142,7 @@ class Mill:
         read_sources: bool = True,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        chooser, kind = Chooser(policy_named(policy)), placement_named(placement)
+        chooser, kind = Chooser(policy_named(policy)), parse_placement_kind(placement)
         if cells is not None and not 1 <= cells <= MOST_CELLS:
             raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
@@ -170,12 +170,12 @@ class Mill:
             if self._spark is not None:
                 configure(self._spark)
             self._execution: Execution = execution
-            self._pool = pool if pool is not None else borrow(self.spark.sparkContext, execution)
+            self._pool = pool if pool is not None else borrow_pool(self.spark.sparkContext, execution)
         except BaseException:
             self.home.unlock()
             raise
         self._borrowed = pool is None
-        self._grows = self._borrowed and grows(self.spark.sparkContext)
+        self._grows = self._borrowed and can_grow(self.spark.sparkContext)
         self._id = unique_name()
         self._folder = Path(folder)
         self._clock = clock
@@ -188,16 +188,18 @@ class Mill:
         self.dispatcher = Dispatcher(
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
-        self._measuring = Measuring(self.dispatcher, clock)
-        self.replacing = Replacing(self.home, self.dispatcher, self._id)
+        self._measuring = RunMetrics(self.dispatcher, clock)
+        self.replacing = Rescaler(self.home, self.dispatcher, self._id)
         if cells is None and kind is None:
-            self.dispatcher.between_rounds.append(Placing(self.replacing, self._pool, clock).look)
+            self.dispatcher.between_rounds.append(Autoscaler(self.replacing, self._pool, clock).look)
         cells = cells or self._default_cells()
         self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)
         self.alerts = AlertRunner(self, clock)
-        self.collector = Collector(self.home, self.dispatcher, int(keep_s * US), clock, self.watermark)
-        self.refreshing = Refreshing(lambda: self.catalog, self.refresh, clock)
+        self.collector = RetentionCollector(
+            self.home, self.dispatcher, int(keep_s * US), clock, self.watermark
+        )
+        self.refreshing = TableRefresher(lambda: self.catalog, self.refresh, clock)
         self._changing = threading.RLock()  # held while tables or declarations change
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
         self._running = RunningCatalog(
@@ -214,12 +216,12 @@ class Mill:
             self._ingest,
             lambda query: handle_of(self, self._measuring, query),
         )
-        self.lives = QueryLives(self._running, self.watermark)
+        self.lives = QueryLifecycle(self._running, self.watermark)
         self.dispatcher.between_rounds.append(self.lives.look)
         self.backfills = Backfills(
             self.home, self.dispatcher, clock, self._running.replan, lambda: self.graph
         )
-        self.writing = TableWriting(self._running, self._tables, self._changing, clock)
+        self.writing = TableSinkWriter(self._running, self._tables, self._changing, clock)
         self.dispatcher.between_rounds.append(self.writing.look)
         self.dispatcher.advance = self.backfills.advance
         self.dispatcher.between_rounds.append(self.backfills.look)
@@ -276,7 +278,7 @@ class Mill:
         The home records `by` as the user of the statements; default: the user of this process. INSERT,
         UPDATE, DELETE and TRUNCATE take effect after all declarations.
         """
-        with self._changing, telling_full(self.home.folder):
+        with self._changing, raise_storage_full(self.home.folder):
             return self._execute(esl, by)[0]
 
     def change_rows(self, esl: str | SourceText, by: str | None = None) -> list[int]:
@@ -285,28 +287,28 @@ class Mill:
         Return the number of rows that each statement affects. Stream rows that arrive later are joined with
         the new rows.
         """
-        with self._changing, telling_full(self.home.folder):
+        with self._changing, raise_storage_full(self.home.folder):
             return list(self._execute(esl, by)[1])
 
     def _execute(self, esl: str | SourceText, by: str | None) -> tuple[list[Statement], Sequence[int]]:
         self.check()
-        kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
+        kept = StoredStatements.of(self.home.statements, self.home.folder, self.home.logs)
         bound = bind(esl, self.catalog, lambda: kept.catalog)
-        catalog, same, replaced = kept.agreed(bound)
+        catalog, same, replaced = kept.reconcile(bound)
         log_warnings(bound)
         statements = [statement for statement, _ in bound.statements]
         dropped = [statement for statement in statements if isinstance(statement, DroppedName)]
-        with ComputingLimit("the change of tables"):
-            staged = self._staged(bound, catalog, dropped)
+        with CpuTimeLimit("the change of tables"):
+            staged = self._stage_changes(bound, catalog, dropped)
         entries = new_entries(bound, self.home.statements, self._clock(), same, by)
         alerts = self.alerts.begun(statements)
         # One record holds all changes, so that a script is atomic across a crash.
         others = Change(alerts=alerts)
         with self.dispatcher.dropping(one.name for one in dropped):
-            if all(runs_nothing(statement) for statement in statements):
+            if all(changes_no_unit(statement) for statement in statements):
                 others = replace(others, catalog=entries)
                 if staged.versions:
-                    self._running.tables_changed(others, staged)
+                    self._running.commit_tables(others, staged)
                 else:
                     self.home.commit(others)
                 self.catalog = catalog
@@ -321,37 +323,39 @@ class Mill:
         self.alerts.watch(self.catalog.alerts, alerts)
         self._set(statements)
         for statement in statements:
-            if isinstance(statement, LifeChange):
+            if isinstance(statement, LifecycleChange):
                 self.lives.change(statement, user() if by is None else by)
-        done = [self._replayed(one) if isinstance(one, Replay) else one for one in statements]
+        done = [self._run_replay(one) if isinstance(one, Replay) else one for one in statements]
         return done, staged.counts
 
-    def _replayed(self, statement: Replay) -> Replay:
+    def _run_replay(self, statement: Replay) -> Replay:
         self.open()
         outcome = replay(statement, self.dispatcher, self.home, self._folder, self._clock())
         return replace(statement, outcome=outcome)
 
-    def _staged(self, bound: Bound, catalog: Catalog, dropped: Sequence[DroppedName]) -> StagedChanges:
+    def _stage_changes(
+        self, bound: BoundScript, catalog: Catalog, dropped: Sequence[DroppedName]
+    ) -> StagedChanges:
         """Compute the row changes of a script before anything is declared."""
         gone = [name.name for name in dropped if name.kind == "TABLE"]
         changes = [change for change, _ in bound.changes]
 
         def held(view: View) -> Sequence[Row]:
-            return held_now(view, self.home, self.watermark)
+            return window_rows(view, self.home, self.watermark)
 
         try:
             return self._tables.stage(changes, catalog, gone, held)
-        except RefusedChange as refused:
+        except RejectedChange as refused:
             place = bound.changes[refused.place][1]
             raise EslError(bound.source, [Diagnostic(refused.message, place, refused.hint)]) from None
 
     def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
         """Return what statements with OR REPLACE would keep; change nothing."""
-        return foretold(self._running, esl)
+        return predict_effects(self._running, esl)
 
     def restore(self) -> list[str]:
         """Declare the home's statements; return those that cannot be parsed."""
-        kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
+        kept = StoredStatements.of(self.home.statements, self.home.folder, self.home.logs)
         self._running.change_to(kept.catalog, ())
         self.alerts.watch(self.catalog.alerts)
         self._set(kept.settings)
@@ -380,14 +384,14 @@ class Mill:
         query = self.queries.get(name.lower())
         if query is not None and query.schema.changelog:
             return plain_rows(query.table(), query.schema.own)
-        with ComputingLimit(f"query {name}"):
+        with CpuTimeLimit(f"query {name}"):
             return answer(self.catalog, name, self._held)
 
     def held(self, name: str) -> Sequence[Row]:
         """Return the current rows of a table or view."""
         if not isinstance(self.catalog.relation(name), View):
             return self._held(name)
-        with ComputingLimit(f"view {name}"):
+        with CpuTimeLimit(f"view {name}"):
             return self._held(name)
 
     def _held(self, name: str) -> Sequence[Row]:
@@ -395,7 +399,7 @@ class Mill:
         if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
             return evaluate_relation(relation.query, self.catalog, self._held)
         if isinstance(relation, View):
-            return held_now(relation, self.home, self.watermark)
+            return window_rows(relation, self.home, self.watermark)
         return self._tables.now(self._table(name))
 
     def rows_of_table(self, name: str) -> pa.Table:
@@ -418,7 +422,7 @@ class Mill:
         """
         with self._changing:
             if self._tables.refresh(self._table(name)):
-                self._running.tables_changed()
+                self._running.commit_tables()
 
     def _table(self, name: str) -> Table:
         table = self.catalog.relation(name)
@@ -476,7 +480,7 @@ class Mill:
         skip input of the missing ones.
         """
         self._running.open()
-        self.writing.settle_gone()
+        self.writing.flush_dropped()
 
     def start(self) -> None:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""
@@ -573,7 +577,7 @@ class Mill:
         self.sinks.close()
         with self._spark_may_be_gone():
             if self._borrowed:
-                give_back(self.spark.sparkContext, self._execution, self._pool)
+                return_pool(self.spark.sparkContext, self._execution, self._pool)
         self.home.close()
         self.home.unlock()
         with self._spark_may_be_gone():
@@ -662,13 +666,13 @@ class Mill:
 # Handles of running queries.
 
 
-def handle_of(mill: Mill, measuring: Measuring, query: QueryDefinition) -> Query:
+def handle_of(mill: Mill, measuring: RunMetrics, query: QueryDefinition) -> Query:
     """Return the handle of a continuous query; its metrics start now."""
     name, counted = query.name, measuring.begin(query)
 
     def explain() -> str:
-        words = explained(mill.graph, name, mill.home, mill.cells)
-        return words + mill.backfills.in_words(name) + measuring.cells_in_words(name)
+        words = explain_with_measures(mill.graph, name, mill.home, mill.cells)
+        return words + mill.backfills.describe(name) + measuring.describe_cells(name)
 
     def state() -> list[StoredSlice]:
         mill.checkpoint()

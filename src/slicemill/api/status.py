@@ -72,7 +72,7 @@ def watch(
                 found = problems(mill)
                 if pictured:
                     live.update(
-                        picture(mill, rates, None if asked_s is None else now - asked_s), refresh=True
+                        render_mill(mill, rates, None if asked_s is None else now - asked_s), refresh=True
                     )
                 else:
                     for problem in found:
@@ -118,16 +118,16 @@ def problems(mill: Mill) -> list[str]:
     ]
     alerts = [*mill.writing.problems(), *mill.refreshing.problems(), *mill.alerts.problems()]
     whole = [mill.dispatcher.problem] if mill.dispatcher.problem else []
-    whole += mill.dispatcher.stalled()
-    return [*whole, *sources, *sinks, *alerts, *stopped(mill)]
+    whole += mill.dispatcher.describe_stalls()
+    return [*whole, *sources, *sinks, *alerts, *describe_failures(mill)]
 
 
-def stopped(mill: Mill) -> list[str]:
+def describe_failures(mill: Mill) -> list[str]:
     """Return the failed queries with their errors."""
     return [f"{name} stopped: {query.error}" for name, query in mill.queries.items() if query.error]
 
 
-def picture(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
+def render_mill(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
     """Render problems and tables of a mill.
 
     `elapsed_s` is None until all sources are polled.
@@ -136,10 +136,10 @@ def picture(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableT
     title = Text(f"{when}   policy {mill.policy}   ctrl-c ends", style="dim")
     lines = [Text(problem, style="red") for problem in problems(mill)]
     now = elapsed_s or 0.0
-    return Group(title, *lines, _streams(mill, rates, now), queries_table(mill, rates, now))
+    return Group(title, *lines, _streams_table(mill, rates, now), queries_table(mill, rates, now))
 
 
-def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
+def _streams_table(mill: Mill, rates: RowRates, now: float) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stream")
     for column in ("read", "rows/s", "not needed", "late", "unreadable"):

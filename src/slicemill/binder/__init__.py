@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from slicemill.sql.errors import EslError, SourceText
 
 if TYPE_CHECKING:
-    from slicemill.binder.script import Bound, bind_script
+    from slicemill.binder.script import BoundScript, bind_script
     from slicemill.catalog.catalog import Catalog
 
 __all__ = ["Bound", "Catalog", "EslError", "SourceText", "bind", "bind_script"]
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> object:
 
 def bind(
     text: str | SourceText, catalog: Catalog | None = None, kept: Callable[[], Catalog] | None = None
-) -> Bound:
+) -> BoundScript:
     """Parse and check a script; raise EslError with all errors.
 
     Objects that are only in the catalog `kept` (stored by an earlier run) can be dropped, but not read.

@@ -8,12 +8,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from slicemill import types as t
-from slicemill.binder.context import Context, Problems, Unknowable
+from slicemill.binder.context import BrokenDependency, Context, ErrorCollector
 from slicemill.binder.expressions import bind, bind_condition
-from slicemill.binder.functions import imported, named_object, refuse_function
+from slicemill.binder.functions import import_object, refuse_function, split_object_name
 from slicemill.binder.relations import RelationEnvironment, bind_relation
 from slicemill.binder.scope import Scope
-from slicemill.binder.table_writes import with_written
+from slicemill.binder.table_writes import split_table_writes
 from slicemill.binder.types import bind_columns, bind_type
 from slicemill.catalog.aggregates import (
     INWINDOW,
@@ -31,10 +31,10 @@ from slicemill.catalog.aggregates import (
 from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.catalog import INTO, Table
 from slicemill.catalog.expressions import Argument, Call, ColumnRef, Expr, Oldest, conjuncts
-from slicemill.errors import counted, did_you_mean, one_of
+from slicemill.errors import did_you_mean, format_count, one_of
 from slicemill.functions.signatures import SCALARS
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Column, Kind, Schema, Type, assignable
 
@@ -43,7 +43,7 @@ def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDe
     definition = _bind(node, context)
     called = context.catalog.callables.get(definition.name.lower())
     if called is not None:
-        raise Mistake(
+        raise StatementError(
             f"there is a {called.kind.lower()} {definition.name} already",
             span_of(node.this),
             f"choose another name, or DROP {called.kind} {definition.name} first",
@@ -51,7 +51,7 @@ def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDe
     refuse_function(node.this, context)
     base, window = context.catalog.declared_versions(definition.name)
     if (window if definition.window else base) is not None:
-        raise Mistake(
+        raise StatementError(
             f"there is {'a window' if definition.window else 'a base'} version of {definition.name} already",
             span_of(node.this),
             f"choose another name, or DROP AGGREGATE {definition.name} first",
@@ -63,14 +63,16 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     name = node.this.name
     if INTO in name.lower():
         hint = "that is what an aggregate writes into a table; choose another name"
-        raise Mistake(f"{name} is no name of an aggregate", span_of(node.this), hint)
+        raise StatementError(f"{name} is no name of an aggregate", span_of(node.this), hint)
     if name.lower() in SCALARS:
-        raise Mistake(f"{name} is a scalar function already", span_of(node.this), "choose another name")
-    problems = Problems()
+        raise StatementError(
+            f"{name} is a scalar function already", span_of(node.this), "choose another name"
+        )
+    problems = ErrorCollector()
     arguments = returns = Schema(())
-    with problems.noting():
+    with problems.collect():
         arguments = bind_columns(child(node, "arguments"))
-    with problems.noting():
+    with problems.collect():
         returns = _returns(node, name)
     problems.raise_any()
     _check_versions(node, arguments, returns, context)
@@ -83,13 +85,13 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     window = bool(child(node, "window")) or has_inwindow or BodyState.EXPIRE.value in states
     _check_states(node, states, window)
     itself = AggregateDefinition(name, arguments, returns, window, algebraic=False)
-    body_binder = _BodyBinder(_knowing(itself, context), arguments, returns, tables)
+    body_binder = _BodyBinder(_context_with_itself(itself, context), arguments, returns, tables)
     bodies: dict[BodyState, tuple[Statement, ...]] = {}
     for body in child(node, "bodies"):
         bound: list[Statement] = []
         body_states = [BodyState(state.name) for state in child(body, "states")]
         for statement in child(body, "statements"):
-            with problems.noting():
+            with problems.collect():
                 bound.append(body_binder.statement(statement))
                 warn_of_statement(
                     bound[-1], body_states, statement, arguments, body_binder.inwindow, body_binder.context
@@ -106,13 +108,13 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
         tables=tuple(tables),
         bodies=bodies,
     )
-    defined = with_written(defined, body_binder.stored, node.this)
+    defined = split_table_writes(defined, body_binder.stored, node.this)
     if window:
         warn_of_silence(node.this, defined.bodies, defined.algebraic, context)
     return defined
 
 
-def _knowing(itself: AggregateDefinition, context: Context) -> Context:
+def _context_with_itself(itself: AggregateDefinition, context: Context) -> Context:
     """Return a context in which a body may call its own aggregate.
 
     If the aggregate replaces a built-in, its name means the built-in in the body (M29).
@@ -132,14 +134,14 @@ def _check_versions(
         assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
     )
     if child(node, "algebraic") and not combines:
-        raise Mistake(
+        raise StatementError(
             f"{node.this.name} cannot take what it returns, so results of parts cannot be combined",
             span_of(node.this),
             "leave ALGEBRAIC out, or return what the arguments are",
         )
     for other in context.catalog.declared_versions(node.this.name):
         if other is not None and [c.type for c in other.returns] != [c.type for c in returns]:
-            raise Mistake(
+            raise StatementError(
                 f"the other version of {other.name} returns {_types(other.returns)}, "
                 f"this one {_types(returns)}",
                 span_of(node.this),
@@ -158,15 +160,17 @@ def _returns(node: nodes.CreateAggregate, name: str) -> Schema:
     return bind_columns(returns)
 
 
-def _bind_tables(node: nodes.CreateAggregate, arguments: Schema, problems: Problems) -> list[LocalTable]:
+def _bind_tables(
+    node: nodes.CreateAggregate, arguments: Schema, problems: ErrorCollector
+) -> list[LocalTable]:
     tables: list[LocalTable] = []
     for table in child(node, "tables"):
-        with problems.noting():
+        with problems.collect():
             name = table.this.name
             if name.upper() == RETURN:
-                raise Mistake("RETURN is where results go; it cannot be declared", span_of(table))
+                raise StatementError("RETURN is where results go; it cannot be declared", span_of(table))
             if name.lower() in {known.name.lower() for known in tables}:
-                raise Mistake(f"{name} is declared twice", span_of(table), "give it another name")
+                raise StatementError(f"{name} is declared twice", span_of(table), "give it another name")
             if name.lower() == INWINDOW:
                 tables.append(LocalTable(INWINDOW, _inwindow_schema(table, arguments)))
             else:
@@ -181,16 +185,16 @@ def _inwindow_schema(table: nodes.LocalTableDeclaration, arguments: Schema) -> S
     """
     declared = bind_columns(child(table, "columns"))
     if len(declared) != len(arguments):
-        raise Mistake(
-            f"inwindow has {counted(len(declared), 'column')}, the aggregate "
-            f"{counted(len(arguments), 'argument')}",
+        raise StatementError(
+            f"inwindow has {format_count(len(declared), 'column')}, the aggregate "
+            f"{format_count(len(arguments), 'argument')}",
             span_of(table),
             "give it one column per argument",
         )
     columns = []
     for column, argument in zip(declared, arguments, strict=True):
         if not assignable(column.type, argument.type):
-            raise Mistake(
+            raise StatementError(
                 f"{column.name} is {column.type}, but the argument {argument.name} is {argument.type}",
                 span_of(table),
                 "leave the type out",
@@ -202,14 +206,16 @@ def _inwindow_schema(table: nodes.LocalTableDeclaration, arguments: Schema) -> S
 def _check_states(node: nodes.CreateAggregate, states: list[str], window: bool) -> None:
     for state in set(states):
         if states.count(state) > 1:
-            raise Mistake(f"{state} is given twice", span_of(node.this), "put the statements into one body")
+            raise StatementError(
+                f"{state} is given twice", span_of(node.this), "put the statements into one body"
+            )
     for state in (BodyState.INITIALIZE, BodyState.ITERATE):
         if state.value not in states:
-            raise Mistake(
+            raise StatementError(
                 f"{node.this.name} has no {state.value}", span_of(node.this), f"add {state.value}: {{ … }}"
             )
     if window and BodyState.TERMINATE.value in states:
-        raise Mistake(
+        raise StatementError(
             f"{node.this.name} is a window aggregate, which never ends",
             span_of(node.this),
             "leave TERMINATE out, and return in INITIALIZE, ITERATE or EXPIRE",
@@ -220,11 +226,11 @@ def _external(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, imports: bool
 ) -> AggregateDefinition:
     literal = child(node, "external")
-    module, name = named_object(
+    module, name = split_object_name(
         literal, "a Python aggregate is named module:class", "'mypackage.stats:Median'"
     )
     window = bool(child(node, "window"))
-    made = _checked(imported(literal, module, name), name, window, literal) if imports else None
+    made = _check_methods(import_object(literal, module, name), name, window, literal) if imports else None
     return AggregateDefinition(
         name=node.this.name,
         arguments=arguments,
@@ -236,12 +242,12 @@ def _external(
     )
 
 
-def _checked(made: object, name: str, window: bool, literal: exp.Literal) -> object:
+def _check_methods(made: object, name: str, window: bool, literal: exp.Literal) -> object:
     """Check that a Python class has the methods that an aggregate needs."""
     wanted = ("initialize", "iterate", "expire") if window else ("initialize", "iterate")
     missing = [method for method in wanted if not callable(getattr(made, method, None))]
     if missing:
-        raise Mistake(f"{name} has no method {one_of(missing)}", span_of(literal))
+        raise StatementError(f"{name} has no method {one_of(missing)}", span_of(literal))
     return made
 
 
@@ -285,12 +291,14 @@ class _BodyBinder:
         if key in self.tables:
             return self.names[key], self.tables[key]
         if key == RETURN.lower():
-            raise Mistake("results only go into RETURN", span_of(identifier), "keep what you need in a TABLE")
+            raise StatementError(
+                "results only go into RETURN", span_of(identifier), "keep what you need in a TABLE"
+            )
         hint = did_you_mean(identifier.name, self.names.values())
         stored = self.context.catalog.relation(identifier.name)
         if isinstance(stored, Table):
             inserted = "a row with the key of another takes its place" if stored.key else "it has no key"
-            raise Mistake(
+            raise StatementError(
                 f"an aggregate inserts into table {stored.name}, and changes it in no other way"
                 if stored.owns_rows
                 else f"table {stored.name} has no rows of its own to be changed",
@@ -300,8 +308,8 @@ class _BodyBinder:
                 else "insert into a table that is declared with its columns, and without a source",
             )
         if stored is None and identifier.name.lower() in self.context.broken:
-            raise Unknowable
-        raise Mistake(
+            raise BrokenDependency
+        raise StatementError(
             f"there is no table {identifier.name} in this aggregate",
             span_of(identifier),
             hint or f"declare TABLE {identifier.name}(…);",
@@ -316,7 +324,7 @@ class _BodyBinder:
         else:
             table, schema = self._table(node.this)
             if table == INWINDOW:
-                raise Mistake(
+                raise StatementError(
                     "the system fills inwindow", span_of(node.this), "keep rows of your own in another TABLE"
                 )
         order = self._column_order(node, schema)
@@ -326,7 +334,9 @@ class _BodyBinder:
             query = bind_relation(query_node, self.context, self.tables, self.inwindow, env.scope)
             self._check_row([c.type for c in query.schema], schema, query_node)
             if order != list(range(len(schema))):
-                raise Mistake("select the columns in the table's order", span_of(node), "leave the list out")
+                raise StatementError(
+                    "select the columns in the table's order", span_of(node), "leave the list out"
+                )
             return Insert(table, query=query, stored=into is not None)
         env = self._environment()
         rows = []
@@ -355,42 +365,46 @@ class _BodyBinder:
         for identifier in listed:
             column = schema.find(identifier.name)
             if column is None:
-                raise Mistake(f"there is no column {identifier.name}", span_of(identifier))
+                raise StatementError(f"there is no column {identifier.name}", span_of(identifier))
             order.append(schema.index(column.name))
         if sorted(order) != list(range(len(schema))):
-            raise Mistake("give every column of the table once", span_of(node))
+            raise StatementError("give every column of the table once", span_of(node))
         return order
 
     def _check_row(
         self, types: list[Type], schema: Schema, node: exp.Expression, order: list[int] | None = None
     ) -> None:
         if len(types) != len(schema):
-            raise Mistake(
-                f"{counted(len(types), 'value')} for {counted(len(schema), 'column')}",
+            raise StatementError(
+                f"{format_count(len(types), 'value')} for {format_count(len(schema), 'column')}",
                 span_of(node),
                 f"the columns are {schema}",
             )
         for index, type_ in enumerate(types):
             column = schema.columns[order[index] if order is not None else index]
             if not assignable(column.type, type_):
-                raise Mistake(f"{column.name} is {column.type}, this is {type_}", span_of(node))
+                raise StatementError(f"{column.name} is {column.type}, this is {type_}", span_of(node))
             if schema is not self.returns:
                 warn_of_cut_fractions(column, type_, node, self.context)
 
     def _update(self, node: nodes.UpdateSet) -> Update:
         name, schema = self._table(node.this)
         if name == INWINDOW:
-            raise Mistake("tuples in the window cannot be changed", span_of(node), "DELETE is allowed")
+            raise StatementError("tuples in the window cannot be changed", span_of(node), "DELETE is allowed")
         env = self._environment(name, schema)
         assignments = []
         for assignment in child(node, "assignments"):
             column = schema.find(assignment.this.name)
             if column is None:
                 hint = did_you_mean(assignment.this.name, schema.names)
-                raise Mistake(f"{name} has no column {assignment.this.name}", span_of(assignment.this), hint)
+                raise StatementError(
+                    f"{name} has no column {assignment.this.name}", span_of(assignment.this), hint
+                )
             value = bind(assignment.expression, env)
             if not assignable(column.type, value.type):
-                raise Mistake(f"{column.name} is {column.type}, this is {value.type}", span_of(assignment))
+                raise StatementError(
+                    f"{column.name} is {column.type}, this is {value.type}", span_of(assignment)
+                )
             warn_of_cut_fractions(column, value.type, assignment, self.context)
             assignments.append((column.name, value))
         return Update(name, tuple(assignments), self._where(node, env))
@@ -475,12 +489,12 @@ def _deletes_the_newest(statement: Delete, arguments: Schema, inwindow: Schema) 
 def _holds_for_itself(condition: Expr, arguments: Schema, inwindow: Schema) -> bool:
     if not isinstance(condition, Call) or condition.function not in _HOLDS_FOR_EQUALS:
         return False
-    places = [_place(side, arguments, inwindow) for side in condition.arguments]
+    places = [_column_index(side, arguments, inwindow) for side in condition.arguments]
     kinds = {type(side) for side in condition.arguments}
     return kinds == {Argument, ColumnRef} and None not in places and places[0] == places[1]
 
 
-def _place(side: Expr, arguments: Schema, inwindow: Schema) -> int | None:
+def _column_index(side: Expr, arguments: Schema, inwindow: Schema) -> int | None:
     """Return the index of an argument or inwindow column, else None."""
     if isinstance(side, Argument):
         return arguments.index(side.name)

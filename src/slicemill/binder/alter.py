@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from slicemill.binder.changelog import check_sink
-from slicemill.binder.context import Context, Problems, Unknowable
+from slicemill.binder.context import BrokenDependency, Context, ErrorCollector
 from slicemill.binder.create import QUERY_OPTIONS, kind_of, query_options, refuse_writer, retention_us
 from slicemill.binder.expressions import bind
 from slicemill.binder.queries import bind_query
@@ -30,7 +30,7 @@ from slicemill.catalog.catalog import (
 from slicemill.catalog.expressions import Cast, Expr, Literal
 from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.queries import SelectQuery
-from slicemill.catalog.statements import LifeAction, LifeChange, Replay
+from slicemill.catalog.statements import LifecycleAction, LifecycleChange, Replay
 from slicemill.errors import did_you_mean, one_of
 from slicemill.extension import called_kinds
 from slicemill.functions.signatures import castable
@@ -38,7 +38,7 @@ from slicemill.functions.values import ExpressionError
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar.windows import duration
 from slicemill.sql.lexer import tokenize
 from slicemill.sql.nodes import at, child, span_of
@@ -46,9 +46,9 @@ from slicemill.types import Column, Kind, Schema, assignable
 
 
 def bind_added_columns(node: nodes.AlterStream, context: Context) -> AlteredStream:
-    before = running("STREAM", node.this, context)
+    before = find_running("STREAM", node.this, context)
     if not isinstance(before, Stream):
-        raise Mistake(
+        raise StatementError(
             f"{before.name} has the columns that its query selects",
             span_of(node.this),
             f"write CREATE OR REPLACE STREAM {before.name} AS SELECT …"
@@ -58,10 +58,10 @@ def bind_added_columns(node: nodes.AlterStream, context: Context) -> AlteredStre
     declared: list[nodes.ColumnDeclaration] = child(node, "columns")
     added = bind_columns(declared)
     plain = added.with_units(())
-    problems = Problems()
+    problems = ErrorCollector()
     defaults: list[tuple[str, object]] = []
     for column, declaration in zip(plain, declared, strict=True):
-        with problems.noting():
+        with problems.collect():
             _check_name(column, before, declaration)
             if (given := child(declaration, "default")) is not None:
                 value = _constant(given, column, context)
@@ -74,7 +74,7 @@ def bind_added_columns(node: nodes.AlterStream, context: Context) -> AlteredStre
 def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -> None:
     known = stream.schema.find(column.name)
     if known is not None:
-        raise Mistake(
+        raise StatementError(
             f"{stream.name} has a column {known} already", span_of(node), "give the new one another name"
         )
     # Imported here and below, because a script without ALTER STREAM is checked without Arrow and NumPy.
@@ -83,19 +83,21 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
     try:
         to_arrow(Schema((column,)))
     except ArrowSchemaError as problem:
-        raise Mistake(str(problem), span_of(node), "give it another name or type") from None
+        raise StatementError(str(problem), span_of(node), "give it another name or type") from None
 
 
 def _constant(node: exp.Expression, column: Column, context: Context) -> object:
     """Return a constant default, converted to the type of the column."""
     if named := node.find(exp.Column):
-        raise Mistake("a default is a constant", span_of(named), "strings are written in single quotes")
+        raise StatementError(
+            "a default is a constant", span_of(named), "strings are written in single quotes"
+        )
     value: Expr = bind(node, RelationEnvironment(context, Scope((), qualified=True), place="DEFAULT"))
     if isinstance(value, Literal) and value.value is None:
         return None
     text = isinstance(value, Literal) and value.type.kind is Kind.VARCHAR
     if not (text or assignable(column.type, value.type)) or not castable(value.type, column.type):
-        raise Mistake(
+        raise StatementError(
             f"{column.name} is {column.type}, and its default {to_esl(node)} is {value.type}",
             span_of(node),
             f"write DEFAULT CAST(… AS {column.type})",
@@ -105,7 +107,7 @@ def _constant(node: exp.Expression, column: Column, context: Context) -> object:
     try:
         return compile_expression(Cast(value, column.type), Schema(()))(())
     except ExpressionError as problem:
-        raise Mistake(str(problem), span_of(node), f"write a constant of type {column.type}") from None
+        raise StatementError(str(problem), span_of(node), f"write a constant of type {column.type}") from None
 
 
 RETAIN = "retain"
@@ -114,49 +116,51 @@ ALTERABLE = ("weight", "slo", "sink", RETAIN)
 
 def bind_alter(node: nodes.AlterQuery, context: Context) -> AlteredQuery:
     """Bind ALTER QUERY … SET: options that do not affect the computation."""
-    before = running("QUERY", node.this, context)
+    before = find_running("QUERY", node.this, context)
     assert isinstance(before, QueryDefinition), "that is its kind"
     refuse_writer(before, node.this)
-    after, given, problems = before, set[str](), Problems()
+    after, given, problems = before, set[str](), ErrorCollector()
     for option in child(node, "options"):
-        with problems.noting():
+        with problems.collect():
             name = option.this.name.lower()
             if name in given:
-                raise Mistake(f"{name} is given twice", span_of(option), "keep one of the two")
+                raise StatementError(f"{name} is given twice", span_of(option), "keep one of the two")
             given.add(name)
-            after = _altered(after, name, option, context)
+            after = _alter_option(after, name, option, context)
     problems.raise_any()
     return AlteredQuery(before, after)
 
 
-def _altered(query: QueryDefinition, name: str, option: nodes.Option, context: Context) -> QueryDefinition:
+def _alter_option(
+    query: QueryDefinition, name: str, option: nodes.Option, context: Context
+) -> QueryDefinition:
     if name in QUERY_OPTIONS and name not in ALTERABLE:
-        raise Mistake(
+        raise StatementError(
             f"{name} is a part of what {query.name} computes",
             span_of(option),
             f"write CREATE OR REPLACE QUERY {query.name} WITH ({name} = …) AS …",
         )
     if name not in ALTERABLE:
         hint = did_you_mean(name, ALTERABLE) or f"what can be altered is {one_of(ALTERABLE)}"
-        raise Mistake(f"a query has no option {option.this.name}", span_of(option), hint)
+        raise StatementError(f"a query has no option {option.this.name}", span_of(option), hint)
     cleared = isinstance(child(option, "value"), exp.Null)
     if name == RETAIN:
-        return replace(query, retain_us=None if cleared else _retained_us(option))
+        return replace(query, retain_us=None if cleared else _parse_retention_us(option))
     value = getattr(QueryOptions() if cleared else query_options([option]), name)
     if name == "weight" and query.load is not None and value != query.options.weight:
-        raise Mistake(
+        raise StatementError(
             f"the weight of {query.name} is a part of what it computes: it says what is dropped under load",
             span_of(option),
             f"write CREATE OR REPLACE QUERY {query.name} WITH (weight = …, …) AS …",
         )
     if name == "sink" and query.schema.changelog and query.options.sink not in (None, value):
-        raise Mistake(
+        raise StatementError(
             f"results of {query.name} change, and another sink would lack the rows from before",
             span_of(option),
             f"DROP QUERY {query.name}, and CREATE it with this sink",
         )
     if name == "sink" and query.options.table is not None and value != query.options.sink:
-        raise Mistake(
+        raise StatementError(
             f"{query.options.table} has rows of {query.name}, and would get no more",
             span_of(option),
             f"DROP QUERY {query.name}, and CREATE it with this sink",
@@ -167,16 +171,16 @@ def _altered(query: QueryDefinition, name: str, option: nodes.Option, context: C
     return replace(query, options=replace(query.options, **{name: value}))
 
 
-def _retained_us(option: nodes.Option) -> int:
+def _parse_retention_us(option: nodes.Option) -> int:
     text = child(option, "value").name
     try:
         c = Cursor(tokenize(text), text)
         length = retention_us(duration(c))
         if length is not None and c.done:
             return length
-    except Mistake:
+    except StatementError:
         pass  # the error below has the span in the statement
-    raise Mistake(
+    raise StatementError(
         f"'{text}' is no length of time", span_of(child(option, "value")), "write retain = '7 days', or NULL"
     )
 
@@ -186,7 +190,7 @@ def _retained_us(option: nodes.Option) -> int:
 # These lookups serve OR REPLACE and IF NOT EXISTS.
 
 
-def is_there(node: exp.Expression, context: Context) -> bool:
+def object_exists(node: exp.Expression, context: Context) -> bool:
     """Return True if CREATE would find an object of its kind."""
     name, catalog = node.this.name.lower(), context.catalog
     if isinstance(node, nodes.CreateQuery):
@@ -237,19 +241,19 @@ def without_named(node: exp.Expression, catalog: Catalog) -> Catalog:
 # Bind PAUSE, RESUME and RESTART, which name a running query or stream.
 
 
-def bind_life(node: nodes.ChangeLife, context: Context) -> LifeChange:
-    action, kind = LifeAction(child(node, "action")), child(node, "kind")
-    found = running(kind, node.this, context)
-    if isinstance(found, Stream) and action is LifeAction.RESTART:
-        raise Mistake(
+def bind_lifecycle_change(node: nodes.ChangeLifecycle, context: Context) -> LifecycleChange:
+    action, kind = LifecycleAction(child(node, "action")), child(node, "kind")
+    found = find_running(kind, node.this, context)
+    if isinstance(found, Stream) and action is LifecycleAction.RESTART:
+        raise StatementError(
             f"{found.name} comes from outside; its source is tried again by itself",
             span_of(node.this),
             "RESTART is for queries, and for streams that a query makes",
         )
-    return LifeChange(action, kind, found.name)
+    return LifecycleChange(action, kind, found.name)
 
 
-def running(kind: str, identifier: exp.Identifier, context: Context) -> QueryDefinition | Relation:
+def find_running(kind: str, identifier: exp.Identifier, context: Context) -> QueryDefinition | Relation:
     """Return the continuous query or stream of a name, or raise."""
     name, catalog = identifier.name, context.catalog
     known: dict[str, QueryDefinition | Relation] = (
@@ -264,14 +268,14 @@ def running(kind: str, identifier: exp.Identifier, context: Context) -> QueryDef
     found = known.get(name.lower())
     if found is None:
         if name.lower() in context.broken:
-            raise Unknowable
+            raise BrokenDependency
         hint = did_you_mean(name, [one.name for one in known.values()])
         other = catalog.relations.get(name.lower()) if kind == "QUERY" else catalog.queries.get(name.lower())
         if isinstance(other, (Stream, DerivedStream, QueryDefinition)):
             hint = f"it is a {'stream' if kind == 'QUERY' else 'query'}"
-        raise Mistake(f"there is no {kind.lower()} {name}", span_of(identifier), hint or "")
+        raise StatementError(f"there is no {kind.lower()} {name}", span_of(identifier), hint or "")
     if isinstance(found, QueryDefinition) and not found.continuous:
-        raise Mistake(
+        raise StatementError(
             f"{found.name} reads tables and views only: it is answered when it is asked, and never runs",
             span_of(identifier),
             "only a query over streams can be paused, resumed, restarted or altered",
@@ -285,11 +289,11 @@ def bind_replay(node: nodes.ReplayErrors, context: Context) -> Replay:
     owner = catalog.owner_of(name) if name.lower().endswith(ERRORS) else None
     if owner is None:
         if name.lower().removesuffix(ERRORS) in context.broken:
-            raise Unknowable
+            raise BrokenDependency
         known = [one.name + ERRORS for one in catalog.relations.values() if isinstance(one, Stream)]
         declared = catalog.relations.get(name.lower())
         hint = f"write REPLAY {declared.name}{ERRORS}" if isinstance(declared, Stream) else ""
-        raise Mistake(
+        raise StatementError(
             f"{name} has no rows that could not be read",
             span_of(node.this),
             hint or did_you_mean(name, known) or "a declared stream s keeps its bad rows in s_errors",

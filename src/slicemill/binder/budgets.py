@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.binder.context import Context, Problems
+from slicemill.binder.context import Context, ErrorCollector
 from slicemill.binder.queries import bind_query
 from slicemill.catalog.catalog import QueryOptions
 from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal, conjuncts
@@ -33,7 +33,7 @@ from slicemill.catalog.queries import (
 from slicemill.errors import did_you_mean, one_of
 from slicemill.shedding.methods import METHODS
 from slicemill.sql.dialect import parse
-from slicemill.sql.errors import EslError, Mistake
+from slicemill.sql.errors import EslError, StatementError
 from slicemill.sql.nodes import span_of
 from slicemill.time import UNITS_US, unit_name
 from slicemill.types import Column, Kind
@@ -58,12 +58,12 @@ def with_budget(
         return query
     weights: tuple[float, float] | None = None
     if method is not None:
-        method, weights = _weighed(method, place)
+        method, weights = _split_weights(method, place)
         _check_method(method, memory, place)
     if memory is None:
         return query
     if query.coalesce.late is not None:
-        raise Mistake(
+        raise StatementError(
             "with a budget, what a late tuple would correct may be gone",
             span_of(place),
             "leave LATE out, or the memory; with SLACK tuples are put in order before they get here",
@@ -72,7 +72,7 @@ def with_budget(
     return replace(query, coalesce=replace(query.coalesce, budget=budget))
 
 
-def _weighed(text: str, place: exp.Expression) -> tuple[str, tuple[float, float] | None]:
+def _split_weights(text: str, place: exp.Expression) -> tuple[str, tuple[float, float] | None]:
     """Split a shedding method and its weights: 'lookahead(2, 1)' (L17)."""
     name, bracket, inside = text.partition("(")
     if not bracket:
@@ -80,13 +80,13 @@ def _weighed(text: str, place: exp.Expression) -> tuple[str, tuple[float, float]
     numbers = WEIGHTS.fullmatch(inside.strip())
     weights = (float(numbers[1]), float(numbers[2])) if numbers is not None else (0.0, 0.0)
     if not max(weights):
-        raise Mistake(
+        raise StatementError(
             f"'{text}' has no two weights",
             span_of(place),
             f"write what a result too many costs, and lost time: '{name.strip()}(2, 1)'; not both are 0",
         )
     if name.strip() not in WEIGHED:
-        raise Mistake(
+        raise StatementError(
             f"'{name.strip()}' has no weights", span_of(place), f"{one_of(WEIGHED)} have, and weigh 1 and 1"
         )
     return name.strip(), weights
@@ -95,9 +95,9 @@ def _weighed(text: str, place: exp.Expression) -> tuple[str, tuple[float, float]
 def _check_method(method: str, memory: str | None, place: exp.Expression) -> None:
     if method not in METHODS:
         hint = did_you_mean(method, tuple(METHODS)) or f"the ways are {one_of(tuple(METHODS))}"
-        raise Mistake(f"there is no way of shedding '{method}'", span_of(place), hint)
+        raise StatementError(f"there is no way of shedding '{method}'", span_of(place), hint)
     if memory is None:
-        raise Mistake(
+        raise StatementError(
             "nothing is dropped without a budget",
             span_of(place),
             f"say how much may be kept: memory = '500 tuples', shedding = '{method}'",
@@ -116,20 +116,20 @@ def _budget(
     amount, unit = int(match[1]), match[2].lower()
     slot = Slot.RUNS if unit.startswith("run") else Slot.TUPLES
     if slot is Slot.RUNS and coalesce.window.frame is FrameUnit.ROWS:
-        raise Mistake(
+        raise StatementError(
             "a window that counts tuples keeps tuples, not runs",
             span_of(place),
             f"write memory = '{amount} tuples', or let the window be of time",
         )
     if slot is Slot.RUNS and method is not None:
-        raise Mistake(
+        raise StatementError(
             "where memory counts runs, the shortest run goes first",
             span_of(place),
             f"leave shedding out, or write memory = '{amount} tuples'",
         )
     threshold = least_duration(coalesce.after)
     if method == "threshold" and threshold is None:
-        raise Mistake(
+        raise StatementError(
             "shedding by threshold needs a least duration",
             span_of(place),
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
@@ -145,7 +145,7 @@ def _budget(
         budget = replace(budget, capacity=amount * BYTES[unit] // each)
     check_size(memory, budget.capacity * each, place)
     if budget.capacity == 0:
-        raise Mistake(
+        raise StatementError(
             "this memory holds nothing",
             span_of(place),
             f"a tuple takes {each} bytes" if unit in BYTES else "give it a tuple at least",
@@ -159,7 +159,7 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
     Such a budget is a typing error and would limit nothing.
     """
     if size > _MOST_BYTES:
-        raise Mistake(
+        raise StatementError(
             f"'{memory}' is more memory than there can be",
             span_of(place),
             "write what the query may take of this machine, as in memory = '64 MB'",
@@ -227,9 +227,9 @@ def bind_load(
     if not wanted:
         return None, None
     if isinstance(query, RelationQuery):
-        raise Mistake("only continuous queries have a load", span_of(place), f"leave {wanted[0]} out")
+        raise StatementError("only continuous queries have a load", span_of(place), f"leave {wanted[0]} out")
     if options.lag is None and memory is None:
-        raise Mistake(
+        raise StatementError(
             "nothing is dropped without a budget",
             span_of(place),
             "say how far the query may fall behind, as in lag = '2 s', or what it may keep: memory = '64 MB'",
@@ -249,7 +249,7 @@ def lag_us(text: str, place: exp.Expression) -> int:
     match = _DURATION.fullmatch(text)
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US or float(match[1]) == 0:
-        raise Mistake(f"'{text}' is no length of time", span_of(place), "write lag = '2 s'")
+        raise StatementError(f"'{text}' is no length of time", span_of(place), "write lag = '2 s'")
     return round(float(match[1]) * UNITS_US[unit])
 
 
@@ -258,7 +258,7 @@ def _bytes(text: str, place: exp.Expression) -> int:
     assert match is not None, "the options are checked before the query"
     unit = match[2].lower()
     if unit not in BYTES or int(match[1]) == 0:
-        raise Mistake(
+        raise StatementError(
             "the memory of a query that is not temporal is counted in bytes",
             span_of(place),
             "write memory = '64 MB'",
@@ -274,7 +274,7 @@ def _least(text: str, place: exp.Expression) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise Mistake(
+        raise StatementError(
             f"'{text}' is no share", span_of(place), "keep is the share that stays at least: keep = 0.2"
         )
     return share
@@ -287,23 +287,23 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
             did_you_mean(method, tuple(LOAD_SHEDDING_METHODS))
             or f"the ways are {one_of(tuple(LOAD_SHEDDING_METHODS))}"
         )
-        raise Mistake(f"there is no way of shedding '{given}'", span_of(place), hint)
+        raise StatementError(f"there is no way of shedding '{given}'", span_of(place), hint)
     if (method == UTILITY) != (utility is not None):
         missing = "shedding by utility needs to know it"
         unused = f"shedding '{method}' has no use for a utility"
-        raise Mistake(
+        raise StatementError(
             missing if method == UTILITY else unused,
             span_of(place),
             "as in shedding = 'utility', utility = 'price'",
         )
     if method == WINDOWS and not _has_sliding_groups(query):
-        raise Mistake(
+        raise StatementError(
             "whole windows are for aggregates over one window that slides",
             span_of(place),
             "as in SELECT k, count(*) FROM S [RANGE 60 SECONDS SLIDE 10 SECONDS] GROUP BY k",
         )
     if method == AGE and not _is_join(query):
-        raise Mistake(
+        raise StatementError(
             "the age of a pair is for joins of two streams, or of more over windows of time",
             span_of(place),
             f"choose another way: {one_of([name for name in LOAD_SHEDDING_METHODS if name != AGE])}",
@@ -343,23 +343,23 @@ def _utility(query: Continuous, text: str, context: Context, place: exp.Expressi
     """Bind the utility like a select item over the same stream."""
     entry = query.inputs[0] if isinstance(query, SelectQuery) else None
     if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
-        raise Mistake("utility is that of one stream's tuples", span_of(place), "leave utility out")
+        raise StatementError("utility is that of one stream's tuples", span_of(place), "leave utility out")
     script = f'SELECT {text} AS utility FROM "{entry.relation}" AS "{entry.alias}"'
-    problems = Problems()
+    problems = ErrorCollector()
     found = None
     try:
-        with problems.noting():
+        with problems.collect():
             found = bind_query(parse(script)[0], context)
     except EslError as error:
         problems.diagnostics.extend(error.diagnostics)
     if problems.diagnostics:
         first = problems.diagnostics[0]
-        raise Mistake(f"utility '{text}': {first.message}", span_of(place), first.hint)
+        raise StatementError(f"utility '{text}': {first.message}", span_of(place), first.hint)
     if isinstance(found, SelectQuery) and not found.aggregates and not found.window_calls:
         expr = found.items[0].expr
         if expr.type.kind in _NUMBERS:
             return expr
-    raise Mistake(
+    raise StatementError(
         f"utility '{text}' is no number",
         span_of(place),
         "give a number, more for tuples to keep, or a condition that is true for them",

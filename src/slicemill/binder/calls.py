@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from slicemill.binder.context import Context, Unknowable, check_constant
+from slicemill.binder.context import BrokenDependency, Context, check_constant
 from slicemill.binder.expressions import ScalarEnvironment, as_argument, bind
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.builtin_aggregates import BUILTINS
@@ -15,13 +15,13 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import Call, Cast, ColumnRef, Expr, Literal, children
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.catalog.queries import Window
-from slicemill.errors import counted, did_you_mean
+from slicemill.errors import did_you_mean, format_count
 from slicemill.extension import load, predefined_names
 from slicemill.functions.signatures import SCALARS, castable, fits
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar import expressions
 from slicemill.sql.lexer import tokenize
 from slicemill.sql.nodes import child, span_of
@@ -29,7 +29,7 @@ from slicemill.types import BIGINT, Column, Kind, Schema, Type, assignable
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedCall:
     """Aggregate call with checked arguments.
 
     `blocking` is set if the aggregate answers only at the end of its input. `written` is the name as called;
@@ -51,7 +51,7 @@ def single_column(node: exp.Anonymous, columns: Sequence[Column]) -> ColumnRef:
     """Return the only column of a call used as a value."""
     first, *others = columns
     if others:
-        raise Mistake(
+        raise StatementError(
             f"{node.name} returns several columns",
             span_of(node),
             f"take one: {to_esl(node)}.{field_of(first)}",
@@ -78,18 +78,22 @@ def callable_names(catalog: Catalog) -> list[str]:
 
 def resolve_calls(
     node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str = ""
-) -> list[Resolved]:
+) -> list[ResolvedCall]:
     """Resolve a call to an aggregate, or to a model's results."""
     if child(node, "filter") is not None:
-        raise Mistake("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
+        raise StatementError("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
     declared = catalog.callables.get(node.name.lower())
     if declared is None or declared.bind_call is None:
-        return [_resolved(node, arguments, catalog, over)]
-    found: list[Resolved] = load(declared.bind_call)(declared, node, arguments, catalog, over or to_esl(node))
+        return [_resolve_aggregate(node, arguments, catalog, over)]
+    found: list[ResolvedCall] = load(declared.bind_call)(
+        declared, node, arguments, catalog, over or to_esl(node)
+    )
     return found
 
 
-def _resolved(node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str) -> Resolved:
+def _resolve_aggregate(
+    node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str
+) -> ResolvedCall:
     """Resolve a call of an aggregate.
 
     Without OVER, a built-in precedes a user's window version of that name.
@@ -110,7 +114,7 @@ def checked_call(
     text: str,
     usage: str = "",
     constants: int = 0,
-) -> Resolved:
+) -> ResolvedCall:
     """Check the arguments of a call of an aggregate that is not built in.
 
     `constants` is the number of further arguments, which the caller has checked.
@@ -120,9 +124,9 @@ def checked_call(
     assert definition is not None
     usage = usage or _usage(definition)
     if _star(node) or child(node, "distinct"):
-        raise Mistake(f"{node.name} takes neither * nor DISTINCT", span_of(node), usage)
+        raise StatementError(f"{node.name} takes neither * nor DISTINCT", span_of(node), usage)
     if len(arguments) != len(definition.arguments):
-        raise Mistake(
+        raise StatementError(
             f"{node.name} takes {len(definition.arguments) + constants} arguments, "
             f"not {len(arguments) + constants}",
             span_of(node),
@@ -132,7 +136,7 @@ def checked_call(
         arguments, definition.arguments, node.expressions, strict=False
     ):
         if not assignable(declared.type, argument.type):
-            raise Mistake(
+            raise StatementError(
                 f"{node.name} wants {declared.type} for {declared.name}, this is {argument.type}",
                 span_of(argument_node),
                 usage,
@@ -144,7 +148,7 @@ def checked_call(
         else tuple(column.of(text) for column in returns)
     )
     blocking = base.blocking if base is not None else True
-    return Resolved(
+    return ResolvedCall(
         definition.name, node.name, tuple(arguments), False, columns, blocking, base, window, False
     )
 
@@ -167,39 +171,39 @@ def _star(node: exp.Anonymous) -> bool:
     return len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star)
 
 
-def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resolved:
+def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> ResolvedCall:
     star, distinct = _star(node), bool(child(node, "distinct"))
     builtin = BUILTINS[node.name.lower()]
     usage = builtin.usage
     if star and not builtin.takes_star:
-        raise Mistake(f"{builtin.name} does not take *", span_of(node), usage)
+        raise StatementError(f"{builtin.name} does not take *", span_of(node), usage)
     if distinct and not builtin.takes_distinct:
-        raise Mistake(
+        raise StatementError(
             f"{builtin.name} does not take DISTINCT",
             span_of(node),
             "DISTINCT goes with count and collect_list",
         )
     if star:
-        return Resolved("count", node.name, (), False, (Column(text, BIGINT),), True, None, None, True)
+        return ResolvedCall("count", node.name, (), False, (Column(text, BIGINT),), True, None, None, True)
     most = len(builtin.parameters)
     if not most - builtin.optional <= len(arguments) <= most:
-        raise Mistake(f"{builtin.name} does not take {len(arguments)} arguments", span_of(node), usage)
+        raise StatementError(f"{builtin.name} does not take {len(arguments)} arguments", span_of(node), usage)
     for argument, wanted, argument_node in zip(arguments, builtin.parameters, node.expressions, strict=False):
         if argument.type.kind is Kind.LIST:
             hint = "take one value of it, element_at(list, 1), or how many there are, size(list)"
-            raise Mistake(f"{builtin.name} takes no lists", span_of(argument_node), hint)
+            raise StatementError(f"{builtin.name} takes no lists", span_of(argument_node), hint)
         if not fits(wanted, argument.type):
-            raise Mistake(
+            raise StatementError(
                 f"{builtin.name} wants {wanted} here, this is {argument.type}", span_of(argument_node)
             )
     for range_, argument, argument_node in zip(builtin.ranges, arguments, node.expressions, strict=False):
         if range_ is not None and (not isinstance(argument, Literal) or argument.value is None):
             hint = "it has to be the same for all tuples"
-            raise Mistake(f"{builtin.name} wants a constant here", span_of(argument_node), hint)
+            raise StatementError(f"{builtin.name} wants a constant here", span_of(argument_node), hint)
         check_constant(builtin.name, range_, argument, argument_node, builtin.hint)
     type_ = builtin.result(arguments[0].type)
     columns = (Column(text, type_),)
-    return Resolved(builtin.name, node.name, tuple(arguments), distinct, columns, True, None, None, True)
+    return ResolvedCall(builtin.name, node.name, tuple(arguments), distinct, columns, True, None, None, True)
 
 
 def field_of(column: Column) -> str:
@@ -210,13 +214,13 @@ def field_of(column: Column) -> str:
 def read_field(node: exp.Dot, columns: Sequence[Column] | None) -> Expr:
     """Return the column that `call.column` reads."""
     if columns is None:
-        raise Mistake("this has no fields", span_of(node))
+        raise StatementError("this has no fields", span_of(node))
     wanted = node.expression.name.lower()
     for column in columns:
         if field_of(column).lower() == wanted:
             return ColumnRef.to(column)
     hint = did_you_mean(wanted, [field_of(column) for column in columns])
-    raise Mistake(f"it returns no column {wanted}", span_of(node), hint)
+    raise StatementError(f"it returns no column {wanted}", span_of(node), hint)
 
 
 def _usage(definition: AggregateDefinition) -> str:
@@ -250,7 +254,7 @@ class FunctionEnvironment:
             hint = did_you_mean(node.name, names) or (
                 f"its parameters are {', '.join(names)}" if names else "it has no parameters"
             )
-            raise Mistake(f"{node.name} is no parameter of the function", span_of(node), hint)
+            raise StatementError(f"{node.name} is no parameter of the function", span_of(node), hint)
         return found
 
     def call_names(self) -> list[str]:
@@ -259,13 +263,13 @@ class FunctionEnvironment:
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
         if name == self.definition.name.lower():
-            raise Mistake(
+            raise StatementError(
                 "a function cannot call itself",
                 span_of(node),
                 "write it in Python: LANGUAGE PYTHON AS 'module:function'",
             )
         if name not in self.context.catalog.functions and is_aggregate(name, self.context.catalog):
-            raise Mistake(
+            raise StatementError(
                 f"a function works on one row, and {node.name} is an aggregate",
                 span_of(node),
                 "give the aggregate to the function as an argument, where it is called",
@@ -273,19 +277,21 @@ class FunctionEnvironment:
         return function_call(node, self.context, self)
 
     def field(self, node: exp.Dot) -> Expr:
-        raise Mistake("this has no fields", span_of(node))
+        raise StatementError("this has no fields", span_of(node))
 
     def over(self, node: nodes.Over) -> Expr:
-        raise Mistake(
+        raise StatementError(
             "a function works on one row", span_of(node), "give it the value of the window as an argument"
         )
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
         del scalar, member
-        raise Mistake("a function has no sub-query", span_of(node), "join the table, or write an aggregate")
+        raise StatementError(
+            "a function has no sub-query", span_of(node), "join the table, or write an aggregate"
+        )
 
 
-def parsed_body(text: str) -> exp.Expression:
+def parse_body(text: str) -> exp.Expression:
     return expressions.expression(Cursor(tokenize(text), text))
 
 
@@ -295,22 +301,22 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
     definition = context.catalog.functions.get(name)
     if definition is None:
         if name in context.broken and name not in SCALARS:
-            raise Unknowable
+            raise BrokenDependency
         if name not in SCALARS:
             context.refuse_later(node.name, span_of(node))
         return None
     context.functions_called.add(definition.name.lower())
     if isinstance(definition.returns, Schema):
-        raise Mistake(
+        raise StatementError(
             f"{definition.name} returns rows",
             span_of(node),
             f"write FROM TABLE({definition.name}(…)) AS name",
         )
     if child(node, "distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
-        raise Mistake(f"{definition.name} is no aggregate", span_of(node), f"call it as {definition}")
+        raise StatementError(f"{definition.name} is no aggregate", span_of(node), f"call it as {definition}")
     if len(node.expressions) != len(definition.parameters):
-        raise Mistake(
-            f"{definition.name} takes {counted(len(definition.parameters), 'argument')}, "
+        raise StatementError(
+            f"{definition.name} takes {format_count(len(definition.parameters), 'argument')}, "
             f"not {len(node.expressions)}",
             span_of(node),
             f"call it as {definition}",
@@ -319,19 +325,19 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
     for parameter, argument_node in zip(definition.parameters, node.expressions, strict=True):
         argument = as_argument(bind(argument_node, env), parameter.type, argument_node)
         if not assignable(parameter.type, argument.type):
-            raise Mistake(
+            raise StatementError(
                 f"{definition.name} wants {parameter.type} for {parameter.name}, this is {argument.type}",
                 span_of(argument_node),
                 f"call it as {definition}",
             )
-        values[parameter.name.lower()] = _as(argument, parameter.type)
+        values[parameter.name.lower()] = _cast_to(argument, parameter.type)
     try:
-        found = written_out(definition, values, context)
-    except Mistake as mistake:
+        found = inline_body(definition, values, context)
+    except StatementError as mistake:
         said = mistake.diagnostic
-        raise Mistake(f"in {definition.name}: {said.message}", span_of(node), said.hint) from None
-    if _terms(found, {}) > MAX_TERMS:
-        raise Mistake(
+        raise StatementError(f"in {definition.name}: {said.message}", span_of(node), said.hint) from None
+    if _count_terms(found, {}) > MAX_TERMS:
+        raise StatementError(
             f"this call of {definition.name}, written out, has more than {MAX_TERMS} terms",
             span_of(node),
             "compute the argument in a sub-query in FROM, and give its column",
@@ -339,7 +345,7 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
     return found
 
 
-def written_out(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
+def inline_body(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
     """Return the body of a function with these arguments.
 
     The arguments have the types of the parameters.
@@ -348,27 +354,27 @@ def written_out(definition: FunctionDefinition, values: Mapping[str, Expr], cont
     if definition.external is not None:
         # Python does not enforce the length of a VARCHAR, so the call returns any length and is cast.
         whole = replace(definition.returns, length=None)
-        return _as(Call(definition.external, tuple(values.values()), whole), definition.returns)
+        return _cast_to(Call(definition.external, tuple(values.values()), whole), definition.returns)
     assert definition.body is not None, "a function has a body, or is external"
-    body = parsed_body(definition.body)
+    body = parse_body(definition.body)
     value = bind(body, FunctionEnvironment(context, definition, values))
     value = as_argument(value, definition.returns, body)
     if not assignable(definition.returns, value.type) or not castable(value.type, definition.returns):
-        raise Mistake(
+        raise StatementError(
             f"{definition.name} returns {definition.returns}, and this is {value.type}",
             span_of(body),
             f"write RETURNS {value.type}, or convert it with CAST",
         )
-    return _as(value, definition.returns)
+    return _cast_to(value, definition.returns)
 
 
-def _as(value: Expr, type_: Type) -> Expr:
+def _cast_to(value: Expr, type_: Type) -> Expr:
     return value if value.type == type_ else Cast(value, type_)
 
 
-def _terms(expr: Expr, known: dict[int, int]) -> int:
+def _count_terms(expr: Expr, known: dict[int, int]) -> int:
     """Return the size of an inlined expression, counting shared parts repeatedly."""
     found = known.get(id(expr))
     if found is None:
-        found = known[id(expr)] = 1 + sum(_terms(part, known) for part in children(expr))
+        found = known[id(expr)] = 1 + sum(_count_terms(part, known) for part in children(expr))
     return found

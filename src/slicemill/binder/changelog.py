@@ -37,12 +37,12 @@ from slicemill.catalog.queries import (
     schema_below,
 )
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import BIGINT, CHANGE, OP, OPS, Column, Schema, changelog
 
 if TYPE_CHECKING:
-    from slicemill.binder.calls import Resolved
+    from slicemill.binder.calls import ResolvedCall
     from slicemill.binder.from_clause import BoundInput
 
 _LASTING = ("approx_count", "approx_count_if", "priority_sample")
@@ -66,7 +66,7 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
             _check_join(entry, entries, node)
         frame = child(entry.node, "frame") or child(node, "window")
         if frame is not None or child(entry.node, "coalesce"):
-            raise Mistake(
+            raise StatementError(
                 f"{name} is a table that changes, and a window holds rows that stay",
                 span_of(frame if frame is not None else entry.node),
                 f"leave the window out, perhaps for GROUP BY date_trunc('minute', column), or {final}",
@@ -81,27 +81,27 @@ def _check_join(entry: BoundInput, entries: Sequence[BoundInput], node: exp.Sele
     name = entry.input.alias
     finite = next((other for other in entries if other.input.finite), None)
     if finite is not None:
-        raise Mistake(
+        raise StatementError(
             f"{name} is a table that changes, and rows that are looked up for it may be others later",
             span_of(finite.node),
             f"look {finite.input.alias} up for the stream that {name} is made of",
         )
     if len(entries) > 2:
-        raise Mistake(
+        raise StatementError(
             f"{name} is a table that changes, and is joined with one other at a time",
             span_of(entry.node),
             "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab",
         )
     for other in entries:
         if other.input.kind in (JoinKind.SEMI, JoinKind.ANTI) or other.side in ("ASOF", "LEFT ASOF"):
-            raise Mistake(
+            raise StatementError(
                 f"{name} is a table that changes, and takes INNER, LEFT, RIGHT and FULL joins",
                 span_of(other.node),
                 f"use LEFT JOIN … WHERE {entries[1].input.alias}.column IS NULL, or GROUP BY",
             )
         frame = child(other.node, "frame") or child(node, "window")
         if frame is not None:
-            raise Mistake(
+            raise StatementError(
                 f"{name} is a table that changes, and is joined with all that comes",
                 span_of(frame),
                 "leave the window out",
@@ -112,14 +112,14 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
     changing = next((i for i in inputs if i.schema.changelog), None)
     if changing is not None and any(True for _ in calls):
         over = next(node.find_all(nodes.Over), node)
-        raise Mistake(
+        raise StatementError(
             f"{changing.alias} is a table that changes, and OVER reads rows that stay",
             span_of(over),
             f"use GROUP BY, or end the SELECT of {changing.alias} with EMIT FINAL",
         )
 
 
-def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
+def refuse_unretractable(resolved: ResolvedCall, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
     """Reject aggregates over changelogs if they cannot retract a row.
 
     Blocking base versions of user-defined aggregates are allowed, because they are recomputed from the
@@ -139,7 +139,7 @@ def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[Qu
     elif not resolved.blocking:
         hint = f"let {name} answer in TERMINATE, not at each tuple"
     if hint is not None:
-        raise Mistake(
+        raise StatementError(
             f"{changing} is a table that changes, and {name} cannot take a row out again", span_of(call), hint
         )
 
@@ -155,13 +155,13 @@ def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option
         return
     scheme = url.partition(":")[0].lower()
     if scheme in _FILES:
-        raise Mistake(
+        raise StatementError(
             "these results change, and a file takes no row back",
             span_of(value),
             f"write the changes with what they do, '{url}?changelog=true', or end the SELECT with EMIT FINAL",
         )
     if scheme in ("postgres", "postgresql") and query.schema.key is None:
-        raise Mistake(
+        raise StatementError(
             "these results change, and no columns tell their rows apart in a table",
             span_of(value),
             "select the columns of the groups, or the rank; or write the changes: changelog=true in the URL",
@@ -171,7 +171,7 @@ def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option
 # -- ranks ---------------------------------------------------------------------------------------------------
 
 
-def ranked_by(
+def rank_function_of(
     function: str,
     partition: Sequence[Expr],
     order: Sequence[tuple[Expr, bool]],
@@ -213,7 +213,7 @@ def _limit(part: Expr, column: str) -> int | None:
     """
     if not isinstance(part, Call) or len(part.arguments) != 2:
         return None
-    left, right = (_plain(argument) for argument in part.arguments)
+    left, right = (_without_cast(argument) for argument in part.arguments)
     function = part.function
     if isinstance(right, ColumnRef):
         left, right, function = right, left, _FLIPPED.get(function, "")
@@ -229,12 +229,12 @@ def _limit(part: Expr, column: str) -> int | None:
     return -1 if (function == ">=" and value <= 1) or (function == ">" and value <= 0) else None
 
 
-def _plain(expr: Expr) -> Expr:
+def _without_cast(expr: Expr) -> Expr:
     """Return a column or literal without its cast."""
     return expr.operand if isinstance(expr, Cast) and isinstance(expr.operand, ColumnRef | Literal) else expr
 
 
-def limited(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
+def apply_limit(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
     """Limit a query with a rank to its first rows.
 
     Unless `shown`, the rank column is removed.
@@ -243,7 +243,7 @@ def limited(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
     items = query.items
     if not shown:
         items = tuple(item for item in items if item.expr != ColumnRef.to(query.rank.column))
-    return completed(replace(query, rank=replace(query.rank, limit=limit, shown=shown), items=items))
+    return with_result_schema(replace(query, rank=replace(query.rank, limit=limit, shown=shown), items=items))
 
 
 def rank_item(query: Continuous | None) -> SelectItem | None:
@@ -259,7 +259,7 @@ def refuse_open_rank(query: Continuous | RelationQuery, place: exp.Expression) -
     for branch in branches:
         if isinstance(branch, SelectQuery) and branch.rank is not None and branch.rank.limit is None:
             name = branch.rank.by.function
-            raise Mistake(
+            raise StatementError(
                 f"each tuple could change the {name} of all others",
                 span_of(next((o for o in place.find_all(nodes.Over) if _is_rank(o)), place)),
                 f"ask for the first ones: QUALIFY {name}() OVER (…) <= 10, or WHERE … <= 10 around it",
@@ -281,10 +281,10 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
         return _with_corrections(query, emit, catalog)
     every = duration_us(emit.this) if emit.this is not None else None
     if every is not None and every <= 0:
-        raise Mistake("EMIT EVERY takes a length of time above 0", span_of(emit))
+        raise StatementError("EMIT EVERY takes a length of time above 0", span_of(emit))
     closes = query.slide is not None or query.session is not None or query.rank is not None
     if child(emit, "kind") == "ON WINDOW CLOSE" and (query.schema.changelog or not closes):
-        raise Mistake(
+        raise StatementError(
             "no window closes here",
             span_of(emit),
             "group by one: FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k; or use EMIT FINAL",
@@ -292,10 +292,10 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
     if not query.schema.changelog:
         if every is None and closes:
             return query  # a window emits its results once
-        raise Mistake(
+        raise StatementError(
             "EMIT says when changes are told, and these results do not change", span_of(emit), "leave it out"
         )
-    return completed(replace(query, emit=EmitClause(every)))
+    return with_result_schema(replace(query, emit=EmitClause(every)))
 
 
 def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog) -> SelectQuery:
@@ -305,48 +305,48 @@ def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog
     """
     given = query.inputs[0]
     if len(query.inputs) > 1 and not query.aggregates:
-        raise Mistake(
+        raise StatementError(
             "a join tells each pair when it is there, and nothing of it is early",
             span_of(emit),
             "leave EMIT out; or make it a stream, CREATE STREAM ab AS SELECT …, and aggregate over that",
         )
     if query.session is None and (not reads_windows_of_time(query) or given.window is None):
-        raise Mistake(
+        raise StatementError(
             "EMIT EARLY and LATE are for windows of time, whose groups are told at one moment",
             span_of(emit),
             "use them with a window that slides: FROM stream [RANGE 1 HOUR SLIDE 1 HOUR]",
         )
     if len(query.inputs) > 1 or query.running:
-        raise Mistake(
+        raise StatementError(
             "EMIT EARLY and LATE are for windows of one stream",
             span_of(emit),
             "make the join, or the stream, first: CREATE STREAM ab AS SELECT …",
         )
     if query.session is not None and child(emit, "late") is not None:
-        raise Mistake(
+        raise StatementError(
             "a tuple that comes late may put sessions together that were told as two",
             span_of(emit),
             "leave LATE out, and give the stream SLACK, so that such tuples are waited for",
         )
     if query.rank is not None or query.order is not None or query.distinct:
-        raise Mistake(
+        raise StatementError(
             "these results are corrected, and the first of them may be others then",
             span_of(emit),
             "rank them in a query around it: SELECT … FROM (SELECT … EMIT EARLY …) AS w QUALIFY …",
         )
     every = duration_us(emit.this) if emit.this is not None else None
     if every is not None and every <= 0:
-        raise Mistake("EMIT EARLY EVERY takes a length of time above 0", span_of(emit))
+        raise StatementError("EMIT EARLY EVERY takes a length of time above 0", span_of(emit))
     late_node = child(emit, "late")
     late = None if late_node is None else late_tuples(given, late_node, catalog)
-    return completed(replace(query, corrections=Corrections(every, late)))
+    return with_result_schema(replace(query, corrections=Corrections(every, late)))
 
 
 def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> LateTuples:
     """Return the late tuples that a LATE clause accepts."""
     stream = None if given.relation is None else catalog.relation(given.relation)
     if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
-        raise Mistake(
+        raise StatementError(
             f"no tuple of {given.alias} is late: LATE is for streams with timestamps of their own",
             span_of(length),
             "leave LATE out, or read a stream that is declared with ORDER BY and a column",
@@ -354,14 +354,14 @@ def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> 
     assert stream.time_column is not None, "external streams are ordered by a column"
     within_us = duration_us(length)
     if within_us <= 0:
-        raise Mistake("a late tuple is later than this", span_of(length), "as in LATE 5 MINUTES")
+        raise StatementError("a late tuple is later than this", span_of(length), "as in LATE 5 MINUTES")
     return LateTuples(stream.name + LATE, stream.time_column, within_us)
 
 
 # -- the schema of results -----------------------------------------------------------------------------------
 
 
-def completed(query: SelectQuery) -> SelectQuery:
+def with_result_schema(query: SelectQuery) -> SelectQuery:
     """Return the query with its result schema.
 
     If the results change, the schema has an operation column, and a key if one is known.
@@ -389,11 +389,11 @@ def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
     if query.changing and not query.aggregates and not below.changelog:
         below = Schema(())  # distinct rows of a stream are never retracted
     elif query.corrections is not None:
-        below = Schema((), True, query.corrected_key)
+        below = Schema((), True, query.early_result_key)
     elif query.changing:
         below = Schema((), True, tuple(item.name for item in query.group_by))
     for by, limit, shown in _ranks(query):
-        if below.changelog or not by.stays:
+        if below.changelog or not by.never_retracts:
             below = Schema((), True, by.key(limit, shown, below))
     return below.changelog, below.key
 
@@ -405,7 +405,7 @@ def _ranks(query: SelectQuery) -> Iterable[tuple[RankedBy, int | None, str | Non
         yield query.order, query.limit, None
 
 
-def as_changes(query: SelectQuery) -> SelectQuery:
+def as_changelog(query: SelectQuery) -> SelectQuery:
     """Turn an append-only query into a changelog of inserts, for UNION."""
     if query.schema.changelog:
         return query

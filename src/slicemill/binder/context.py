@@ -17,7 +17,7 @@ from slicemill.errors import did_you_mean, one_of
 from slicemill.secrets import HINT, contains_secret
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Diagnostic, Mistake, TextSpan
+from slicemill.sql.errors import Diagnostic, StatementError, TextSpan
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Schema
 
@@ -67,7 +67,9 @@ class Context:
     def refuse_later(self, name: str, span: TextSpan) -> None:
         """Raise if an unknown name is declared later in the same text."""
         if self.later.get(name.lower(), 0) > 0:
-            raise Mistake(f"{name} is declared further down", span, "move its declaration up, before this")
+            raise StatementError(
+                f"{name} is declared further down", span, "move its declaration up, before this"
+            )
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
         return replace(self, local={**self.local, name.lower(): query})
@@ -80,7 +82,7 @@ class Context:
         if found is not None:
             return found
         if name in self.broken:
-            raise Unknowable
+            raise BrokenDependency
         self.refuse_later(identifier.name, span_of(identifier))
         names = [relation.name for relation in self.catalog.relations.values()]
         hint = did_you_mean(identifier.name, [*names, *self.local])
@@ -91,7 +93,7 @@ class Context:
             )
         elif not hint:
             hint = f"known are {one_of(names)}" if names else "declare it with CREATE STREAM first"
-        raise Mistake(f"there is no stream or table {identifier.name}", span_of(identifier), hint)
+        raise StatementError(f"there is no stream or table {identifier.name}", span_of(identifier), hint)
 
 
 def schema_of(relation: Relation | Continuous | RelationQuery) -> Schema:
@@ -119,7 +121,7 @@ def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: C
 # Collect errors, so that a statement can report all of them.
 
 
-class Mistakes(Exception):
+class StatementErrors(Exception):
     """Several errors of one statement."""
 
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
@@ -127,7 +129,7 @@ class Mistakes(Exception):
         self.diagnostics = diagnostics
 
 
-class Problems:
+class ErrorCollector:
     """Collector of errors; `raise_any` raises the collected ones.
 
     >>> problems = Problems()
@@ -143,24 +145,24 @@ class Problems:
         self.silenced = False
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
+    def collect(self) -> Iterator[None]:
         try:
             yield
-        except Mistake as mistake:
+        except StatementError as mistake:
             self.diagnostics.append(mistake.diagnostic)
-        except Mistakes as mistakes:
+        except StatementErrors as mistakes:
             self.diagnostics.extend(mistakes.diagnostics)
-        except Unknowable:
+        except BrokenDependency:
             self.silenced = True
 
     def raise_any(self) -> None:
         if self.diagnostics:
-            raise Mistakes(self.diagnostics)
+            raise StatementErrors(self.diagnostics)
         if self.silenced:
-            raise Unknowable
+            raise BrokenDependency
 
 
-class Unknowable(Exception):
+class BrokenDependency(Exception):
     """Raised where a statement depends on a broken declaration."""
 
 
@@ -177,7 +179,7 @@ def check_constant(
     value = argument.value if isinstance(argument, Literal) else None
     if range_ is not None and value is not None and not range_.takes(value):
         said = f"{name} wants {range_.words} here, this is {to_esl(node)}"
-        raise Mistake(said, span_of(node), hint or range_.hint(value))
+        raise StatementError(said, span_of(node), hint or range_.hint(value))
 
 
 # Reject passwords in statements.

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from slicemill.binder.budgets import MEMORY, bind_load, with_budget
 from slicemill.binder.changelog import check_sink, refuse_open_rank
-from slicemill.binder.context import Context, Problems, Unknowable, kind_name
+from slicemill.binder.context import BrokenDependency, Context, ErrorCollector, kind_name
 from slicemill.binder.expressions import parse_timestamp
 from slicemill.binder.queries import bind_query
 from slicemill.binder.table_writes import check_table_sink, stream_with_writers, with_writers
@@ -54,7 +54,7 @@ from slicemill.extension import called_kinds
 from slicemill.scheduling.policies import DEFAULT_POLICY, UnknownPolicyError, policy_named
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.time import BEGINNING, END
 from slicemill.types import Kind, Schema
@@ -64,24 +64,24 @@ QUERY_OPTIONS = ("weight", "sink", "slo", "memory", "shedding", "lag", "keep", "
 _KEPT_ASIDE = {LATE: "late rows", ERRORS: "bad rows", HELD: "rows that wait to be put in order"}
 
 
-def refuse_known(identifier: exp.Identifier, context: Context) -> None:
+def refuse_taken_name(identifier: exp.Identifier, context: Context) -> None:
     """Raise if the name of a CREATE is taken or reserved."""
     owner = context.catalog.owner_of(identifier.name)
     if owner is not None:
         aside = _KEPT_ASIDE[identifier.name.lower()[len(owner.name) :]]
-        raise Mistake(
+        raise StatementError(
             f"stream {owner.name} keeps {aside} under the name {identifier.name}",
             span_of(identifier),
             "choose another name",
         )
     if identifier.name.endswith(JOINING):
-        raise Mistake(
+        raise StatementError(
             f"a name that ends in{JOINING} is for queries that join others",
             span_of(identifier),
             "choose another name",
         )
     if AGAIN in identifier.name:
-        raise Mistake(
+        raise StatementError(
             f"a name with{AGAIN}… is for streams whose source is read again",
             span_of(identifier),
             "choose another name",
@@ -93,7 +93,7 @@ def refuse_known(identifier: exp.Identifier, context: Context) -> None:
 def _refuse_query(identifier: exp.Identifier, context: Context) -> None:
     known = context.catalog.queries.get(identifier.name.lower())
     if known is not None:
-        raise Mistake(
+        raise StatementError(
             f"there is a query {known.name} already",
             span_of(identifier),
             f"choose another name, or DROP QUERY {known.name} first",
@@ -104,7 +104,7 @@ def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
     known = context.catalog.relation(identifier.name)
     if known is not None:
         kind = kind_name(known)
-        raise Mistake(
+        raise StatementError(
             f"there is a {kind} {known.name} already",
             span_of(identifier),
             f"choose another name, or DROP {kind.upper()} {known.name} first",
@@ -114,10 +114,10 @@ def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
 def _refuse_taken_sides(stream: Stream, identifier: exp.Identifier, context: Context) -> None:
     """Raise if the name of a stream's side log is taken."""
     for side in stream.sides:
-        known = _named(stream.name + side, context.catalog)
+        known = _find_relation_or_query(stream.name + side, context.catalog)
         if known is not None:
             kind = "query" if isinstance(known, QueryDefinition) else kind_name(known)
-            raise Mistake(
+            raise StatementError(
                 f"stream {stream.name} would keep {_KEPT_ASIDE[side]} under the name {stream.name}{side}, "
                 f"and there is a {kind} of that name",
                 span_of(identifier),
@@ -125,43 +125,43 @@ def _refuse_taken_sides(stream: Stream, identifier: exp.Identifier, context: Con
             )
 
 
-def _named(name: str, catalog: Catalog) -> Relation | QueryDefinition | None:
+def _find_relation_or_query(name: str, catalog: Catalog) -> Relation | QueryDefinition | None:
     return catalog.relations.get(name.lower()) or catalog.queries.get(name.lower())
 
 
 def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedStream:
-    refuse_known(node.this, context)
+    refuse_taken_name(node.this, context)
     if child(node, "query") is not None:
         query = bind_query(child(node, "query"), context)
         refuse_open_rank(query, child(node, "query"))
         if isinstance(query, RelationQuery):
-            raise Mistake(
+            raise StatementError(
                 "a stream is made from streams, and this reads tables only",
                 span_of(child(node, "query")),
                 "make it a CREATE VIEW",
             )
-        return stream_with_writers(_derived(node, query), child(node, "query"), context)
-    problems = Problems()
+        return stream_with_writers(_bind_derived_stream(node, query), child(node, "query"), context)
+    problems = ErrorCollector()
     schema = Schema(())
-    with problems.noting():
+    with problems.collect():
         schema = bind_columns(child(node, "columns"), lists=True)
     problems.raise_any()
     kind, column = TimestampKind.LATENT, None
-    with problems.noting():
+    with problems.collect():
         kind, column = _timestamps(node, schema)
     slack, skew = child(node, "slack"), child(node, "skew")
     slack_us, skew_us = 0, None
-    with problems.noting():
+    with problems.collect():
         _only_external("SLACK", slack, kind)
         slack_us = duration_us(slack) if slack is not None else 0
-    with problems.noting():
+    with problems.collect():
         _only_external("SKEW", skew, kind)
         skew_us = duration_us(skew) if skew is not None else None
     retain_us = None
-    with problems.noting():
+    with problems.collect():
         retain_us = retention_us(child(node, "retain"))
     begin_us = None
-    with problems.noting():
+    with problems.collect():
         begin_us = stream_begin_us(child(node, "begin"), kind)
     problems.raise_any()
     source, columns = bind_source(child(node, "source")), schema.with_units(())
@@ -172,7 +172,7 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     return stream
 
 
-def _derived(node: nodes.CreateStream, query: Continuous) -> DerivedStream:
+def _bind_derived_stream(node: nodes.CreateStream, query: Continuous) -> DerivedStream:
     order, slack = child(node, "order"), child(node, "slack")
     retain_us = retention_us(child(node, "retain"))
     if order is None:
@@ -182,7 +182,7 @@ def _derived(node: nodes.CreateStream, query: Continuous) -> DerivedStream:
     if column is None or column.name not in times:
         what = f"there is no column {order.name}" if column is None else f"{column.name} is {column.type}"
         hint = f"order by {one_of(times)}" if times else "select a timestamp column to order by"
-        raise Mistake(f"a stream is ordered by time, and {what} in it", span_of(order), hint)
+        raise StatementError(f"a stream is ordered by time, and {what} in it", span_of(order), hint)
     return DerivedStream(node.this.name, query, column.name, duration_us(slack), retain_us)
 
 
@@ -192,7 +192,7 @@ def retention_us(node: nodes.Duration | None) -> int | None:
         return None
     length = duration_us(node)
     if length <= 0:
-        raise Mistake("RETAIN is longer than 0", span_of(node), "write RETAIN 7 DAYS, or leave it out")
+        raise StatementError("RETAIN is longer than 0", span_of(node), "write RETAIN 7 DAYS, or leave it out")
     return length
 
 
@@ -204,20 +204,20 @@ def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind
     if column is not None and column.type.kind is not Kind.TIMESTAMP:
         times = [c.name for c in schema if c.type.kind is Kind.TIMESTAMP]
         hint = f"order by {one_of(times)}" if times else "declare it as TIMESTAMP"
-        raise Mistake(
+        raise StatementError(
             f"a stream is ordered by time, and {column.name} is {column.type}", span_of(order), hint
         )
     if order.name.lower() == CURRENT_TIME:
         return TimestampKind.INTERNAL, column.name if column is not None else None
     if column is None:
         hint = did_you_mean(order.name, [*schema.names, CURRENT_TIME])
-        raise Mistake(f"there is no column {order.name}", span_of(order), hint)
+        raise StatementError(f"there is no column {order.name}", span_of(order), hint)
     return TimestampKind.EXTERNAL, column.name
 
 
 def _only_external(word: str, node: exp.Expression | None, kind: TimestampKind) -> None:
     if node is not None and kind is not TimestampKind.EXTERNAL:
-        raise Mistake(
+        raise StatementError(
             f"{word} is for timestamps that come with the tuples; these are {kind.value}",
             span_of(node),
             "add ORDER BY with a timestamp column",
@@ -230,7 +230,7 @@ def bind_source(node: nodes.SourceClause | None) -> SourceSpec:
     url = child(node, "url")
     if url is not None:
         if not url.name.strip():
-            raise Mistake("this source is empty", span_of(url), "as in SOURCE 'tcp://localhost:4445'")
+            raise StatementError("this source is empty", span_of(url), "as in SOURCE 'tcp://localhost:4445'")
         return SourceSpec(url=url.name)
     options = tuple((o.this.name, _option_text(o)) for o in child(node, "options") or ())
     return SourceSpec(format=child(node, "format").name, options=options)
@@ -242,7 +242,7 @@ def _option_text(option: nodes.Option) -> str:
 
 
 def bind_view(node: nodes.CreateView, context: Context) -> View:
-    refuse_known(node.this, context)
+    refuse_taken_name(node.this, context)
     query = bind_query(child(node, "query"), context)
     if not isinstance(query, RelationQuery):
         _check_finite(query, node)
@@ -256,29 +256,29 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
     """
     place = span_of(child(node, "query"))
     if isinstance(query, UnionQuery) or len(query.inputs) > 1 or query.aggregates or query.window_calls:
-        raise Mistake(
+        raise StatementError(
             "a view over streams selects from one window",
             place,
             "make a CREATE STREAM of the rest, and the view over that",
         )
     entry = query.inputs[0]
     if entry.schema.changelog:
-        raise Mistake(
+        raise StatementError(
             f"{entry.alias} is a table that changes, and a view over a stream is what one window holds",
             place,
             f"make it a stream: CREATE STREAM {node.this.name} AS SELECT …; or look its rows up: "
             f"CREATE TABLE {node.this.name} AS MATERIALIZED {entry.alias}",
         )
     if query.coalesce is not None or entry.window is None or entry.window.extent is None:
-        raise Mistake(
+        raise StatementError(
             f"a view over all of {entry.alias} would grow for ever",
             place,
             f"give it a window: {entry.alias} [RANGE 1 HOUR]; or make it a CREATE STREAM",
         )
     if entry.window.slide is not None:
-        raise Mistake("a view always shows its window as it is now", place, "leave SLIDE out")
+        raise StatementError("a view always shows its window as it is now", place, "leave SLIDE out")
     if entry.window.frame is FrameUnit.ROWS and query.where is not None:
-        raise Mistake(
+        raise StatementError(
             "a view of the last rows takes them all",
             place,
             "make a CREATE STREAM with this WHERE, and the view over that; or use RANGE",
@@ -286,14 +286,14 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
 
 
 def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefinition:
-    refuse_known(node.this, context)
-    problems = Problems()
+    refuse_taken_name(node.this, context)
+    problems = ErrorCollector()
     options = QueryOptions()
-    with problems.noting():
+    with problems.collect():
         options = query_options(child(node, "options") or [])
     query: Continuous | RelationQuery | None = None
     load, utility = None, None
-    with problems.noting():
+    with problems.collect():
         query = bind_query(child(node, "query"), context)
         refuse_open_rank(query, child(node, "query"))
         check_sink(query, child(node, "options") or [])
@@ -301,16 +301,16 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
         query = with_budget(query, options.memory, options.shedding, node.this)
         load, utility = bind_load(query, options, context, node.this)
     retain_us = None
-    with problems.noting():
+    with problems.collect():
         retain_us = retention_us(child(node, "retain"))
         if isinstance(query, RelationQuery) and retain_us is not None:
-            raise Mistake(
+            raise StatementError(
                 "an ad hoc query has no results that could be kept",
                 span_of(child(node, "retain")),
                 "leave RETAIN out, or read a stream",
             )
     begins_us = None
-    with problems.noting():
+    with problems.collect():
         begins_us = beginning_us(child(node, "begins"), query, context.catalog)
     problems.raise_any()
     assert query is not None
@@ -336,24 +336,24 @@ def query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
         name = option.this.name.lower()
         if name not in QUERY_OPTIONS:
             hint = did_you_mean(name, QUERY_OPTIONS) or f"the options are {one_of(QUERY_OPTIONS)}"
-            raise Mistake(f"a query has no option {name}", span_of(option), hint)
+            raise StatementError(f"a query has no option {name}", span_of(option), hint)
         if name in given:
-            raise Mistake(f"{name} is given twice", span_of(option))
+            raise StatementError(f"{name} is given twice", span_of(option))
         text = _option_text(option)
         if name == "weight":
             _check_weight(text, option)
         if name == "slo" and service_level(text) is None:
-            raise Mistake(
+            raise StatementError(
                 f"'{text}' is no service level",
                 span_of(option),
                 f"write it as in slo='p99 < 2 s', with {one_of(MEASURES)}",
             )
         if name == "memory" and not MEMORY.fullmatch(text.strip()):
-            raise Mistake(
+            raise StatementError(
                 f"'{text}' is no amount of memory", span_of(option), "write '500 tuples' or '64 MB'"
             )
         if name == "incomplete" and text.lower() not in (HIDDEN, SHOWN):
-            raise Mistake(
+            raise StatementError(
                 f"'{text}' is no way to treat incomplete windows",
                 span_of(option),
                 "write incomplete = 'show' for the rows of windows that began before the query, or 'hide'",
@@ -378,14 +378,14 @@ def _check_weight(text: str, option: nodes.Option) -> None:
     except ValueError:
         positive = False
     if not positive:
-        raise Mistake("a weight is a number above 0", span_of(option), "the default is 1")
+        raise StatementError("a weight is a number above 0", span_of(option), "the default is 1")
 
 
 def bind_setting(node: nodes.SetOption, context: Context) -> Setting:
     name, value = node.this.name.lower(), child(node, "value")
     if name != "policy":
         hint = did_you_mean(name, ("policy",)) or "there is one setting, policy"
-        raise Mistake(f"there is no setting {node.this.name}", span_of(node.this), hint)
+        raise StatementError(f"there is no setting {node.this.name}", span_of(node.this), hint)
     component = _component(node, context)
     if component is not None and value.name.lower() == DEFAULT_POLICY:
         return Setting(f"policy for {component}", DEFAULT_POLICY, component)
@@ -394,7 +394,7 @@ def bind_setting(node: nodes.SetOption, context: Context) -> Setting:
         return Setting(name if component is None else f"policy for {component}", policy, component)
     except UnknownPolicyError as error:
         message, _, hint = str(error).partition("; ")
-        raise Mistake(message, span_of(value), hint) from None
+        raise StatementError(message, span_of(value), hint) from None
 
 
 def _component(node: nodes.SetOption, context: Context) -> str | None:
@@ -414,8 +414,8 @@ def _component(node: nodes.SetOption, context: Context) -> str | None:
     }
     if key not in known:
         if key in context.broken:
-            raise Unknowable
-        raise Mistake(
+            raise BrokenDependency
+        raise StatementError(
             f"there is no stream or continuous query {named.name}",
             span_of(named),
             did_you_mean(named.name, list(known.values())),
@@ -427,21 +427,21 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
     """Return the objects to drop, dependants first."""
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
-    found = _known_as(kind, name, catalog)
-    if found is None and (found := _known_as(kind, name, context.kept())) is not None:
+    found = _find_object(kind, name, catalog)
+    if found is None and (found := _find_object(kind, name, context.kept())) is not None:
         catalog = context.kept()
     if found is None:
         if name.lower() in context.broken:
-            raise Unknowable
+            raise BrokenDependency
         if child(node, "exists"):
             return []
-        hint = did_you_mean(name, _known_names(kind, catalog))
+        hint = did_you_mean(name, _object_names(kind, catalog))
         called = catalog.callable_named(name)
         if name.lower() in catalog.callables and called is not None:
             hint = f"it is a {called.kind.lower()}: DROP {called.kind}"
         elif called is not None and kind == called.kind:
             hint = f"everybody has it; a {kind.lower()} of your own by that name takes its place"
-        raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
+        raise StatementError(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
     if isinstance(found, QueryDefinition):
         refuse_writer(found, node.this)
     dependants = [] if kind == "ALERT" else catalog.dependants(kind, name)
@@ -450,7 +450,7 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
     if kind in ("QUERY", "STREAM"):
         dependants += [f"alert {alert}" for alert in catalog.alerts_on(found.name)]
     if dependants and not child(node, "cascade"):
-        raise Mistake(
+        raise StatementError(
             f"{found.name} is used by {all_of(dependants)}",
             span_of(node.this),
             "drop those first, or add CASCADE: they go too, with all that uses them",
@@ -468,7 +468,7 @@ def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
     Such a query is dropped with its owner.
     """
     if query.writes_for is not None:
-        raise Mistake(
+        raise StatementError(
             f"{query.name} is what {query.writes_for} writes into a table, and goes with it",
             span_of(identifier),
             f"change or drop {query.writes_for}",
@@ -493,7 +493,7 @@ def kind_of(statement: Statement) -> str:
     return kind_name(statement).upper()
 
 
-def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
+def _find_object(kind: str, name: str, catalog: Catalog) -> Statement | None:
     """Return the object that DROP names, or None."""
     called = catalog.callables.get(name.lower())
     if kind == "QUERY":
@@ -511,7 +511,7 @@ def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
     return relation if relation is not None and kind_name(relation).upper() == kind else None
 
 
-def _known_names(kind: str, catalog: Catalog) -> list[str]:
+def _object_names(kind: str, catalog: Catalog) -> list[str]:
     if kind == "QUERY":
         return [query.name for query in catalog.queries.values()]
     if kind == "FUNCTION":
@@ -541,7 +541,7 @@ def beginning_us(
     if node is None:
         return None
     if isinstance(query, RelationQuery):
-        raise Mistake(
+        raise StatementError(
             "an ad hoc query reads what tables hold now", span_of(node), "leave FROM out, or read a stream"
         )
     if node.name == "NOW" and isinstance(node, exp.Var):
@@ -550,25 +550,25 @@ def beginning_us(
     if isinstance(node, exp.Literal):
         found = parse_timestamp(node.name)
         if found is None:
-            raise Mistake(
+            raise StatementError(
                 f"'{node.name}' is no timestamp",
                 span_of(node),
                 "write it as in '2026-01-31 12:00:00', in UTC",
             )
         begins = found
-        changing = sorted({one.name for one in _logs_read(query, catalog) if _changes(one)})
+        changing = sorted({one.name for one in _logs_read(query, catalog) if _has_changelog(one)})
         if changing:
-            raise Mistake(
+            raise StatementError(
                 f"rows of {all_of(changing)} change: a query over them begins with the table as it is",
                 span_of(node),
                 "leave FROM TIMESTAMP out",
             )
-    read = [one for one in _logs_read(query, catalog) if not _changes(one)]
+    read = [one for one in _logs_read(query, catalog) if not _has_changelog(one)]
     forgotten = sorted({one.name for one in read if not _can_be_read_again(one, catalog)})
     if forgotten:
         is_told = "is" if len(forgotten) == 1 else "are"
-        declared = all_of(_declared(forgotten, catalog))
-        raise Mistake(
+        declared = all_of(_streams_of_logs(forgotten, catalog))
+        raise StatementError(
             f"{all_of(forgotten)} {is_told} not retained, so there is no past to begin in",
             span_of(node),
             f"declare {declared} with RETAIN, as in RETAIN 7 DAYS; or leave FROM out",
@@ -587,13 +587,13 @@ def stream_begin_us(node: exp.Expression | None, kind: TimestampKind) -> int | N
         return BEGINNING if node.name == "EARLIEST" else END
     found = parse_timestamp(node.name)
     if found is None:
-        raise Mistake(
+        raise StatementError(
             f"'{node.name}' is no timestamp",
             span_of(node),
             "write BEGIN EARLIEST, BEGIN LATEST, or BEGIN TIMESTAMP '2026-01-31 12:00:00', in UTC",
         )
     if kind is not TimestampKind.EXTERNAL:
-        raise Mistake(
+        raise StatementError(
             "BEGIN with a time is for timestamps that come with the tuples",
             span_of(node),
             "write BEGIN EARLIEST or BEGIN LATEST, or add ORDER BY with a timestamp column",
@@ -612,12 +612,13 @@ def _can_be_read_again(relation: Relation, catalog: Catalog) -> bool:
         return catalog.declared_stream(relation.name).has_past
     if isinstance(relation, DerivedStream):
         return all(
-            _changes(one) or _can_be_read_again(one, catalog) for one in _logs_read(relation.query, catalog)
+            _has_changelog(one) or _can_be_read_again(one, catalog)
+            for one in _logs_read(relation.query, catalog)
         )
     return False
 
 
-def _declared(names: list[str], catalog: Catalog) -> list[str]:
+def _streams_of_logs(names: list[str], catalog: Catalog) -> list[str]:
     """Return the streams whose RETAIN applies to these logs.
 
     Late and bad rows are retained as long as the rows of their stream.
@@ -626,7 +627,7 @@ def _declared(names: list[str], catalog: Catalog) -> list[str]:
     return sorted({name if (owner := owners[name]) is None else owner.name for name in names})
 
 
-def _changes(relation: Relation) -> bool:
+def _has_changelog(relation: Relation) -> bool:
     return isinstance(relation, DerivedStream) and relation.schema.changelog
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from slicemill.binder import sub_queries
 from slicemill.binder import windows as durations
 from slicemill.binder.calls import (
-    Resolved,
+    ResolvedCall,
     callable_names,
     check_call_windows,
     function_call,
@@ -23,8 +23,8 @@ from slicemill.binder.calls import (
     resolve_calls,
     single_column,
 )
-from slicemill.binder.changelog import ranked_by
-from slicemill.binder.context import Context, Unknowable
+from slicemill.binder.changelog import rank_function_of
+from slicemill.binder.context import BrokenDependency, Context
 from slicemill.binder.expressions import bind, bind_key, order_keys
 from slicemill.binder.scope import Scope
 from slicemill.catalog.builtin_aggregates import BUILTINS
@@ -34,7 +34,7 @@ from slicemill.errors import did_you_mean
 from slicemill.functions.signatures import ELSEWHERE
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar.windows import RANKS
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import BIGINT, TIMESTAMP, Column
@@ -57,7 +57,7 @@ class SelectEnvironment:
     place: str = ""
     windows_allowed: bool = True
     bounds_allowed: bool = False
-    resolved: dict[str, Resolved] = field(default_factory=dict)
+    resolved: dict[str, ResolvedCall] = field(default_factory=dict)
     window_calls: dict[str, WindowCall] = field(default_factory=dict)
     rank: Rank | None = None
     queries_allowed: bool = False
@@ -70,7 +70,7 @@ class SelectEnvironment:
             AggregateCall(r.name, r.arguments, r.distinct, r.columns) for r in self.resolved.values()
         )
 
-    def provided(self) -> frozenset[str]:
+    def call_columns(self) -> frozenset[str]:
         """Return the column names that aggregates and window calls provide."""
         columns = [c for call in self.resolved.values() for c in call.columns]
         columns += [c for call in self.window_calls.values() for c in call.columns]
@@ -78,7 +78,7 @@ class SelectEnvironment:
         return frozenset(column.name for column in columns) | frozenset(WINDOW_BOUNDS)
 
     @contextmanager
-    def seeing(self, scope: Scope) -> Iterator[None]:
+    def use_scope(self, scope: Scope) -> Iterator[None]:
         """Resolve names in another scope within a with-block."""
         before, self.scope = self.scope, scope
         try:
@@ -96,14 +96,14 @@ class SelectEnvironment:
         name = node.name.lower()
         if name in WINDOW_BOUNDS and not node.expressions:
             if not self.bounds_allowed:
-                raise Mistake(
+                raise StatementError(
                     f"{name}() belongs to aggregates over a sliding window of FROM",
                     span_of(node),
                     "write FROM stream [RANGE … SLIDE …] and GROUP BY",
                 )
             return ColumnRef(name, TIMESTAMP)
         if name == "valid":
-            raise Mistake(
+            raise StatementError(
                 "VALID belongs to temporal queries",
                 span_of(node),
                 "write FROM stream (attributes) AS S RANGE … SLIDES …",
@@ -116,7 +116,7 @@ class SelectEnvironment:
         """Resolve an aggregate call and return its columns."""
         if self.place:
             hint = "use HAVING" if self.place == "WHERE" else "compute it in a stream of its own first"
-            raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node), hint)
+            raise StatementError(f"an aggregate cannot stand in {self.place}", span_of(node), hint)
         text = to_esl(node)
         if text not in self._columns:
             found = resolve_calls(node, self._arguments(node), self.context.catalog)
@@ -145,7 +145,7 @@ class SelectEnvironment:
     def over(self, node: nodes.Over) -> Expr:
         columns = self._window_call(node)
         if len(columns) > 1:
-            raise Mistake(
+            raise StatementError(
                 "this aggregate returns several columns", span_of(node), "put it alone into the select list"
             )
         return ColumnRef.to(columns[0])
@@ -157,14 +157,14 @@ class SelectEnvironment:
             return (self._rank(node).column,)
         if not is_aggregate(call.name, self.context.catalog):
             if call.name.lower() in self.context.broken:
-                raise Unknowable
+                raise BrokenDependency
             self.context.refuse_later(call.name, span_of(call))
             near = did_you_mean(call.name, self.call_names())
             hint = ELSEWHERE.get(call.name.lower()) or near or "OVER goes with aggregates"
-            raise Mistake(f"there is no aggregate {call.name}", span_of(call), hint)
+            raise StatementError(f"there is no aggregate {call.name}", span_of(call), hint)
         if self.place or not self.windows_allowed:
             place = self.place or "this query"
-            raise Mistake(
+            raise StatementError(
                 f"OVER cannot stand in {place}", span_of(node), "compute it in a stream of its own first"
             )
         text = to_esl(node)
@@ -190,23 +190,25 @@ class SelectEnvironment:
         if self.place or not self.windows_allowed:
             place = self.place or "this query"
             hint = f"use QUALIFY {name}() OVER (…) <= 10, or compute it in a query inside"
-            raise Mistake(f"{name} cannot stand in {place}", span_of(node), hint)
+            raise StatementError(f"{name} cannot stand in {place}", span_of(node), hint)
         if node.this.expressions or child(node, "frame") is not None:
-            raise Mistake(
+            raise StatementError(
                 f"{name} takes no argument and no window",
                 span_of(node),
                 f"write {name}() OVER (PARTITION BY … ORDER BY …)",
             )
         column = Column(to_esl(node), BIGINT)
         if self.rank is not None and self.rank.column != column:
-            raise Mistake("a query has one rank", span_of(node), "compute the other one in a query inside")
+            raise StatementError(
+                "a query has one rank", span_of(node), "compute the other one in a query inside"
+            )
         if self.rank is None:
             partition = [bind_key(part, self) for part in child(node, "partition_by") or ()]
             keys = child(node, "ranked") or ()
             if not keys and name != "row_number":
-                raise Mistake(f"{name} says nothing without an order", span_of(node), "add ORDER BY")
+                raise StatementError(f"{name} says nothing without an order", span_of(node), "add ORDER BY")
             order = [one for key in keys for one in order_keys(bind_key(key.this, self), key)]
-            self.rank = Rank(ranked_by(name, partition, order, self.time_columns), column)
+            self.rank = Rank(rank_function_of(name, partition, order, self.time_columns), column)
         return self.rank
 
     def _partition(self, node: exp.Expression) -> Expr:
@@ -221,12 +223,12 @@ class SelectEnvironment:
         if not (isinstance(order, ColumnRef) and order.name in self.time_columns):
             known = ", ".join(sorted(self.time_columns))
             hint = f"leave ORDER BY out, or write ORDER BY {known}" if known else "leave ORDER BY out"
-            raise Mistake("a window over a stream follows its timestamp", span_of(node), hint)
+            raise StatementError("a window over a stream follows its timestamp", span_of(node), hint)
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
         """Return the column of the table call that computes a sub-query."""
         if not self.queries_allowed:
-            raise Mistake(
+            raise StatementError(
                 "a sub-query cannot stand here",
                 span_of(node),
                 "select its value in a query inside: FROM (SELECT *, (SELECT …) AS x FROM s) AS t",
@@ -246,7 +248,7 @@ class SelectEnvironment:
         return list(self._asked.values())
 
 
-def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> None:
+def _check_versions(resolved: ResolvedCall, window: Window, node: nodes.Over) -> None:
     """Check that an aggregate has the version its window runs (M37)."""
     if resolved.builtin:
         return
@@ -255,14 +257,14 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
     if window.active:
         definition = resolved.window
         if definition is None or not definition.returns_on_expiry:
-            raise Mistake(
+            raise StatementError(
                 f"{name} returns nothing when a tuple expires",
                 span_of(node),
                 "define it as a WINDOW AGGREGATE whose EXPIRE inserts into RETURN",
             )
     needs_base = window.extent is None or window.tumbles
     if needs_base and resolved.base is None and name.lower() not in BUILTINS:
-        raise Mistake(
+        raise StatementError(
             f"this window runs the base version of {name}, and there is only a window version",
             span_of(node),
             f"add CREATE AGGREGATE {name}",
@@ -297,12 +299,12 @@ class TemporalEnvironment:
             named = [a.name for a in node.expressions]
             if len(named) != 1 or named[0].lower() != self.alias.lower():
                 word = name.upper()
-                raise Mistake(
+                raise StatementError(
                     f"{word} takes the alias of the stream", span_of(node), f"write {word}({self.alias})"
                 )
             return self.valid if name == "valid" else self._open(node)
         if is_aggregate(name, self.context.catalog):
-            raise Mistake(
+            raise StatementError(
                 "a temporal query selects; it does not aggregate",
                 span_of(node),
                 "aggregate over a stream made from it",
@@ -311,7 +313,7 @@ class TemporalEnvironment:
 
     def _open(self, node: exp.Anonymous) -> Expr:
         if self.by_rows:
-            raise Mistake(
+            raise StatementError(
                 "a window that counts rows reports when a tuple comes, which ends the one before",
                 span_of(node),
                 "let the window be of time, as in RANGE 15 MINUTES SLIDES 1 MINUTE",
@@ -320,14 +322,14 @@ class TemporalEnvironment:
         return self.open
 
     def field(self, node: exp.Dot) -> Expr:
-        raise Mistake("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")
+        raise StatementError("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")
 
     def over(self, node: nodes.Over) -> Expr:
-        raise Mistake("a temporal query has its window in FROM", span_of(node))
+        raise StatementError("a temporal query has its window in FROM", span_of(node))
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
         del scalar, member
-        raise Mistake("a temporal query has no sub-query", span_of(node))
+        raise StatementError("a temporal query has no sub-query", span_of(node))
 
 
 def mentions(expr: Expr, column: ColumnRef) -> bool:

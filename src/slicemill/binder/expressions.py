@@ -30,7 +30,7 @@ from slicemill.functions.signatures import (
     result_type,
 )
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.time import UNITS_US
 from slicemill.types import Kind, Type
@@ -67,14 +67,14 @@ def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
         return _arithmetic(node, env)
     if type(node) in _COMPARISONS:
         return _comparison(node, env)
-    raise Mistake(f"{type(node).__name__.upper()} is not part of ESL here", span_of(node))
+    raise StatementError(f"{type(node).__name__.upper()} is not part of ESL here", span_of(node))
 
 
 def bind_condition(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     """Bind an expression that must be boolean."""
     condition = bind(node, env)
     if condition.type.kind not in (Kind.BOOLEAN, Kind.NULL, Kind.ANY):
-        raise Mistake(
+        raise StatementError(
             f"a condition is true or false, this is {condition.type}",
             span_of(node),
             "compare it with something",
@@ -98,18 +98,20 @@ def _literal(node: exp.Literal, env: ScalarEnvironment) -> Expr:
             return Literal(value, t.BIGINT)
         if len(text) <= t.MAX_DECIMAL_PRECISION:
             return Literal(Decimal(text), t.decimal(len(text), 0))
-        raise Mistake("this number has more than 38 digits", span_of(node), "write it with an exponent")
+        raise StatementError(
+            "this number has more than 38 digits", span_of(node), "write it with an exponent"
+        )
     try:
         return Literal(float(text), t.DOUBLE)
     except ValueError:
-        raise Mistake(f"{text} is no number", span_of(node)) from None
+        raise StatementError(f"{text} is no number", span_of(node)) from None
 
 
 def _interval(node: exp.Interval, env: ScalarEnvironment) -> Expr:
     del env
     months, us = months_and_us(node.this)
     if months and us:
-        raise Mistake(
+        raise StatementError(
             "an interval is either months or a fixed length", span_of(node), "add two intervals instead"
         )
     return Literal(months, t.MONTHS) if months else Literal(us, t.INTERVAL)
@@ -152,7 +154,7 @@ def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
     value = parse_date(text) if kind is Kind.DATE else parse_timestamp(text)
     if value is None:
         form = "'2026-01-31'" if kind is Kind.DATE else "'2026-01-31 12:00:00'"
-        raise Mistake(f"'{text}' is no {kind.value.lower()}", span_of(node), f"write it as {form}")
+        raise StatementError(f"'{text}' is no {kind.value.lower()}", span_of(node), f"write it as {form}")
     return Literal(value, t.DATE if kind is Kind.DATE else t.TIMESTAMP)
 
 
@@ -201,7 +203,7 @@ def _arithmetic(node: exp.Expression, env: ScalarEnvironment) -> Expr:
             hint = "concatenate strings with ||"
         elif Kind.VARCHAR in (left.type.kind, right.type.kind):
             hint = "convert the string with CAST(… AS DOUBLE)"
-        raise Mistake(f"{operator} does not take {left.type} and {right.type}", span_of(node), hint)
+        raise StatementError(f"{operator} does not take {left.type} and {right.type}", span_of(node), hint)
     return Call(operator, (left, right), type_)
 
 
@@ -238,7 +240,7 @@ def comparable(
             t.is_numeric(left.type) or t.is_numeric(right.type)
         )
         hint = "convert one side with CAST" if numeric_text else ""
-        raise Mistake(
+        raise StatementError(
             f"{left.type} and {right.type} cannot be compared",
             span_of(left_node).to(span_of(right_node)),
             hint,
@@ -254,7 +256,7 @@ def bind_key(node: exp.Expression, env: ScalarEnvironment) -> Expr:
 def as_key(expr: Expr, node: exp.Expression) -> Expr:
     if expr.type.kind is Kind.LIST:
         hint = "go by an element, element_at(list, 1), by its size, or by a text, array_join(list, ',')"
-        raise Mistake("rows are neither grouped nor ordered by lists", span_of(node), hint)
+        raise StatementError("rows are neither grouped nor ordered by lists", span_of(node), hint)
     return expr
 
 
@@ -274,9 +276,11 @@ def _comparison(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     left, right = comparable(left, right, node.this, node.expression)
     if Kind.LIST in (left.type.kind, right.type.kind):
         hint = "compare their elements, element_at(list, 1), or ask for one, array_contains(list, x)"
-        raise Mistake("lists are not compared", span_of(node), hint)
+        raise StatementError("lists are not compared", span_of(node), hint)
     if Kind.PERIOD in (left.type.kind, right.type.kind):
-        raise Mistake("periods are compared by relations", span_of(node), "use EQUALS, BEFORE, DURING, …")
+        raise StatementError(
+            "periods are compared by relations", span_of(node), "use EQUALS, BEFORE, DURING, …"
+        )
     return Call(_COMPARISONS[type(node)], (left, right), t.BOOLEAN)
 
 
@@ -298,14 +302,14 @@ def _negative(node: exp.Neg, env: ScalarEnvironment) -> Expr:
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return Literal(-value, operand.type)
     if not t.is_numeric(operand.type) and operand.type.kind not in (Kind.INTERVAL, Kind.MONTHS):
-        raise Mistake(f"- does not take {operand.type}", span_of(node))
+        raise StatementError(f"- does not take {operand.type}", span_of(node))
     return Call("negative", (operand,), operand.type)
 
 
 def _bitwise_not(node: exp.BitwiseNot, env: ScalarEnvironment) -> Expr:
     operand = bind(node.this, env)
     if not t.is_integer(operand.type):
-        raise Mistake(f"~ does not take {operand.type}", span_of(node))
+        raise StatementError(f"~ does not take {operand.type}", span_of(node))
     return Call("~", (operand,), operand.type)
 
 
@@ -313,7 +317,7 @@ def _concatenation(node: exp.DPipe, env: ScalarEnvironment) -> Expr:
     left, right = bind(node.this, env), bind(node.expression, env)
     for operand, operand_node in ((left, node.this), (right, node.expression)):
         if not fits("string", operand.type):
-            raise Mistake(
+            raise StatementError(
                 f"|| joins strings, this is {operand.type}",
                 span_of(operand_node),
                 "convert it with CAST(… AS VARCHAR)",
@@ -326,7 +330,7 @@ def _is(node: exp.Is, env: ScalarEnvironment) -> Expr:
     if isinstance(node.expression, exp.Null):
         return Call("isnull", (operand,), t.BOOLEAN)
     if operand.type.kind not in (Kind.BOOLEAN, Kind.NULL, Kind.ANY):
-        raise Mistake(f"IS TRUE asks for a condition, this is {operand.type}", span_of(node.this))
+        raise StatementError(f"IS TRUE asks for a condition, this is {operand.type}", span_of(node.this))
     return Call("<=>", (operand, Literal(bool(node.expression.this), t.BOOLEAN)), t.BOOLEAN)
 
 
@@ -356,7 +360,7 @@ def _pattern(name: str) -> Callable[[exp.Expression, ScalarEnvironment], Expr]:
         for part in (node.this, node.expression):
             operand = bind(part, env)
             if not fits("string", operand.type):
-                raise Mistake(f"{name.upper()} matches strings, this is {operand.type}", span_of(part))
+                raise StatementError(f"{name.upper()} matches strings, this is {operand.type}", span_of(part))
             operands.append(operand)
         if not isinstance(node.parent, exp.Escape):
             check_constant(name.upper(), PATTERN_RANGES[name], operands[1], node.expression)
@@ -370,7 +374,7 @@ def _escape(node: exp.Escape, env: ScalarEnvironment) -> Expr:
     escape = bind(node.expression, env)
     assert isinstance(pattern, Call), "the grammar puts ESCAPE behind LIKE only"
     if not isinstance(escape, Literal) or len(str(escape.value)) != 1:
-        raise Mistake("ESCAPE takes one character", span_of(node.expression))
+        raise StatementError("ESCAPE takes one character", span_of(node.expression))
     return Call(pattern.function, (*pattern.arguments, escape), t.BOOLEAN)
 
 
@@ -384,14 +388,14 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
     name = node.name.lower()
     signature = SCALARS.get(name)
     if name in UNREPEATABLE and (signature is None or not node.expressions):
-        raise Mistake(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
+        raise StatementError(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
     if signature is None:
         hint = ELSEWHERE.get(name) or did_you_mean(name, [*SCALARS, *env.call_names()])
-        raise Mistake(f"there is no function {node.name}", span_of(node), hint)
+        raise StatementError(f"there is no function {node.name}", span_of(node), hint)
     if child(node, "distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
-        raise Mistake(f"{name} is no aggregate", span_of(node), f"call it as {signature}")
+        raise StatementError(f"{name} is no aggregate", span_of(node), f"call it as {signature}")
     if not signature.takes(len(node.expressions)):
-        raise Mistake(
+        raise StatementError(
             f"{name} does not take {len(node.expressions)} arguments",
             span_of(node),
             f"call it as {signature}",
@@ -403,14 +407,14 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
         if wanted in ("time", "timestamp") and _is_text_literal(argument):
             argument = _as_time(argument, Kind.TIMESTAMP, argument_node)
         if not fits(wanted, argument.type):
-            raise Mistake(
+            raise StatementError(
                 f"{name} wants {wanted} here, this is {argument.type}",
                 span_of(argument_node),
                 f"call it as {signature}",
             )
         check_constant(name, signature.range_of(index), argument, argument_node)
         if wanted == "places" and columns_of(argument):
-            raise Mistake(
+            raise StatementError(
                 f"{name} wants a constant number of places",
                 span_of(argument_node),
                 "write the number; a CASE can choose between several calls",
@@ -419,7 +423,7 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
     type_ = result_type(signature, arguments)
     if type_ is None:
         types = ", ".join(str(a.type) for a in arguments)
-        raise Mistake(f"{name} cannot mix {types}", span_of(node), "convert them with CAST")
+        raise StatementError(f"{name} cannot mix {types}", span_of(node), "convert them with CAST")
     return Call(name, tuple(arguments), type_)
 
 
@@ -433,18 +437,20 @@ def _cast(node: exp.Cast, env: ScalarEnvironment) -> Expr:
     if to_time and _is_text_literal(operand):
         return _as_time(operand, target.kind, node.this)
     if not castable(operand.type, target):
-        raise Mistake(f"{operand.type} cannot become {target}", span_of(node))
+        raise StatementError(f"{operand.type} cannot become {target}", span_of(node))
     return Cast(operand, target, safe=isinstance(node, exp.TryCast))
 
 
 def _duration_in(operand: Expr, unit: str, node: exp.Expression) -> Expr:
     """Bind CAST(VALID(S) AS INTERVAL MINUTE): count whole units (L7)."""
     if operand.type.kind not in (Kind.PERIOD, Kind.INTERVAL, Kind.ANY):
-        raise Mistake(
+        raise StatementError(
             f"{operand.type} has no length in {unit}S", span_of(node), "cast a VALID(…) or an interval"
         )
     if unit not in UNITS_US:
-        raise Mistake(f"a {unit.lower()} has no fixed length", span_of(node), "use DAY or a shorter unit")
+        raise StatementError(
+            f"a {unit.lower()} has no fixed length", span_of(node), "use DAY or a shorter unit"
+        )
     return Call("whole_units", (operand, Literal(UNITS_US[unit], t.INTERVAL)), t.BIGINT)
 
 
@@ -461,19 +467,21 @@ def _case(node: exp.Case, env: ScalarEnvironment) -> Expr:
             condition = Call("=", (left, right), t.BOOLEAN)
         value_node = child(branch, "true")
         value = bind(value_node, env)
-        type_ = _merged(type_, value.type, value_node)
+        type_ = _common_branch_type(type_, value.type, value_node)
         branches.append((condition, value))
     default: Expr = Literal(None, t.NULL)
     if default_node is not None:
         default = bind(default_node, env)
-        type_ = _merged(type_, default.type, default_node)
+        type_ = _common_branch_type(type_, default.type, default_node)
     return Case(tuple(branches), default, type_)
 
 
-def _merged(so_far: Type, next_: Type, node: exp.Expression) -> Type:
+def _common_branch_type(so_far: Type, next_: Type, node: exp.Expression) -> Type:
     merged = t.common(so_far, next_)
     if merged is None:
-        raise Mistake(f"one branch gives {so_far}, this one {next_}", span_of(node), "convert one with CAST")
+        raise StatementError(
+            f"one branch gives {so_far}, this one {next_}", span_of(node), "convert one with CAST"
+        )
     return merged
 
 
@@ -495,10 +503,10 @@ def _extract(node: exp.Extract, env: ScalarEnvironment) -> Expr:
     field = node.this.name.upper()
     if field not in _EXTRACTABLE:
         hint = did_you_mean(field, _EXTRACTABLE) or f"the fields are {', '.join(_EXTRACTABLE)}"
-        raise Mistake(f"there is no field {field} in a timestamp", span_of(node), hint)
+        raise StatementError(f"there is no field {field} in a timestamp", span_of(node), hint)
     operand = bind(node.expression, env)
     if not fits("time", operand.type):
-        raise Mistake(f"EXTRACT wants a time, this is {operand.type}", span_of(node.expression))
+        raise StatementError(f"EXTRACT wants a time, this is {operand.type}", span_of(node.expression))
     return Call(_EXTRACTABLE[field], (operand,), t.INT)
 
 
@@ -507,7 +515,7 @@ def _relation(node: nodes.IntervalRelation, env: ScalarEnvironment) -> Expr:
     for part in (node.this, node.expression):
         operand = bind(part, env)
         if not fits("period", operand.type):
-            raise Mistake(
+            raise StatementError(
                 f"{child(node, 'relation')} compares periods, this is {operand.type}",
                 span_of(part),
                 "use VALID(alias) or PERIOD(begin, end)",
@@ -518,7 +526,7 @@ def _relation(node: nodes.IntervalRelation, env: ScalarEnvironment) -> Expr:
 
 def _star(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     del env
-    raise Mistake("* stands for all columns only in a select list or in count(*)", span_of(node))
+    raise StatementError("* stands for all columns only in a select list or in count(*)", span_of(node))
 
 
 _BINDERS: dict[type[exp.Expression], Callable[..., Expr]] = {

@@ -13,15 +13,15 @@ from sqlglot import exp
 
 from slicemill.binder.changelog import (
     HIDDEN_COUNT,
+    apply_limit,
     columns_used,
-    completed,
-    limited,
+    rank_function_of,
     rank_item,
-    ranked_by,
     reads_windows_of_time,
     refuse_open_rank,
     take_limit,
     with_emit,
+    with_result_schema,
 )
 from slicemill.binder.dialects.clauses import timestamps_of
 from slicemill.binder.environments import SelectEnvironment
@@ -31,14 +31,14 @@ from slicemill.binder.select_list import item_at
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import ColumnRef, Expr
 from slicemill.catalog.queries import QueryInput, Rank, SelectItem, SelectQuery, reads_changes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 
 OverGroups: TypeAlias = Callable[[Expr, exp.Expression], Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class FirstRows:
+class TopNClauses:
     """Bound QUALIFY, ORDER BY and LIMIT.
 
     `places` are the syntax nodes of the sort keys, for error messages.
@@ -52,7 +52,7 @@ class FirstRows:
     time_columns: frozenset[str]
     catalog: Catalog
 
-    def over_groups(self, read: OverGroups) -> FirstRows:
+    def over_groups(self, read: OverGroups) -> TopNClauses:
         """Return the clauses over the columns of groups.
 
         Groups are not ordered by time.
@@ -66,14 +66,16 @@ class FirstRows:
             partition = [read(expr, place) for expr in rank.by.partition_by]
             keys = [(read(expr, place), falls) for expr, falls in rank.by.order_by]
             if not keys:
-                raise Mistake("groups have no order of their own", span_of(place), "add ORDER BY to the rank")
-            rank = replace(rank, by=ranked_by(rank.by.function, partition, keys, frozenset()))
+                raise StatementError(
+                    "groups have no order of their own", span_of(place), "add ORDER BY to the rank"
+                )
+            rank = replace(rank, by=rank_function_of(rank.by.function, partition, keys, frozenset()))
         qualify = None if self.qualify is None else read(self.qualify, exp.Null())
         return replace(self, rank=rank, qualify=qualify, order=order, time_columns=frozenset())
 
     def of(self, query: SelectQuery, node: exp.Select, entries: Sequence[BoundInput]) -> SelectQuery:
         """Return the query with these clauses and its final schema."""
-        query = _of_limited_input(query, entries)
+        query = _limit_from_where(query, entries)
         if child(node, "distinct") is not None:
             for item in query.items:
                 as_key(item.expr, node)
@@ -82,7 +84,7 @@ class FirstRows:
             query = replace(query, aggregates=(HIDDEN_COUNT,))
         query = self._ranked(query, node)
         query = self._ordered(query, node)
-        query = completed(query)
+        query = with_result_schema(query)
         if query.emit is None:
             query = with_emit(query, node, self.catalog)
         return query
@@ -91,7 +93,7 @@ class FirstRows:
         rank = self.rank
         if rank is None:
             if self.qualify is not None:
-                raise Mistake(
+                raise StatementError(
                     "QUALIFY is about a rank, and there is none",
                     span_of(child(node, "qualify")),
                     "use WHERE or HAVING, or QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= 3",
@@ -100,7 +102,7 @@ class FirstRows:
         if reads_changes(query.inputs) and not query.changing:
             rank = replace(rank, by=replace(rank.by, oldest_first=False))
         elif not reads_changes(query.inputs):
-            moments = _moments(query, self.catalog)
+            moments = _time_key_columns(query, self.catalog)
             of_one_time = any(isinstance(e, ColumnRef) and e.name in moments for e in rank.by.partition_by)
             rank = replace(rank, by=replace(rank.by, of_one_time=of_one_time))
         _refuse_idle_window(query, node)
@@ -118,7 +120,7 @@ class FirstRows:
         order, limit = child(node, "order"), child(node, "limit")
         if order is None:
             if limit is not None:
-                raise Mistake(
+                raise StatementError(
                     "LIMIT keeps the first rows of an order, and there is none",
                     span_of(limit),
                     "add ORDER BY, or drop the query when you have enough",
@@ -126,25 +128,25 @@ class FirstRows:
             return query
         windowed = reads_windows_of_time(query)
         if query.slide is not None and not windowed:
-            raise Mistake(
+            raise StatementError(
                 "ORDER BY is for windows of time, whose groups are told at one moment",
                 span_of(order),
                 "let the window be of time: [RANGE 1 HOUR SLIDE 1 MINUTE]",
             )
         bounded = any(i.window is not None and i.window.extent is not None for i in query.inputs)
         if bounded and not windowed and query.aggregates:
-            raise Mistake(
+            raise StatementError(
                 "this window is told at each tuple, and has no end at which its groups could be ordered",
                 span_of(order),
                 "add SLIDE to the window, or leave the window out",
             )
         streams = [given for given in query.inputs if not given.finite]
         active = any(call.window.active for call in query.window_calls)
-        by_time = ranked_by("row_number", (), self.order, self.time_columns).oldest_first
+        by_time = rank_function_of("row_number", (), self.order, self.time_columns).oldest_first
         if limit is None and by_time and len(streams) == 1 and not active:
             return query  # results are already in that order (M28)
         if limit is None and not windowed:
-            raise Mistake(
+            raise StatementError(
                 "ORDER BY needs the end of the input, and a stream has none",
                 span_of(order),
                 "add LIMIT for the first rows as they change; results already come in timestamp order",
@@ -152,11 +154,11 @@ class FirstRows:
         if limit is not None:
             _refuse_idle_window(query, order)
         if query.rank is not None:
-            raise Mistake(
+            raise StatementError(
                 "a query has one rank or one ORDER BY", span_of(order), "order in a query around it"
             )
         times = self.time_columns if not reads_changes(query.inputs) else frozenset()
-        by = ranked_by("row_number", (), self.order, times)
+        by = rank_function_of("row_number", (), self.order, times)
         if self.limit is not None:
             _check_limit(self.limit, limit)
         return replace(query, order=by, limit=self.limit)
@@ -172,7 +174,7 @@ def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
         return
     window = streams[0].window if streams else None
     if window is not None and window.extent is not None and window.slide is None:
-        raise Mistake(
+        raise StatementError(
             "the first rows are those of all that has come, whatever the window",
             span_of(node),
             "leave the window out; for the first rows of each window, write FROM TUMBLE(s, ts, INTERVAL '5' "
@@ -180,9 +182,9 @@ def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
         )
 
 
-def bind_first_rows(
+def bind_top_n(
     node: exp.Select, env: SelectEnvironment, items: Sequence[tuple[SelectItem, exp.Expression]]
-) -> FirstRows:
+) -> TopNClauses:
     """Bind QUALIFY, ORDER BY and LIMIT.
 
     These clauses may name columns of the select list.
@@ -213,10 +215,10 @@ def bind_first_rows(
     limit_node = child(node, "limit")
     limit = None if limit_node is None else int(limit_node.expression.name)
     catalog = env.context.catalog
-    return FirstRows(env.rank, qualify, tuple(order), limit, tuple(places), env.time_columns, catalog)
+    return TopNClauses(env.rank, qualify, tuple(order), limit, tuple(places), env.time_columns, catalog)
 
 
-def _moments(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
+def _time_key_columns(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
     """Return the columns that determine the timestamp of a row."""
     if query.aggregates:
         window = query.inputs[0].window
@@ -248,10 +250,10 @@ def _with_items(
 
 def _check_limit(limit: int, node: exp.Expression) -> None:
     if limit < 1:
-        raise Mistake("the first rows are at least one", span_of(node), "ask for 1 or more")
+        raise StatementError("the first rows are at least one", span_of(node), "ask for 1 or more")
 
 
-def _of_limited_input(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
+def _limit_from_where(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
     """Turn WHERE n <= 3 over a ranking sub-query into its limit.
 
     If the outer query does not read n, the rank column is dropped.
@@ -266,7 +268,7 @@ def _of_limited_input(query: SelectQuery, entries: Sequence[BoundInput]) -> Sele
             if limit is not None:
                 _check_limit(limit, entry.node)
                 query = replace(query, where=where)
-                inner = limited(given.query, limit, name in columns_used(query))
+                inner = apply_limit(given.query, limit, name in columns_used(query))
                 given = replace(given, query=inner, schema=inner.schema)
         if given.query is not None:
             refuse_open_rank(given.query, entry.node)
@@ -277,12 +279,12 @@ def _of_limited_input(query: SelectQuery, entries: Sequence[BoundInput]) -> Sele
 def _distinct(query: SelectQuery, node: exp.Select) -> SelectQuery:
     if query.slide is None:
         if any(i.window is not None for i in query.inputs) and query.aggregates:
-            raise Mistake(
+            raise StatementError(
                 "DISTINCT over groups of a window", span_of(node), "select from a stream made of them"
             )
         return replace(query, distinct=True)
     if query.aggregates or query.group_by:
-        raise Mistake(
+        raise StatementError(
             "DISTINCT over groups of a window", span_of(node), "groups differ already: leave DISTINCT out"
         )
     # The distinct rows of a window are its groups.

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from slicemill.binder import windows as durations
-from slicemill.binder.context import Context, Problems, is_finite, view_of_a_stream
+from slicemill.binder.context import Context, ErrorCollector, is_finite, view_of_a_stream
 from slicemill.binder.scope import MergedColumn, Scope
-from slicemill.binder.table_functions import bind_elements, joined_elements, returned_rows
+from slicemill.binder.table_functions import bind_elements, row_schema_of, unnest_condition
 from slicemill.catalog.catalog import Catalog, DerivedStream, Relation, Stream
 from slicemill.catalog.expressions import ColumnRef
 from slicemill.catalog.queries import (
@@ -25,7 +25,7 @@ from slicemill.catalog.queries import (
 )
 from slicemill.errors import did_you_mean
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import at, child, span_of
 from slicemill.types import Schema
 
@@ -61,25 +61,27 @@ def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinIn
 def alias_of_call(entry: nodes.StreamInput) -> str:
     alias = child(entry, "alias")
     if alias is None:
-        raise Mistake("TABLE(…) in FROM needs a name", span_of(entry), "add AS name")
+        raise StatementError("TABLE(…) in FROM needs a name", span_of(entry), "add AS name")
     return str(alias.name)
 
 
 def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
-    problems = Problems()
+    problems = ErrorCollector()
     bound: list[BoundInput] = []
     aliases: set[str] = set()
     written = from_entries(node)
     for entry, join in written:
-        with problems.noting():
+        with problems.collect():
             if isinstance(entry.this, nodes.ListElements):
                 made = BoundInput(
-                    bind_elements(entry, [one.input for one in bound], context), entry, *joined_elements(join)
+                    bind_elements(entry, [one.input for one in bound], context),
+                    entry,
+                    *unnest_condition(join),
                 )
             else:
                 made = _bind_input(entry, join, context, alone=len(written) == 1)
             if made.input.alias.lower() in aliases:
-                raise Mistake(
+                raise StatementError(
                     f"{made.input.alias} stands twice in FROM",
                     span_of(entry),
                     "give one of them an alias: AS other",
@@ -88,13 +90,13 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
             if made.using:
                 inputs, own = [one.input for one in bound], made.input
                 merged = merged_columns([(one.using, one.input) for one in bound], inputs)
-                before = [(one.alias, one.schema) for one in seen(inputs)]
+                before = [(one.alias, one.schema) for one in visible_inputs(inputs)]
                 made = replace(made, on=using_condition(made.using, own.alias, own.schema, before, merged))
             bound.append(made)
     problems.raise_any()
     check_kinds([one.input for one in bound], node, {one.input.alias for one in bound if one.left})
     if bound[0].input.finite and any(b.left for b in bound):
-        raise Mistake(
+        raise StatementError(
             "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"
         )
     return bound
@@ -113,8 +115,10 @@ def _bind_input(
     if isinstance(entry.this, nodes.TableFunctionCall):
         if join is not None and child(join, "side") not in (None, "CROSS"):
             side = child(join, "side")
-            raise Mistake(f"{side} JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN")
-        rows = returned_rows(entry.this, context)
+            raise StatementError(
+                f"{side} JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN"
+            )
+        rows = row_schema_of(entry.this, context)
         made = QueryInput(alias_of_call(entry), rows, window=window, finite=True)
     elif isinstance(entry.this, exp.Identifier):
         relation = context.relation(entry.this)
@@ -122,7 +126,7 @@ def _bind_input(
         if isinstance(relation, (SelectQuery, UnionQuery)):
             made = QueryInput(alias, relation.schema, query=relation, window=window)
         elif isinstance(relation, RelationQuery):
-            raise Mistake("WITH over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
+            raise StatementError("WITH over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
         else:
             _refuse_views_of_views(entry, relation, context)
             made = QueryInput(
@@ -134,10 +138,14 @@ def _bind_input(
 
         query = bind_query(entry.this, context)
         if alias_node is None and not alone:
-            raise Mistake("a sub-query among others in FROM needs a name", span_of(entry), "add AS name")
+            raise StatementError(
+                "a sub-query among others in FROM needs a name", span_of(entry), "add AS name"
+            )
         alias = _UNNAMED if alias_node is None else alias_node.name
         if isinstance(query, RelationQuery):
-            raise Mistake("a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
+            raise StatementError(
+                "a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW"
+            )
         made = QueryInput(alias, query.schema, query=query, window=window)
     made = replace(made, kind=kind_of_join(join, finite=made.finite))
     using = (child(join, "using") or ()) if join is not None else ()
@@ -152,14 +160,14 @@ def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context
     """
     view = view_of_a_stream(relation, context.catalog)
     if view is not None and view is not relation:
-        raise Mistake(
+        raise StatementError(
             f"{relation.name} is made of {view.name}, a view over a stream, and cannot be looked up",
             span_of(entry),
             f"look up {view.name}; {relation.name} can be read by queries over tables and views alone",
         )
 
 
-def places_of_time(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
+def timestamp_column_inputs(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
     """Return the timestamp columns of the inputs with their input's index."""
     found: dict[str, int] = {}
     for place, entry in enumerate(inputs):
@@ -212,7 +220,7 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
     side = None if join is None else child(join, "side")
     if side in ("RIGHT", "FULL"):
         assert join is not None
-        raise Mistake(
+        raise StatementError(
             f"{name} is finite: its rows have no time at which they are known to have no partner",
             span_of(join),
             f"name the stream first: stream LEFT JOIN {name} ON …",
@@ -220,10 +228,10 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
     if side in ("SEMI", "ANTI"):
         assert join is not None
         hint = f"use JOIN {name}, or LEFT JOIN {name} … WHERE {name}.column IS NULL"
-        raise Mistake(f"{side} JOIN is for streams; {name} is finite", span_of(join), hint)
+        raise StatementError(f"{side} JOIN is for streams; {name} is finite", span_of(join), hint)
     if side in ("ASOF", "LEFT ASOF"):
         assert join is not None
-        raise Mistake(
+        raise StatementError(
             f"{name} is finite: a tuple meets the rows that it has when the tuple arrives",
             span_of(join),
             f"use JOIN {name}, or LEFT JOIN {name}",
@@ -231,7 +239,7 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
     return side == "LEFT"
 
 
-def joined_in_turn(inputs: Sequence[QueryInput]) -> bool:
+def is_outer_join_chain(inputs: Sequence[QueryInput]) -> bool:
     """Return True for chains of three or more streams with outer joins.
 
     In such a chain each ON belongs to its own join.
@@ -240,41 +248,41 @@ def joined_in_turn(inputs: Sequence[QueryInput]) -> bool:
     return len(streams) > 2 and any(entry.kind is not JoinKind.INNER for entry in streams)
 
 
-def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
+def inputs_of_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
     """Return the inputs that ON can name.
 
     In a chain of joins these are its own input and those joined before.
     """
-    if not joined_in_turn(inputs):
+    if not is_outer_join_chain(inputs):
         return inputs
     own = inputs[place]
-    before = [entry for entry in seen(inputs[:place]) if own.finite or not entry.finite]
+    before = [entry for entry in visible_inputs(inputs[:place]) if own.finite or not entry.finite]
     return [*before, own]
 
 
 def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> None:
     """Reject an ON that reads an input joined later, or a table."""
-    if not joined_in_turn(inputs) or inputs[place].finite:
+    if not is_outer_join_chain(inputs) or inputs[place].finite:
         return
     later = {one.alias.lower(): one for n, one in enumerate(inputs) if n > place or one.finite}
     for column in on.find_all(exp.Column):
         other = later.get(column.table.lower())
         if other is not None and other.finite:
-            raise Mistake(
+            raise StatementError(
                 f"{other.alias} is looked up behind the joins of streams",
                 span_of(column),
                 "look it up in a stream of its own, "
                 f"CREATE STREAM s AS SELECT … JOIN {other.alias} …, and join s",
             )
         if other is not None:
-            raise Mistake(
+            raise StatementError(
                 f"{other.alias} stands behind the join that reads it",
                 span_of(column),
                 f"name {other.alias} before {inputs[place].alias} in FROM",
             )
 
 
-def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
+def visible_inputs(inputs: Sequence[QueryInput]) -> list[QueryInput]:
     """Return the inputs whose columns are in the results.
 
     The columns of SEMI and ANTI joins are not.
@@ -295,7 +303,7 @@ def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collec
         brings_own = entry.kind in (JoinKind.RIGHT, JoinKind.FULL)
         drops = any(other.finite and other.alias not in optional for other in inputs[:place])
         if inputs[0].finite or (brings_own and drops):
-            raise Mistake(
+            raise StatementError(
                 f"a {entry.kind.value} JOIN begins with a stream", span_of(node), "name the tables last"
             )
 
@@ -305,27 +313,27 @@ def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates:
     kind = next((entry.kind for entry in streams if entry.kind is not JoinKind.INNER), None)
     if kind is None:
         return
-    in_turn = joined_in_turn(inputs)
+    in_turn = is_outer_join_chain(inputs)
     for place, entry in enumerate(streams):
         window = entry.window
         assert window is not None, "it was asked for"
         endless = window.extent is None and window.expires is None
         if in_turn and window.expires is not None:
-            raise Mistake(
+            raise StatementError(
                 f"EXPIRES AT goes with a {kind.value} JOIN of two streams, and FROM has {len(streams)}",
                 span_of(node),
                 "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; "
                 "then FROM ab [RANGE …]",
             )
         if window.frame is FrameUnit.ROWS or (endless and (in_turn or place in kind.judged)):
-            raise Mistake(
+            raise StatementError(
                 f"a {kind.value} JOIN needs a window of time: when it has passed, a row of {entry.alias} "
                 "can no longer be matched",
                 span_of(node),
                 f"write {entry.alias} [RANGE 10 MINUTES]",
             )
     if aggregates:
-        raise Mistake(
+        raise StatementError(
             f"an aggregate over a {kind.value} JOIN needs windows of its own",
             span_of(node),
             "make the join a stream, CREATE STREAM ab AS SELECT …, and aggregate FROM ab [RANGE …]",
@@ -350,7 +358,7 @@ def using_condition(
         if owner is None or schema.find(name.name) is None:
             without = alias if owner is not None else " or ".join(other for other, _ in before)
             known = schema.names if owner is not None else [n for _, c in before for n in c.names]
-            raise Mistake(
+            raise StatementError(
                 f"there is no column {name.name} in {without}",
                 span_of(name),
                 did_you_mean(name.name, known) or "USING names columns of both sides",
@@ -376,23 +384,25 @@ def merged_columns(
         for name in names:
             known = found.get(name.name.lower())
             if known is None:
-                owner = next(one.alias for one in seen(before) if one.schema.find(name.name) is not None)
+                owner = next(
+                    one.alias for one in visible_inputs(before) if one.schema.find(name.name) is not None
+                )
                 known = MergedColumn(owner, (owner,))
             values = {JoinKind.RIGHT: (entry.alias,), JoinKind.FULL: (*known.values, entry.alias)}
             found[name.name.lower()] = MergedColumn(known.owner, values.get(entry.kind, known.values))
     return found
 
 
-def visible(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
+def select_list_scope(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
     """Return the scope of the select list and WHERE.
 
     The inputs of SEMI and ANTI joins are not visible there.
     """
-    relations = tuple((entry.alias, entry.schema.own) for entry in seen(inputs))
+    relations = tuple((entry.alias, entry.schema.own) for entry in visible_inputs(inputs))
     return Scope(relations, qualified=len(inputs) > 1, merged=merged)
 
 
-def with_all(scope: Scope, inputs: Sequence[QueryInput]) -> Scope:
+def on_scope(scope: Scope, inputs: Sequence[QueryInput]) -> Scope:
     """Return the scope of ON, with all inputs."""
     return replace(scope, relations=tuple((entry.alias, entry.schema.own) for entry in inputs))
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from slicemill.binder.context import Problems
+from slicemill.binder.context import ErrorCollector
 from slicemill.binder.environments import SelectEnvironment
 from slicemill.binder.expressions import bind, bind_condition
-from slicemill.binder.from_clause import BoundInput, joined_in_turn, places_of_time, with_all
+from slicemill.binder.from_clause import BoundInput, is_outer_join_chain, on_scope, timestamp_column_inputs
 from slicemill.catalog.expressions import (
     Call,
     Cast,
@@ -32,7 +32,7 @@ from slicemill.catalog.expressions import (
     origins_of,
 )
 from slicemill.catalog.queries import AsOf, ExpiryColumn, FrameUnit, JoinKind, QueryInput, Window
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Kind
 
@@ -41,7 +41,7 @@ _SIGNS = {"+": 1, "-": -1}
 
 
 @dataclass(frozen=True, slots=True)
-class _Bound:
+class _TimeBound:
     """Bound on a time difference: `later` - `earlier` <= `most_us`.
 
     `most_us` is in microseconds and may be negative.
@@ -70,16 +70,16 @@ def with_windows(
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]
     if len(streams) < 2 or any(inputs[place].as_of for place in streams):
         return finished, where
-    if joined_in_turn(inputs):
+    if is_outer_join_chain(inputs):
         for place in streams:
             if inputs[place].window is None:
-                _missing(inputs[place], nodes[place], {})
+                _reject_unbounded_input(inputs[place], nodes[place], {})
         return finished, where
     outer = next((place for place in streams if inputs[place].kind is not JoinKind.INNER), None)
     condition = where if outer is None else inputs[outer].on
     parts = conjuncts(condition)
     bounds = {part: found for part in parts if (found := _bounds(part, times))}
-    longest = _closed(streams, [bound for found in bounds.values() for bound in found])
+    longest = _transitive_bounds(streams, [bound for found in bounds.values() for bound in found])
     for place in streams:
         entry = inputs[place]
         most = [longest.get((place, other)) for other in streams if other != place]
@@ -93,31 +93,35 @@ def with_windows(
                 continue
         if entry.window is None:
             if not narrow and derived is not None:
-                raise Mistake(
+                raise StatementError(
                     f"an aggregate ranges over windows of FROM, and {entry.alias} has none",
                     span_of(nodes[place]),
                     f"write {entry.alias} [RANGE …], or make the join a stream and aggregate over that",
                 )
-            finished[place] = replace(entry, window=derived or _missing(entry, nodes[place], bounds))
+            finished[place] = replace(
+                entry, window=derived or _reject_unbounded_input(entry, nodes[place], bounds)
+            )
         elif derived is not None and narrow and _is_longer(entry.window, derived):
             finished[place] = replace(entry, window=replace(derived, expires=entry.window.expires))
     if len(streams) == 2:
-        left = tuple(p for p in parts if not (p in bounds and _is_said(bounds[p], finished)))
+        left = tuple(p for p in parts if not (p in bounds and _windows_enforce(bounds[p], finished)))
         if outer is None:
             return finished, conjunction(left)
         finished[outer] = replace(finished[outer], on=conjunction(left))
     return finished, where
 
 
-def _missing(entry: QueryInput, node: exp.Expression, bounds: Mapping[Expr, Sequence[_Bound]]) -> Window:
+def _reject_unbounded_input(
+    entry: QueryInput, node: exp.Expression, bounds: Mapping[Expr, Sequence[_TimeBound]]
+) -> Window:
     if bounds:
-        raise Mistake(
+        raise StatementError(
             f"the conditions on timestamps do not say how long {entry.alias} can wait for a partner",
             span_of(node),
             f"bound it on both sides, BETWEEN a.ts AND a.ts + INTERVAL 10 MINUTES, or give {entry.alias} a "
             f"window: {entry.alias} [RANGE 10 MINUTES]",
         )
-    raise Mistake(
+    raise StatementError(
         f"a join of streams would keep {entry.alias} for ever",
         span_of(node),
         f"give it a window: {entry.alias} [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
@@ -130,7 +134,7 @@ def _is_longer(window: Window, other: Window) -> bool:
     return in_time and (window.extent is None or window.extent > other.extent)
 
 
-def _is_said(bounds: Sequence[_Bound], inputs: Sequence[QueryInput]) -> bool:
+def _windows_enforce(bounds: Sequence[_TimeBound], inputs: Sequence[QueryInput]) -> bool:
     """Return True if the windows alone enforce these bounds.
 
     The two rows may arrive in either order.
@@ -144,7 +148,7 @@ def _is_said(bounds: Sequence[_Bound], inputs: Sequence[QueryInput]) -> bool:
     return True
 
 
-def _closed(places: Sequence[int], bounds: Sequence[_Bound]) -> dict[tuple[int, int], int]:
+def _transitive_bounds(places: Sequence[int], bounds: Sequence[_TimeBound]) -> dict[tuple[int, int], int]:
     """Return the least time-difference bounds, including those through other streams."""
     most: dict[tuple[int, int], int] = {}
     for bound in bounds:
@@ -170,7 +174,7 @@ def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | 
     return found[0].later, found[0].earlier, found[0].most_us == -1
 
 
-def _bounds(part: Expr, times: Mapping[str, int]) -> list[_Bound]:
+def _bounds(part: Expr, times: Mapping[str, int]) -> list[_TimeBound]:
     """Return the bounds that a comparison of two timestamps implies."""
     if not isinstance(part, Call) or part.function not in _REVERSED:
         return []
@@ -186,9 +190,9 @@ def _bounds(part: Expr, times: Mapping[str, int]) -> list[_Bound]:
     (y,) = (place for place, weight in weights.items() if weight == -1)
     found = []
     if part.function in ("<", "<=", "="):
-        found.append(_Bound(y, x, -constant - (part.function == "<")))
+        found.append(_TimeBound(y, x, -constant - (part.function == "<")))
     if part.function in (">", ">=", "="):
-        found.append(_Bound(x, y, constant - (part.function == ">")))
+        found.append(_TimeBound(x, y, constant - (part.function == ">")))
     return found
 
 
@@ -224,7 +228,7 @@ _NUMBERS = {Kind.INT, Kind.BIGINT, Kind.DOUBLE}
 _FORM = "write ON a.k = b.k AND b.ts <= a.ts"
 
 
-def is_present(asked: exp.Expression) -> bool:
+def is_proctime(asked: exp.Expression) -> bool:
     """Return True for PROCTIME(), the time at which a row is processed."""
     return isinstance(asked, exp.Anonymous) and asked.name.lower() == "proctime"
 
@@ -239,15 +243,15 @@ def bind_as_of(
     for place, entry in enumerate(entries):
         asked = child(entry.node, "as_of")
         if asked is not None:
-            if inputs[place].finite and is_present(asked):
+            if inputs[place].finite and is_proctime(asked):
                 continue  # a lookup in a table always reads the rows of now
             moment: Expr | None = None
-            if not is_present(asked):
-                with env.seeing(with_all(env.scope, inputs)):
+            if not is_proctime(asked):
+                with env.use_scope(on_scope(env.scope, inputs)):
                     moment = bind(asked, env)
-            times = places_of_time(inputs, with_all(env.scope, inputs), env.context.catalog)
+            times = timestamp_column_inputs(inputs, on_scope(env.scope, inputs), env.context.catalog)
             if not isinstance(moment, ColumnRef) or times.get(moment.name) != 0 or place == 0:
-                raise Mistake(
+                raise StatementError(
                     "FOR SYSTEM_TIME AS OF takes the timestamp of the first stream in FROM",
                     span_of(asked),
                     f"write FOR SYSTEM_TIME AS OF {inputs[0].alias}.{_time_name(inputs, env)}",
@@ -259,13 +263,13 @@ def bind_as_of(
     (place,) = found[:1]
     node = entries[place].node
     if streams != [0, place] or any(entry.kind is not JoinKind.INNER for entry in inputs):
-        raise Mistake(
+        raise StatementError(
             "an ASOF JOIN is of two streams, the first of which asks",
             span_of(node),
             "name the two streams first; join others in a stream of their own: CREATE STREAM ab AS SELECT …",
         )
     if env.resolved:
-        raise Mistake(
+        raise StatementError(
             "an aggregate over an ASOF JOIN needs a window of its own",
             span_of(node),
             "make the join a stream, CREATE STREAM ab AS SELECT …, and aggregate FROM ab [RANGE …]",
@@ -273,17 +277,17 @@ def bind_as_of(
     window = inputs[place].window
     if window is not None and (window.frame is FrameUnit.ROWS or window.slide is not None):
         hint = f"write {inputs[place].alias} [RANGE 1 HOUR], or leave the window out"
-        raise Mistake("an ASOF JOIN looks back over a length of time", span_of(node), hint)
+        raise StatementError("an ASOF JOIN looks back over a length of time", span_of(node), hint)
     changed = list(inputs)
     changed[0] = replace(inputs[0], window=None)
-    changed[place] = _finished(entries[place], inputs[place], place, inputs, env)
+    changed[place] = _bind_as_of_condition(entries[place], inputs[place], place, inputs, env)
     return changed
 
 
-def _finished(
+def _bind_as_of_condition(
     entry: BoundInput, bound: QueryInput, place: int, inputs: Sequence[QueryInput], env: SelectEnvironment
 ) -> QueryInput:
-    times = places_of_time(inputs, with_all(env.scope, inputs), env.context.catalog)
+    times = timestamp_column_inputs(inputs, on_scope(env.scope, inputs), env.context.catalog)
     kept: list[Expr] = []
     strict: list[bool] = []
     for part in conjuncts(bound.on):
@@ -291,7 +295,7 @@ def _finished(
         if compared is not None:
             earlier, later, differ = compared
             if (earlier, later) != (place, 0):
-                raise Mistake(
+                raise StatementError(
                     f"an ASOF JOIN takes the latest row that is no later than the tuple of {inputs[0].alias}",
                     span_of(entry.on or entry.node),
                     _FORM,
@@ -300,14 +304,14 @@ def _finished(
         elif _is_key(part, inputs[0].alias, bound.alias) or _inputs_of(part) == {bound.alias}:
             kept.append(part)
         else:
-            raise Mistake(
+            raise StatementError(
                 "an ASOF JOIN is on equal columns of one type, and one comparison of timestamps",
                 span_of(entry.on or entry.node),
                 f"{_FORM}; other conditions go to WHERE",
             )
     versions = child(entry.node, "as_of") is not None
     if len(strict) != (0 if versions else 1):
-        raise Mistake(
+        raise StatementError(
             "an ASOF JOIN compares timestamps once",
             span_of(entry.on or entry.node),
             "FOR SYSTEM_TIME says it already" if versions else _FORM,
@@ -334,7 +338,7 @@ def _inputs_of(expr: Expr) -> set[str | int | None]:
 
 
 def _time_name(inputs: Sequence[QueryInput], env: SelectEnvironment) -> str:
-    times = places_of_time(inputs, with_all(env.scope, inputs), env.context.catalog)
+    times = timestamp_column_inputs(inputs, on_scope(env.scope, inputs), env.context.catalog)
     own = next((name for name, place in times.items() if place == 0), "ts")
     return own.rpartition(".")[2]
 
@@ -346,7 +350,10 @@ def _time_name(inputs: Sequence[QueryInput], env: SelectEnvironment) -> str:
 
 
 def with_closings(
-    entries: Sequence[BoundInput], inputs: Sequence[QueryInput], env: SelectEnvironment, problems: Problems
+    entries: Sequence[BoundInput],
+    inputs: Sequence[QueryInput],
+    env: SelectEnvironment,
+    problems: ErrorCollector,
 ) -> list[QueryInput]:
     """Return the inputs of a join with their bound CLOSE WHEN conditions."""
     finished = list(inputs)
@@ -357,15 +364,15 @@ def with_closings(
         node = None if frame is None or child(frame, "kind") == "SESSION" else child(frame, "close")
         if node is None or len(streams) < 2:
             continue
-        with problems.noting():
+        with problems.collect():
             if any(other.is_as_of for other in entries):
-                raise Mistake(
+                raise StatementError(
                     "an ASOF join keeps the latest row of a key, and no window",
                     span_of(frame),
                     "leave CLOSE WHEN out, or use JOIN",
                 )
             _check_closing(frame, node, streams, given)
-            with env.seeing(replace(env.scope, relations=((given.alias, given.schema.own),))):
+            with env.use_scope(replace(env.scope, relations=((given.alias, given.schema.own),))):
                 finished[place] = replace(given, closes=bind_condition(node, env))
     env.place = ""
     return finished
@@ -375,14 +382,14 @@ def _check_closing(
     frame: exp.Expression, node: exp.Expression, streams: Sequence[QueryInput], given: QueryInput
 ) -> None:
     if len(streams) > 2:
-        raise Mistake(
+        raise StatementError(
             f"CLOSE WHEN is for joins of two streams, and FROM has {len(streams)}",
             span_of(node),
             "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab, c",
         )
     windows = [entry.window for entry in streams if entry.window is not None]
     if any(w.frame is FrameUnit.ROWS or w.slide is not None or child(frame, "expires") for w in windows):
-        raise Mistake(
+        raise StatementError(
             "CLOSE WHEN goes with windows of time, or with none",
             span_of(frame),
             f"write {given.alias} [CLOSE WHEN …] or {given.alias} [RANGE 1 HOUR CLOSE WHEN …]",
@@ -400,7 +407,10 @@ def _check_closing(
 
 
 def with_expiries(
-    entries: Sequence[BoundInput], inputs: Sequence[QueryInput], env: SelectEnvironment, problems: Problems
+    entries: Sequence[BoundInput],
+    inputs: Sequence[QueryInput],
+    env: SelectEnvironment,
+    problems: ErrorCollector,
 ) -> list[QueryInput]:
     """Return the inputs with their EXPIRES AT columns in the windows."""
     finished = list(inputs)
@@ -410,18 +420,20 @@ def with_expiries(
         node = None if frame is None else child(frame, "expires")
         if node is None:
             continue
-        with problems.noting():
+        with problems.collect():
             if any(other.is_as_of for other in entries):
-                raise Mistake(
+                raise StatementError(
                     "an ASOF join keeps the latest row of a key, and none takes its place when it expires",
                     span_of(node),
                     "leave EXPIRES AT out, and compare the column with the other's time in WHERE",
                 )
             _check_expiry(frame, node, inputs, place)
-            with env.seeing(replace(env.scope, relations=((inputs[place].alias, inputs[place].schema.own),))):
+            with env.use_scope(
+                replace(env.scope, relations=((inputs[place].alias, inputs[place].schema.own),))
+            ):
                 found = expiry_of(bind(node, env), inputs[place].alias)
             if found is None:
-                raise Mistake(
+                raise StatementError(
                     f"a tuple of {inputs[place].alias} expires at a time in one of its columns",
                     span_of(node),
                     "name a timestamp column of that stream, expires or expires + INTERVAL 5 SECONDS; "
@@ -440,13 +452,13 @@ def _check_expiry(
     streams = [entry for entry in inputs if not entry.finite]
     window, alias = inputs[place].window, inputs[place].alias
     if len(streams) < 2:
-        raise Mistake(
+        raise StatementError(
             "EXPIRES AT is for joins of streams, where a stored tuple waits for others",
             span_of(node),
             "for groups that end when a column says so, use [SESSION UNTIL column]",
         )
     if window is None or window.frame is FrameUnit.ROWS or window.slide is not None:
-        raise Mistake(
+        raise StatementError(
             "EXPIRES AT goes with a window of time, or with none",
             span_of(frame),
             f"write {alias} [EXPIRES AT …] or {alias} [RANGE 1 HOUR EXPIRES AT …]",
@@ -461,7 +473,7 @@ def refuse_groups(inputs: Sequence[QueryInput], node: exp.Select) -> None:
     closes = any(entry.closes is not None for entry in inputs)
     if closes or any(entry.window is not None and entry.window.expires is not None for entry in inputs):
         words = "CLOSE WHEN" if closes else "EXPIRES AT"
-        raise Mistake(
+        raise StatementError(
             f"an aggregate ranges over windows of FROM, and {words} is none",
             span_of(node),
             "make the join a stream, CREATE STREAM ab AS SELECT …, and aggregate over ab",

@@ -8,21 +8,23 @@ from sqlglot import exp
 
 from slicemill import types as t
 from slicemill.binder import relations, select
-from slicemill.binder.changelog import as_changes, refuse_open_rank
-from slicemill.binder.context import Context, Problems, is_finite
+from slicemill.binder.changelog import as_changelog, refuse_open_rank
+from slicemill.binder.context import Context, ErrorCollector, is_finite
 from slicemill.binder.dialects import set_operations as ends
 from slicemill.binder.from_clause import from_entries
 from slicemill.catalog.expressions import Cast, Expr
 from slicemill.catalog.queries import Continuous, RelationQuery, SelectItem, SelectQuery, UnionQuery
-from slicemill.errors import counted
+from slicemill.errors import format_count
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Column, Schema, Type
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
-    from slicemill.binder.dialects.rewrite import respelled  # circular: `respelled` binds sub-queries
+    from slicemill.binder.dialects.rewrite import (
+        normalize_select,  # circular: `normalize_select` binds sub-queries
+    )
 
     definitions = child(node, "with_")
     for definition in definitions.expressions if definitions is not None else ():
@@ -31,14 +33,14 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
     if isinstance(node, exp.Subquery):
         return bind_query(node.this, context)
     if isinstance(node, exp.Union):
-        around = ends.around_union(node)
+        around = ends.wrap_union(node)
         return _bind_union(node, context) if around is None else bind_query(around, context)
     assert isinstance(node, exp.Select), "the grammar has no other queries"
-    node = respelled(node, context)
+    node = normalize_select(node, context)
     if not isinstance(node, exp.Select):
         return bind_query(node, context)
     if reads_a_stream(node, context):
-        around = ends.around_distinct(node)
+        around = ends.wrap_distinct(node)
         return select.bind_select(node, context) if around is None else bind_query(around, context)
     return relations.bind_select(node, context)
 
@@ -48,10 +50,10 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
 
     All unknown names in FROM are reported here.
     """
-    problems = Problems()
+    problems = ErrorCollector()
     streams = False
     for entry, _ in from_entries(node):
-        with problems.noting():
+        with problems.collect():
             if isinstance(entry.this, exp.Identifier):
                 streams |= not is_finite(context.relation(entry.this))
             elif not isinstance(entry.this, nodes.TableFunctionCall | nodes.ListElements):
@@ -61,19 +63,19 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
 
 
 def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery:
-    problems = Problems()
+    problems = ErrorCollector()
     branches: list[tuple[Continuous | RelationQuery, exp.Expression]] = []
     for branch in ends.branches_of(node):
-        with problems.noting():
+        with problems.collect():
             branches.append((bind_query(branch, context), branch))
     over_tables = [(query, branch) for query, branch in branches if isinstance(query, RelationQuery)]
     bound: list[tuple[SelectQuery, exp.Expression]] = []
     for query, branch in branches:
-        with problems.noting():
+        with problems.collect():
             if not isinstance(query, RelationQuery):
                 bound += [(select_, branch) for select_ in _selects(query)]
             elif len(over_tables) < len(branches):
-                raise Mistake(
+                raise StatementError(
                     "UNION merges streams by timestamp; a table has none",
                     span_of(branch),
                     "make a union of streams, or one of tables",
@@ -84,10 +86,12 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery
     for branch_query, branch in bound:
         refuse_open_rank(branch_query, branch)
     if any(query.schema.changelog for query, _ in bound):
-        bound = [(as_changes(query), branch) for query, branch in bound]
+        bound = [(as_changelog(query), branch) for query, branch in bound]
     columns = union_columns([(query.schema, branch) for query, branch in bound])
     schema = Schema(columns, changelog=bound[0][0].schema.changelog)
-    return UnionQuery(tuple(select.renamed(query, branch_items(query, schema)) for query, _ in bound), schema)
+    return UnionQuery(
+        tuple(select.rename_columns(query, branch_items(query, schema)) for query, _ in bound), schema
+    )
 
 
 def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Column, ...]:
@@ -99,15 +103,15 @@ def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Co
     types: list[Type] = [column.type for column in first]
     for schema, branch in branches[1:]:
         if len(schema) != len(first):
-            raise Mistake(
-                f"this branch has {counted(len(schema), 'column')}, the first has {len(first)}",
+            raise StatementError(
+                f"this branch has {format_count(len(schema), 'column')}, the first has {len(first)}",
                 span_of(branch),
                 "select the same columns in each branch",
             )
         for index, column in enumerate(schema):
             merged = t.common(types[index], column.type)
             if merged is None:
-                raise Mistake(
+                raise StatementError(
                     f"column {column.name} is {column.type} here and {types[index]} before",
                     span_of(branch),
                     "convert one of them with CAST",

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from slicemill.binder import queries, sub_queries
 from slicemill.binder.calls import (
-    Resolved,
+    ResolvedCall,
     callable_names,
     function_call,
     is_aggregate,
@@ -18,21 +18,21 @@ from slicemill.binder.calls import (
     single_column,
 )
 from slicemill.binder.changelog import HIDDEN_COUNT
-from slicemill.binder.context import Context, Problems, is_finite, view_of_a_stream
+from slicemill.binder.context import Context, ErrorCollector, is_finite, view_of_a_stream
 from slicemill.binder.dialects import set_operations as ends
 from slicemill.binder.expressions import as_key, bind, bind_condition, bind_key, order_keys
 from slicemill.binder.from_clause import alias_of_call, from_entries, using_condition
-from slicemill.binder.joins import is_present
+from slicemill.binder.joins import is_proctime
 from slicemill.binder.scope import Scope
 from slicemill.binder.select_list import bind_items, item_at, read_groups, schema_of_items, with_unique_names
 from slicemill.binder.table_functions import bind_table_call
-from slicemill.binder.table_writes import refuse_written
+from slicemill.binder.table_writes import refuse_table_writes
 from slicemill.catalog.expressions import ColumnRef, Expr, Oldest, conjunction, walk
 from slicemill.catalog.queries import AggregateCall, RelationInput, RelationQuery, SelectItem
 from slicemill.extension import load
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Column, Schema
 
@@ -50,7 +50,7 @@ class RelationEnvironment:
     tables: Mapping[str, Schema] = field(default_factory=dict)
     inwindow: Schema | None = None
     place: str = ""
-    resolved: dict[str, Resolved] = field(default_factory=dict)
+    resolved: dict[str, ResolvedCall] = field(default_factory=dict)
     _columns: dict[str, tuple[Column, ...]] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Expr:
@@ -70,7 +70,7 @@ class RelationEnvironment:
     def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
         """Resolve an aggregate call and return its columns."""
         if self.place:
-            raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node))
+            raise StatementError(f"an aggregate cannot stand in {self.place}", span_of(node))
         text = to_esl(node)
         if text not in self._columns:
             before, self.place = self.place, "the argument of an aggregate"
@@ -79,10 +79,10 @@ class RelationEnvironment:
             found = resolve_calls(node, arguments, self.context.catalog)
             for resolved in found:
                 if resolved.base is None and not resolved.builtin:
-                    raise Mistake(
+                    raise StatementError(
                         f"{resolved.name} has only a window version", span_of(node), "a table has no window"
                     )
-                refuse_written(resolved.base, span_of(node))
+                refuse_table_writes(resolved.base, span_of(node))
                 provider = None if resolved.base is None else resolved.base.provider
                 if provider is not None and provider.check_table is not None:
                     load(provider.check_table)(resolved.base, node)
@@ -98,21 +98,21 @@ class RelationEnvironment:
 
     def _oldest(self, node: exp.Anonymous, wanted: exp.Identifier | None) -> Expr:
         if self.inwindow is None:
-            raise Mistake(
+            raise StatementError(
                 "oldest() asks for the window's content",
                 span_of(node),
                 "declare TABLE inwindow(…) in a window aggregate",
             )
         if wanted is None:
             if len(self.inwindow) != 1:
-                raise Mistake(
+                raise StatementError(
                     "inwindow has several columns", span_of(node), f"write oldest().{self.inwindow.names[0]}"
                 )
             column = self.inwindow.columns[0]
         else:
             found = self.inwindow.find(wanted.name)
             if found is None:
-                raise Mistake(
+                raise StatementError(
                     f"inwindow has no column {wanted.name}",
                     span_of(wanted),
                     f"its columns are {', '.join(self.inwindow.names)}",
@@ -126,7 +126,7 @@ class RelationEnvironment:
         return read_field(node, self.returned_columns(node.this))
 
     def over(self, node: nodes.Over) -> Expr:
-        raise Mistake("OVER is for streams; a table has no order", span_of(node), "leave OVER out")
+        raise StatementError("OVER is for streams; a table has no order", span_of(node), "leave OVER out")
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
         inner = bind_relation(node, self.context, self.tables, self.inwindow, self.scope)
@@ -142,7 +142,9 @@ def bind_relation(
     outer: Scope | None = None,
 ) -> RelationQuery:
     """Bind a SELECT or UNION over tables."""
-    from slicemill.binder.dialects.rewrite import respelled  # circular: `respelled` binds sub-queries
+    from slicemill.binder.dialects.rewrite import (
+        normalize_select,  # circular: `normalize_select` binds sub-queries
+    )
 
     while isinstance(node, exp.Subquery):
         node = node.this
@@ -151,19 +153,19 @@ def bind_relation(
         context = context.with_local(
             definition.args["alias"].name, queries.bind_query(definition.this, context)
         )
-    around = ends.around_union(node)
+    around = ends.wrap_union(node)
     if around is not None:
         return bind_relation(around, context, tables, inwindow, outer)
     if isinstance(node, exp.Select) and not tables and inwindow is None:
-        spelled = respelled(node, context)
+        spelled = normalize_select(node, context)
         if not isinstance(spelled, exp.Select):
             return bind_relation(spelled, context, tables, inwindow, outer)
         node = spelled
     if isinstance(node, exp.Union):
-        problems = Problems()
+        problems = ErrorCollector()
         bound: list[tuple[RelationQuery, exp.Expression]] = []
         for branch in ends.branches_of(node):
-            with problems.noting():
+            with problems.collect():
                 bound.append((bind_relation(branch, context, tables, inwindow, outer), branch))
         problems.raise_any()
         return union_of(bound)
@@ -189,9 +191,9 @@ def bind_select(
     inwindow: Schema | None = None,
     outer: Scope | None = None,
 ) -> RelationQuery:
-    """Bind a SELECT over tables after `respelled` has normalized it."""
+    """Bind a SELECT over tables after `normalize_select` has normalized it."""
     tables = tables or {}
-    problems = Problems()
+    problems = ErrorCollector()
     inputs, conditions = _bind_inputs(node, context, tables, inwindow, outer, problems)
     problems.raise_any()
     scope = Scope(
@@ -205,23 +207,23 @@ def bind_select(
     env.place = "WHERE"
     parts: list[Expr] = []
     for condition in conditions:
-        with problems.noting():
+        with problems.collect():
             parts.append(bind_condition(condition, env))
     env.place = "GROUP BY"
     groups: list[SelectItem] = []
     for part in child(node, "group").expressions if child(node, "group") is not None else ():
-        with problems.noting():
+        with problems.collect():
             groups.append(SelectItem(to_esl(part), bind_key(part, env)))
     env.place = ""
     bound = bind_items(node.expressions, env, scope, context, problems)
     having_node = child(node, "having")
     having: Expr | None = None
-    with problems.noting():
+    with problems.collect():
         if having_node is not None:
             having = bind_condition(having_node.this, env)
     orders: list[tuple[Expr, bool, exp.Expression]] = []
     for ordered in child(node, "order").expressions if child(node, "order") is not None else ():
-        with problems.noting():
+        with problems.collect():
             by = as_key(_bind_order(ordered.this, env, bound), ordered.this)
             orders += [(expr, falls, ordered) for expr, falls in order_keys(by, ordered)]
     problems.raise_any()
@@ -231,7 +233,7 @@ def bind_select(
     grouped = bool(env.resolved or groups or one_group)
     where = conjunction(tuple(parts))
     if orders and _takes_rows_in_order(env, orders):
-        inputs, where, orders = [_sorted_input(inputs, where, orders)], None, []
+        inputs, where, orders = [_sort_input(inputs, where, orders)], None, []
     if grouped:
         provided = frozenset(c.name for r in env.resolved.values() for c in r.columns) | _outer_columns(outer)
         bound = [
@@ -242,7 +244,7 @@ def bind_select(
         if having is not None:
             having = read_groups(having, having_node.this, groups, provided, "column")
     elif having is not None:
-        raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
+        raise StatementError("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
     items = with_unique_names([item for item, _ in bound])
     limit = child(node, "limit")
     return RelationQuery(
@@ -268,12 +270,12 @@ def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool
     return bool(env.resolved) and not by_answers and not any(r.blocking for r in env.resolved.values())
 
 
-def _sorted_input(
+def _sort_input(
     inputs: list[RelationInput], where: Expr | None, orders: list[tuple[Expr, bool, exp.Expression]]
 ) -> RelationInput:
     """Return an input with the selected rows of FROM, sorted."""
     if len(inputs) != 1:
-        raise Mistake(
+        raise StatementError(
             "rows of several tables have no order here",
             span_of(orders[0][2]),
             "join and sort them in a sub-query: FROM (SELECT … FROM … ORDER BY …) AS o",
@@ -291,25 +293,27 @@ def _bind_inputs(
     tables: Mapping[str, Schema],
     inwindow: Schema | None,
     outer: Scope | None,
-    problems: Problems,
+    problems: ErrorCollector,
 ) -> tuple[list[RelationInput], list[exp.Expression]]:
     inputs: list[RelationInput] = []
     conditions: list[exp.Expression] = []
     aliases: set[str] = set()
     for entry, join in from_entries(node):
-        with problems.noting():
+        with problems.collect():
             if child(entry, "frame") is not None:
-                raise Mistake("a table has no window", span_of(child(entry, "frame")), "leave the window out")
+                raise StatementError(
+                    "a table has no window", span_of(child(entry, "frame")), "leave the window out"
+                )
             if join is not None and child(join, "side") not in (None, "CROSS"):
                 side = child(join, "side")
-                raise Mistake(
+                raise StatementError(
                     f"{side} JOIN of tables is not part of a query that is stored",
                     span_of(join),
                     "ask it instead (slicemill sql, or any client); a stored query may use JOIN, which drops "
                     "rows without a match",
                 )
             if isinstance(entry.this, nodes.ListElements):
-                raise Mistake(
+                raise StatementError(
                     "UNNEST goes along with a stream",
                     span_of(entry),
                     "name the stream first: FROM s, UNNEST(…)",
@@ -324,7 +328,7 @@ def _bind_inputs(
                 before = [(one.alias, one.schema) for one in inputs]
                 conditions.append(using_condition(child(join, "using"), made.alias, made.schema, before))
             if made.alias.lower() in aliases:
-                raise Mistake(
+                raise StatementError(
                     f"{made.alias} stands twice in FROM",
                     span_of(entry),
                     "give one of them an alias: AS other",
@@ -370,15 +374,15 @@ def _bind_input(
     alias_node = child(entry, "alias")
     if not isinstance(entry.this, exp.Identifier):
         if alias_node is None:
-            raise Mistake("a sub-query in FROM needs a name", span_of(entry), "add AS name")
+            raise StatementError("a sub-query in FROM needs a name", span_of(entry), "add AS name")
         inner = bind_relation(entry.this, context, tables, inwindow, outer)
         return RelationInput(alias_node.name, alias_node.name, inner.schema, inner)
     name = entry.this.name
     alias = alias_node.name if alias_node is not None else name
     local = tables.get(name.lower())
     version = child(entry, "as_of")
-    if version is not None and not is_present(version):
-        raise Mistake(
+    if version is not None and not is_proctime(version):
+        raise StatementError(
             f"{name} has no earlier versions of its rows",
             span_of(version),
             "leave FOR SYSTEM_TIME out: a query over tables reads the rows of now",
@@ -387,13 +391,13 @@ def _bind_input(
         return RelationInput(name, alias, local)
     relation = context.relation(entry.this)
     if not is_finite(relation):
-        raise Mistake(
+        raise StatementError(
             f"{name} is a stream, and this is a query over tables",
             span_of(entry),
             f"make a view of what is wanted of it: CREATE VIEW … AS SELECT … FROM {name} [RANGE 1 HOUR]",
         )
     if context.in_body and (view := view_of_a_stream(relation, context.catalog)) is not None:
-        raise Mistake(
+        raise StatementError(
             f"{view.name} is a view over a stream: what is called gives the same for the same tuples",
             span_of(entry),
             f"join the stream with {view.name}, and give its columns as arguments",
@@ -428,5 +432,5 @@ def _outer_columns(outer: Scope | None) -> frozenset[str]:
 def _limit(node: exp.Limit) -> int:
     text = node.expression.name
     if not text.isdigit():
-        raise Mistake("LIMIT takes an integer", span_of(node))
+        raise StatementError("LIMIT takes an integer", span_of(node))
     return int(text)

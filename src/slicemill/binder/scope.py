@@ -10,7 +10,7 @@ from sqlglot import exp
 from slicemill.catalog.expressions import Argument, Call, ColumnRef, Expr, transform
 from slicemill.errors import did_you_mean, one_of
 from slicemill.functions.signatures import ELSEWHERE, UNREPEATABLE
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import span_of
 from slicemill.types import Column, Schema
 
@@ -57,9 +57,9 @@ class Scope:
             argument = self.arguments.find(name)
             if argument is not None:
                 return Argument(argument.name, argument.type)
-        raise self._unknown(node, qualifier, name)
+        raise self._no_such_column(node, qualifier, name)
 
-    def merged_value(self, name: str) -> Expr | None:
+    def using_value(self, name: str) -> Expr | None:
         """Return the value of a column merged by USING, else None."""
         merged = self.merged.get(name.lower())
         if merged is None:
@@ -70,7 +70,7 @@ class Scope:
         return found[0] if len(found) == 1 else Call("coalesce", tuple(found), found[0].type)
 
     def _own(self, node: exp.Column, qualifier: str, name: str) -> Expr | None:
-        if not qualifier and (merged := self.merged_value(name)) is not None:
+        if not qualifier and (merged := self.using_value(name)) is not None:
             return merged
         matches: list[ColumnRef] = []
         owners: list[str] = []
@@ -82,7 +82,7 @@ class Scope:
                 matches.append(ColumnRef.to(self.read_as(alias, column)))
                 owners.append(alias)
         if len(matches) > 1:
-            raise Mistake(
+            raise StatementError(
                 f"{name} could be a column of {one_of(owners)}", span_of(node), f"write {owners[0]}.{name}"
             )
         return matches[0] if matches else None
@@ -90,13 +90,13 @@ class Scope:
     def read_as(self, alias: str, column: Column) -> Column:
         return column.of(alias) if self.qualified else column
 
-    def _unknown(self, node: exp.Column, qualifier: str, name: str) -> Mistake:
+    def _no_such_column(self, node: exp.Column, qualifier: str, name: str) -> StatementError:
         aliases = [alias for scope in self._chain() for alias, _ in scope.relations]
         if qualifier and qualifier.lower() not in {alias.lower() for alias in aliases}:
             hint = did_you_mean(qualifier, aliases) or (
                 f"FROM names {one_of(aliases)}" if aliases else "nothing stands before this in FROM"
             )
-            return Mistake(f"there is no {qualifier} in FROM", span_of(node), hint)
+            return StatementError(f"there is no {qualifier} in FROM", span_of(node), hint)
         columns = [
             column.name
             for scope in self._chain()
@@ -111,9 +111,9 @@ class Scope:
         if node.this.args.get("quoted"):
             hint = f"strings are written in single quotes: '{name}'"
         if not qualifier and name.lower() in UNREPEATABLE:
-            return Mistake(f"{name} differs at every run", span_of(node), UNREPEATABLE[name.lower()])
+            return StatementError(f"{name} differs at every run", span_of(node), UNREPEATABLE[name.lower()])
         where = f" in {qualifier}" if qualifier else ""
-        return Mistake(f"there is no column {name}{where}", span_of(node), hint)
+        return StatementError(f"there is no column {name}{where}", span_of(node), hint)
 
     def _chain(self) -> list[Scope]:
         chain: list[Scope] = []

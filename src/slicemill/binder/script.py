@@ -20,12 +20,12 @@ from slicemill.binder.alerts import bind_alert
 from slicemill.binder.alter import (
     bind_added_columns,
     bind_alter,
-    bind_life,
+    bind_lifecycle_change,
     bind_replay,
-    is_there,
+    object_exists,
     without_named,
 )
-from slicemill.binder.context import Context, Mistakes, Unknowable, passwords_in
+from slicemill.binder.context import BrokenDependency, Context, StatementErrors, passwords_in
 from slicemill.binder.functions import bind_function
 from slicemill.binder.tables import ROW_CHANGES, bind_change, bind_materialized, bind_table
 from slicemill.catalog.catalog import Catalog, DroppedName, Statement
@@ -33,8 +33,8 @@ from slicemill.catalog.table_change import TableChange
 from slicemill.extension import load
 from slicemill.extension import statements as extension_statements
 from slicemill.sql import nodes
-from slicemill.sql.cursor import nesting_told, too_deep
-from slicemill.sql.errors import Diagnostic, Mistake, SourceText, TextSpan
+from slicemill.sql.cursor import report_deep_nesting, too_deep_error
+from slicemill.sql.errors import Diagnostic, SourceText, StatementError, TextSpan
 from slicemill.sql.grammar import statements as grammar
 from slicemill.sql.nodes import child, span_of
 
@@ -46,13 +46,13 @@ _ACTS = (
     nodes.AlterQuery,
     nodes.AlterStream,
     nodes.SetOption,
-    nodes.ChangeLife,
+    nodes.ChangeLifecycle,
     nodes.ReplayErrors,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundScript:
     """Result of binding a script.
 
     It has the valid statements with their spans, the catalog, errors and warnings. `changes` are the row
@@ -76,7 +76,7 @@ def bind_script(
     *,
     imports: bool = True,
     stored: bool = False,
-) -> Bound:
+) -> BoundScript:
     """Parse and bind a text against a copy of `catalog`.
 
     Objects in `kept` can only be dropped. Without `imports` no module that the text names is imported, and
@@ -84,10 +84,10 @@ def bind_script(
     password.
     """
     known = catalog.copy() if catalog is not None else Catalog()
-    with nesting_told(source):
+    with report_deep_nesting(source):
         parsed, diagnostics = grammar.script(source)
     left = cache(lambda: Catalog() if kept is None else kept().copy())
-    later = Counter(filter(None, map(_declared_name, parsed)))
+    later = Counter(filter(None, map(_declaration_name, parsed)))
     broken = frozenset(name.lower() for name in _declaration().findall(source.text)) - later.keys()
     context = Context(known, broken, kept=left, imports=imports, later=later)
     warnings = [diagnostic for diagnostic in diagnostics if diagnostic.warning]
@@ -98,7 +98,7 @@ def bind_script(
     for node in parsed:
         if not stored:
             diagnostics.extend(passwords_in(node))
-        declared = _declared_name(node)
+        declared = _declaration_name(node)
         later[declared] -= 1
         try:
             called: set[str] = set()
@@ -107,14 +107,14 @@ def bind_script(
                 changes.append((bind_change(node, own), span_of(node)))
                 continue
             statements = bind_statement(node, own)
-        except Mistake as mistake:
+        except StatementError as mistake:
             diagnostics.append(mistake.diagnostic)
-        except Mistakes as mistakes:
+        except StatementErrors as mistakes:
             diagnostics.extend(mistakes.diagnostics)
-        except Unknowable:
+        except BrokenDependency:
             pass
         except RecursionError:
-            diagnostics.append(too_deep(source, span_of(node)))
+            diagnostics.append(too_deep_error(source, span_of(node)))
         else:
             if isinstance(node, nodes.CreateMode) and child(node, "mode") == nodes.REPLACE:
                 replacing.add(len(bound))
@@ -130,7 +130,7 @@ def bind_script(
             context = replace(context, broken=context.broken | {declared})
     in_order = sorted(warnings, key=lambda warning: warning.span.start)
     found = tuple(diagnostics), tuple(in_order), tuple(changes), frozenset(replacing)
-    return Bound(source, tuple(bound), known, *found, context.stars)
+    return BoundScript(source, tuple(bound), known, *found, context.stars)
 
 
 @cache
@@ -144,10 +144,10 @@ def _declaration() -> re.Pattern[str]:
     )
 
 
-def _declared_name(node: exp.Expression) -> str:
+def _declaration_name(node: exp.Expression) -> str:
     """Return the lower-case name that a statement declares, or ""."""
     if isinstance(node, nodes.CreateMode):
-        return _declared_name(node.this)
+        return _declaration_name(node.this)
     declares = not isinstance(node, (*_ACTS, *ROW_CHANGES))
     return str(node.this.name).lower() if declares and isinstance(node.this, exp.Identifier) else ""
 
@@ -160,7 +160,7 @@ def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
     if isinstance(node, nodes.CreateMode):
         if child(node, "mode") == nodes.REPLACE:
             return [_bind_one(node.this, replace(context, catalog=without_named(node.this, context.catalog)))]
-        return [] if is_there(node.this, context) else [_bind_one(node.this, context)]
+        return [] if object_exists(node.this, context) else [_bind_one(node.this, context)]
     if isinstance(node, nodes.DropObject):
         return [*definitions.bind_drop(node, context)]
     return [_bind_one(node, context)]
@@ -188,8 +188,8 @@ def _bind_one(node: exp.Expression, context: Context) -> Statement:
         return bind_aggregate(node, context)
     if isinstance(node, nodes.ReplayErrors):
         return bind_replay(node, context)
-    if isinstance(node, nodes.ChangeLife):
-        return bind_life(node, context)
+    if isinstance(node, nodes.ChangeLifecycle):
+        return bind_lifecycle_change(node, context)
     if isinstance(node, nodes.AlterQuery):
         return bind_alter(node, context)
     if isinstance(node, nodes.AlterStream):

@@ -8,24 +8,24 @@ from dataclasses import replace
 from sqlglot import exp
 
 from slicemill.binder import windows as durations
-from slicemill.binder.calls import Resolved, check_call_windows
-from slicemill.binder.changelog import HIDDEN_COUNT, refuse_changes, refuse_lasting, refuse_over_changes
-from slicemill.binder.context import Context, Problems
+from slicemill.binder.calls import ResolvedCall, check_call_windows
+from slicemill.binder.changelog import HIDDEN_COUNT, refuse_changes, refuse_over_changes, refuse_unretractable
+from slicemill.binder.context import Context, ErrorCollector
 from slicemill.binder.environments import SelectEnvironment
 from slicemill.binder.expressions import bind, bind_condition, bind_key
-from slicemill.binder.first_rows import bind_first_rows
+from slicemill.binder.first_rows import bind_top_n
 from slicemill.binder.from_clause import (
     BoundInput,
     bind_inputs,
     check_on,
     check_windows,
-    joined_in_turn,
+    inputs_of_on,
+    is_outer_join_chain,
     merged_columns,
-    named_in_on,
-    places_of_time,
+    on_scope,
+    select_list_scope,
     time_columns_of,
-    visible,
-    with_all,
+    timestamp_column_inputs,
 )
 from slicemill.binder.joins import bind_as_of, refuse_groups, with_closings, with_expiries, with_windows
 from slicemill.binder.scope import Scope
@@ -54,7 +54,7 @@ from slicemill.catalog.queries import (
 )
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import at, child, span_of
 from slicemill.types import Kind, Schema
 
@@ -65,20 +65,20 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     entries = bind_inputs(node, context)
     refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
-        _refuse(node, "distinct", "runs of equal attributes are one already")
-        _refuse(node, "order", "results already come in timestamp order")
-        _refuse(node, "limit", "a continuous query ends when you drop it")
+        _refuse_clause(node, "distinct", "runs of equal attributes are one already")
+        _refuse_clause(node, "order", "results already come in timestamp order")
+        _refuse_clause(node, "limit", "a continuous query ends when you drop it")
         return bind_temporal(node, entries, context)
-    inputs = _windowed(entries, node)
+    inputs = _inputs_with_windows(entries, node)
     merged = merged_columns([(entry.using, entry.input) for entry in entries if entry.using], inputs)
-    scope = visible(inputs, merged)
+    scope = select_list_scope(inputs, merged)
     asked = _sub_queries(node)
     if asked:
         _refuse_queries(asked[0], inputs)
         scope = replace(scope, qualified=True)  # the calls that compute sub-queries are inputs too
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     env.queries_allowed = bool(asked)
-    problems = Problems()
+    problems = ErrorCollector()
 
     inputs = _with_calls(entries, inputs, env, problems)
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
@@ -94,13 +94,13 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     bound = bind_items(node.expressions, env, scope, context, problems)
     having_node = child(node, "having")
     having: Expr | None = None
-    with problems.noting():
+    with problems.collect():
         if having_node is not None:
             env.windows_allowed = env.queries_allowed = False
             having = bind_condition(having_node.this, env)
             env.windows_allowed, env.queries_allowed = True, bool(asked)
     problems.raise_any()
-    first = bind_first_rows(node, env, bound)
+    first = bind_top_n(node, env, bound)
     for call in env.asked:
         made = QueryInput(call.alias, call.schema, finite=True, call=call)
         inputs.append(made)
@@ -108,7 +108,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         entries.append(BoundInput(made, at(entry, span_of(node))))
 
     # GROUPING SETS (()) is one group without keys, even without any aggregate.
-    one_group = _grouped_by(node) and not groups
+    one_group = _has_group_by(node) and not groups
     grouped = bool(env.resolved or groups or one_group)
     if grouped:
         bound = [
@@ -119,7 +119,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
             having = _read_groups(having, having_node.this, groups, env)
         first = first.over_groups(lambda expr, place: _read_groups(expr, place, groups, env))
     elif having is not None:
-        raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
+        raise StatementError("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
     inputs = bind_as_of(entries, inputs, env)
     blocking = any(resolved.blocking for resolved in env.resolved.values())
     if any(given.closes is not None for given in inputs):
@@ -129,7 +129,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         inputs, where = with_windows(
             inputs,
             where,
-            places_of_time(inputs, with_all(scope, inputs), context.catalog),
+            timestamp_column_inputs(inputs, on_scope(scope, inputs), context.catalog),
             [entry.node for entry in entries],
             narrow=not blocking,
         )
@@ -153,14 +153,19 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         items=items,
         schema=schema_of_items(items),
         session=session,
-        changing=session is None and grouped and _changing(env, inputs),
+        changing=session is None and grouped and _emits_changelog(env, inputs),
     )
-    if query.changing and not _grouped_by(node) and child(node, "emit") is None and not reads_changes(inputs):
+    if (
+        query.changing
+        and not _has_group_by(node)
+        and child(node, "emit") is None
+        and not reads_changes(inputs)
+    ):
         _warn_of_changes(node, env)
     return first.of(query, node, entries)
 
 
-def _grouped_by(node: exp.Select) -> bool:
+def _has_group_by(node: exp.Select) -> bool:
     return child(node, "group") is not None
 
 
@@ -193,20 +198,20 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
     place = span_of(asked)
     changing = next((given for given in inputs if given.schema.changelog), None)
     if changing is not None:
-        raise Mistake(
+        raise StatementError(
             f"{changing.alias} is a table that changes, and what is looked up for it may be another later",
             place,
             f"ask for the stream that {changing.alias} is made of",
         )
     if any(given.window is not None and given.window.frame is FrameUnit.ROWS for given in inputs):
-        raise Mistake(
+        raise StatementError(
             "a sub-query is computed before rows enter a window, and this window counts rows",
             place,
             "select in a stream, CREATE STREAM t AS SELECT … WHERE …, and aggregate FROM t [ROWS …]",
         )
 
 
-def _changing(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
+def _emits_changelog(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
     """Return True if groups cover all history and emit a changelog."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     return not windowed and all(resolved.blocking for resolved in env.resolved.values())
@@ -215,15 +220,17 @@ def _changing(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
 _BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
 
 
-def _refuse(node: exp.Select, key: str, hint: str) -> None:
+def _refuse_clause(node: exp.Select, key: str, hint: str) -> None:
     """Reject a clause that needs the end of the input."""
     clause = child(node, key)
     if clause is not None:
         place = span_of(clause) if span_of(clause).end else span_of(node)
-        raise Mistake(f"{_BLOCKING[key]} needs the end of the input, and a stream has none", place, hint)
+        raise StatementError(
+            f"{_BLOCKING[key]} needs the end of the input, and a stream has none", place, hint
+        )
 
 
-def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
+def _inputs_with_windows(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
     """Return the inputs with their own or the trailing window."""
     trailing_node = child(node, "window")
     trailing = durations.from_window(trailing_node) if trailing_node is not None else None
@@ -232,7 +239,7 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
         bound = entry.input
         if bound.finite:
             if bound.window is not None:
-                raise Mistake(
+                raise StatementError(
                     f"{bound.alias} is finite, so it needs no window",
                     span_of(child(entry.node, "frame")),
                     "leave the window out",
@@ -242,17 +249,19 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
         inputs.append(bound)
     growing = [entry for entry in entries if entry.input.window is not None and entry.input.window.grows]
     if growing and sum(not one.finite for one in inputs) > 1:
-        raise Mistake(
+        raise StatementError(
             "windows that grow are those of one stream", span_of(growing[0].node), "aggregate over each first"
         )
     slides = {i.window.slide for i in inputs if i.window is not None and i.window.slide is not None}
     if len(slides) > 1:
-        raise Mistake("the windows of one query slide together", span_of(node), "give one SLIDE for all")
+        raise StatementError(
+            "the windows of one query slide together", span_of(node), "give one SLIDE for all"
+        )
     return inputs
 
 
 def _with_calls(
-    entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: Problems
+    entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: ErrorCollector
 ) -> list[QueryInput]:
     """Bind TABLE(…) calls in FROM.
 
@@ -262,7 +271,7 @@ def _with_calls(
     env.place = "TABLE(…)"
     for entry, bound in zip(entries, inputs, strict=True):
         if isinstance(entry.node.this, nodes.TableFunctionCall):
-            with problems.noting():
+            with problems.collect():
                 call = bind_table_call(
                     entry.node.this, bound.alias, env.context, lambda node: bind(node, env)
                 )
@@ -270,7 +279,7 @@ def _with_calls(
                 for part in (part for _, value in call.arguments or () for part in walk(value)):
                     owner = part.origin.input if isinstance(part, ColumnRef) and part.origin else None
                     if owner is not None and owner not in known:
-                        raise Mistake(
+                        raise StatementError(
                             f"{owner} stands behind the call that reads it",
                             span_of(entry.node),
                             f"name {owner} before it in FROM",
@@ -286,7 +295,7 @@ def _bind_conditions(
     entries: list[BoundInput],
     inputs: list[QueryInput],
     env: SelectEnvironment,
-    problems: Problems,
+    problems: ErrorCollector,
 ) -> tuple[Expr | None, list[QueryInput]]:
     """Bind WHERE and ON.
 
@@ -295,13 +304,13 @@ def _bind_conditions(
     parts: list[Expr] = []
     finished: list[QueryInput] = []
     env.place = "WHERE"
-    in_turn = joined_in_turn(inputs)
+    in_turn = is_outer_join_chain(inputs)
     for place, (entry, bound) in enumerate(zip(entries, inputs, strict=True)):
-        with problems.noting():
+        with problems.collect():
             if entry.on is not None:
                 check_on(inputs, place, entry.on)
                 asking, env.queries_allowed = env.queries_allowed, False
-                with env.seeing(_scope_of_on(env.scope, entries, inputs, place)):
+                with env.use_scope(_scope_of_on(env.scope, entries, inputs, place)):
                     condition = bind_condition(entry.on, env)
                 env.queries_allowed = asking
                 if entry.left:
@@ -312,7 +321,7 @@ def _bind_conditions(
                     parts.append(condition)
         finished.append(bound)
     where = child(node, "where")
-    with problems.noting():
+    with problems.collect():
         if where is not None:
             parts.append(bind_condition(where.this, env))
     env.place = ""
@@ -324,21 +333,21 @@ def _scope_of_on(scope: Scope, entries: list[BoundInput], inputs: list[QueryInpu
 
     In a chain of joins, ON sees only the inputs joined so far.
     """
-    if not joined_in_turn(inputs):
-        return with_all(scope, inputs)
+    if not is_outer_join_chain(inputs):
+        return on_scope(scope, inputs)
     using = [(entry.using, entry.input) for entry in entries[:place] if entry.using]
     merged = merged_columns(using, inputs[:place])
-    return replace(with_all(scope, named_in_on(inputs, place)), merged=merged)
+    return replace(on_scope(scope, inputs_of_on(inputs, place)), merged=merged)
 
 
-def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: Problems) -> list[SelectItem]:
+def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: ErrorCollector) -> list[SelectItem]:
     group = child(node, "group")
     if group is None:
         return []
     groups: list[SelectItem] = []
     env.place = "GROUP BY"
     for part in group.expressions:
-        with problems.noting():
+        with problems.collect():
             expr = bind_key(part, env)
             name = expr.name if isinstance(expr, ColumnRef) else to_esl(part)
             groups.append(SelectItem(name, expr))
@@ -347,7 +356,7 @@ def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: Problems) -
 
 
 def _read_groups(expr: Expr, node: exp.Expression, groups: list[SelectItem], env: SelectEnvironment) -> Expr:
-    return read_groups(expr, node, groups, env.provided(), "column")
+    return read_groups(expr, node, groups, env.call_columns(), "column")
 
 
 def _check_aggregates(
@@ -360,7 +369,7 @@ def _check_aggregates(
     windows = [i.window for i in inputs if not i.finite]
     bounded = [w for w in windows if w is not None and w.extent is not None]
     if env.window_calls and grouped:
-        raise Mistake(
+        raise StatementError(
             "GROUP BY and OVER do not go together in one query",
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
@@ -368,7 +377,7 @@ def _check_aggregates(
     refuse_over_changes(node, inputs, env.window_calls)
     if not env.resolved and (grouped or child(node, "distinct") is not None):
         if bounded and all(w.slide is None for w in bounded):
-            raise Mistake(
+            raise StatementError(
                 "a window that is told at each tuple has no end at which its rows differ",
                 span_of(node),
                 "add SLIDE to the window, or leave the window out",
@@ -377,7 +386,7 @@ def _check_aggregates(
     if not env.resolved:
         slide = next((w for w in bounded if w.slide is not None), None)
         if slide is not None:
-            raise Mistake(
+            raise StatementError(
                 "SLIDE says how often aggregates report, and there is none",
                 span_of(node),
                 "leave SLIDE out, or put an aggregate into the select list; for the first rows of each "
@@ -385,7 +394,7 @@ def _check_aggregates(
                 "(PARTITION BY window_start, window_end ORDER BY x DESC) <= 3",
             )
         if session is not None:
-            raise Mistake(
+            raise StatementError(
                 "a session is a group of tuples, and nothing is computed of it",
                 span_of(node),
                 "put an aggregate into the select list, such as count(*)",
@@ -395,51 +404,51 @@ def _check_aggregates(
     joined = len(windows) > 1
     running = joined and any(not resolved.blocking for resolved in env.resolved.values())
     if joined and not running and any(w.frame is FrameUnit.ROWS for w in bounded):
-        raise Mistake(
+        raise StatementError(
             "an aggregate over a join needs windows by time",
             span_of(node),
             "use RANGE, or aggregate over a stream made from the join",
         )
     if running and any(w.slide is not None for w in bounded):
-        raise Mistake(
+        raise StatementError(
             "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
         )
     for resolved in env.resolved.values():
-        refuse_lasting(resolved, _find_call(node, resolved), inputs)
+        refuse_unretractable(resolved, _find_call(node, resolved), inputs)
         changing = any(given.schema.changelog for given in inputs)
-        _check_one(node, resolved, (bool(bounded) and not running) or session is not None or changing)
+        _check_aggregate(node, resolved, (bool(bounded) and not running) or session is not None or changing)
         if resolved.base is not None and resolved.base.provider is not None:
-            in_groups = _grouped_by(node) or joined
+            in_groups = _has_group_by(node) or joined
             check_call_windows(resolved.base, windows, _find_call(node, resolved), grouped=in_groups)
 
 
-def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
+def _check_aggregate(node: exp.Select, resolved: ResolvedCall, windowed: bool) -> None:
     """Check one aggregate.
 
     `windowed` is set if the aggregates range over windows of FROM.
     """
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking and not resolved.builtin:
-        raise Mistake(
+        raise StatementError(
             f"{resolved.name} answers at the end of its input, and a stream has none",
             span_of(call),
             f"give it a window: {to_esl(call)} OVER (RANGE 1 HOUR PRECEDING), or FROM … [RANGE 1 HOUR]",
         )
     if windowed and not resolved.blocking:
-        raise Mistake(
+        raise StatementError(
             f"{resolved.name} answers at each tuple, so it takes no window in FROM",
             span_of(call),
             "leave the window out, or use OVER",
         )
     if resolved.base is None and not resolved.builtin:
-        raise Mistake(
+        raise StatementError(
             f"{resolved.name} has only a window version",
             span_of(call),
             f"call it with OVER: {to_esl(call)} OVER (…)",
         )
 
 
-def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
+def _find_call(node: exp.Select, resolved: ResolvedCall) -> exp.Expression:
     """Return the syntax node of a call, for error messages."""
     for call in node.find_all(exp.Anonymous):
         if call.name.lower() == resolved.written.lower() and not isinstance(call.parent, nodes.Over):
@@ -447,7 +456,7 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
     return node
 
 
-def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
+def rename_columns(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
     """Return a branch of a UNION with other output columns."""
     shown = items[len(items) - len(select.schema) :]
     schema = Schema(schema_of_items(shown).columns, select.schema.changelog)
@@ -461,7 +470,7 @@ def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
 
 
 def bind_session(
-    entries: Sequence[BoundInput], env: SelectEnvironment, problems: Problems
+    entries: Sequence[BoundInput], env: SelectEnvironment, problems: ErrorCollector
 ) -> SessionWindow | None:
     """Return the session over which a SELECT aggregates, if any."""
     framed = [(entry, child(entry.node, "frame")) for entry in entries]
@@ -476,35 +485,35 @@ def bind_session(
         return None
     entry, frame = found[0]
     session = SessionWindow()
-    with problems.noting():
+    with problems.collect():
         if len(entries) > 1:
-            raise Mistake(
+            raise StatementError(
                 "sessions are those of one stream",
                 span_of(entry.node),
                 "make a stream of the join first, CREATE STREAM s AS SELECT …, and take the sessions of s",
             )
         if entry.input.finite:
-            raise Mistake(
+            raise StatementError(
                 f"{entry.input.alias} is finite, and has no sessions", span_of(frame), "name a stream"
             )
         if child(frame, "kind") != "SESSION" and (
             frame.this is not None or child(frame, "slide") is not None
         ):
-            raise Mistake(
+            raise StatementError(
                 "a window that a tuple closes has no length of its own",
                 span_of(frame),
                 "write [CLOSE WHEN …]; [SESSION 1 HOUR CLOSE WHEN …] ends after an hour without a tuple, too",
             )
         gap = None if frame.this is None else duration_us(frame.this)
         if gap is not None and gap <= 0:
-            raise Mistake(
+            raise StatementError(
                 "a gap of 0 makes each tuple a session", span_of(frame.this), "make it longer than 0"
             )
         env.place = "a session"
         until_node, close_node = child(frame, "until"), child(frame, "close")
         until = None if until_node is None else bind(until_node, env)
         if until is not None and until.type.kind is not Kind.TIMESTAMP:
-            raise Mistake(
+            raise StatementError(
                 f"a session lasts until a time, and this is {until.type}",
                 span_of(until_node),
                 "name a timestamp column",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from slicemill.binder.calls import field_of
-from slicemill.binder.context import Context, Problems
+from slicemill.binder.context import Context, ErrorCollector
 from slicemill.binder.expressions import ScalarEnvironment, bind
 from slicemill.binder.scope import Scope
 from slicemill.catalog.expressions import ColumnRef, Expr, transform, walk
@@ -15,7 +15,7 @@ from slicemill.catalog.queries import SelectItem
 from slicemill.errors import did_you_mean
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.lexer import RESERVED
 from slicemill.sql.nodes import span_of
 from slicemill.types import Column, Kind, Schema
@@ -26,12 +26,12 @@ def bind_items(
     env: ScalarEnvironment,
     scope: Scope,
     context: Context,
-    problems: Problems,
+    problems: ErrorCollector,
 ) -> list[tuple[SelectItem, exp.Expression]]:
     """Bind the select list; return items with their syntax nodes."""
     bound: list[tuple[SelectItem, exp.Expression]] = []
     for node in item_nodes:
-        with problems.noting():
+        with problems.collect():
             if isinstance(node, exp.Star) or (
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):
@@ -44,7 +44,7 @@ def bind_items(
             several = getattr(env, "returned_columns", lambda _: None)(value_node)
             if several is not None and len(several) > 1:
                 if alias:
-                    raise Mistake(
+                    raise StatementError(
                         "this aggregate returns several columns, so it takes no single name",
                         span_of(node),
                         "leave AS out; the columns have names of their own",
@@ -60,22 +60,22 @@ def _expand(node: exp.Expression, scope: Scope) -> list[tuple[SelectItem, exp.Co
     wanted = node.text("table").lower() if isinstance(node, exp.Column) else ""
     aliases = [alias for alias, _ in scope.relations]
     if wanted and wanted not in {alias.lower() for alias in aliases}:
-        raise Mistake(f"there is no {wanted} in FROM", span_of(node), did_you_mean(wanted, aliases))
+        raise StatementError(f"there is no {wanted} in FROM", span_of(node), did_you_mean(wanted, aliases))
     found: list[tuple[SelectItem, exp.Column]] = []
     for alias, schema in scope.relations:
         if not wanted or alias.lower() == wanted:
             for column in schema:
                 merged = None if wanted else scope.merged.get(column.name.lower())
-                value = scope.merged_value(column.name) if merged is not None else None
+                value = scope.using_value(column.name) if merged is not None else None
                 if merged is None or value is None:
                     item = SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
-                    found.append((item, _written(column.name, alias if scope.qualified else "")))
+                    found.append((item, _column_node(column.name, alias if scope.qualified else "")))
                 elif merged.owner == alias:
-                    found.append((SelectItem(column.name, value), _written(column.name)))
+                    found.append((SelectItem(column.name, value), _column_node(column.name)))
     return found
 
 
-def _written(name: str, table: str = "") -> exp.Column:
+def _column_node(name: str, table: str = "") -> exp.Column:
     parts = [
         exp.Identifier(this=part, quoted=not part.isidentifier() or part.upper() in RESERVED)
         for part in (name, table)
@@ -99,7 +99,7 @@ def item_at(key: exp.Literal, items: Sequence[tuple[SelectItem, exp.Expression]]
     """Return the select item at a position, as in ORDER BY 2."""
     place = int(key.name) if key.name.isdigit() else 0
     if not 1 <= place <= len(items):
-        raise Mistake(
+        raise StatementError(
             f"there is no column {key.name} in the select list", span_of(key), "name what to order by"
         )
     return items[place - 1][0].expr
@@ -156,7 +156,7 @@ def read_groups(
     allowed = provided | {group.name for group in groups}
     for part in walk(rewritten):
         if isinstance(part, ColumnRef) and part.name not in allowed:
-            raise Mistake(
+            raise StatementError(
                 f"{what} {part.name} has no single value in a group",
                 span_of(node),
                 f"add {part.name} to GROUP BY, or put it into an aggregate",
@@ -164,9 +164,9 @@ def read_groups(
     return rewritten
 
 
-def refuse_null_columns(items: Sequence[tuple[SelectItem, exp.Expression]], problems: Problems) -> None:
+def refuse_null_columns(items: Sequence[tuple[SelectItem, exp.Expression]], problems: ErrorCollector) -> None:
     """Report select items that are a bare NULL without a type."""
     for item, node in items:
         if item.expr.type.kind is Kind.NULL:
-            with problems.noting():
-                raise Mistake("this NULL has no type", span_of(node), "write CAST(NULL AS …)")
+            with problems.collect():
+                raise StatementError("this NULL has no type", span_of(node), "write CAST(NULL AS …)")

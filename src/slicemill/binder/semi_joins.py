@@ -31,7 +31,7 @@ from slicemill.binder.dialects.windows import BOUND_COLUMNS, window_function_of
 from slicemill.binder.from_clause import from_entries
 from slicemill.catalog.queries import SelectQuery
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar import windows
 from slicemill.sql.nodes import at, child, span_of
 from slicemill.types import TIMESTAMP, Column, Schema
@@ -48,7 +48,7 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
     if where is None or not any(_reads_stream(q, context) for q in where.find_all(exp.Select)):
         return node
     changed = node.copy()
-    if not _join_asked(changed, context, same_window=False):
+    if not _join_sub_queries(changed, context, same_window=False):
         return changed
     entries = child(changed, "entries")
     first = entries[0].this if isinstance(entries[0], nodes.JoinInput) else entries[0]
@@ -64,7 +64,7 @@ def join_same_windows(select: exp.Select, context: Context) -> None:
     """
     where = child(select, "where")
     if where is not None and child(select, "group") is None and any(map(_same_window, _queries_in(where))):
-        _join_asked(select, context, same_window=True)
+        _join_sub_queries(select, context, same_window=True)
 
 
 def _queries_in(node: exp.Expression) -> Iterator[exp.Select]:
@@ -88,7 +88,7 @@ def _is_start(node: exp.Expression) -> bool:
     return isinstance(node, exp.Column) and node.name.lower() == "window_start"
 
 
-def _join_asked(select: exp.Select, context: Context, *, same_window: bool) -> bool:
+def _join_sub_queries(select: exp.Select, context: Context, *, same_window: bool) -> bool:
     """Rewrite sub-queries over streams to joins.
 
     With `same_window`, only sub-queries over the same window are rewritten.
@@ -106,7 +106,7 @@ def _join_asked(select: exp.Select, context: Context, *, same_window: bool) -> b
     for part in _conjuncts(child(select, "where").this):
         asked = None
         if not same_window or any(map(_same_window, _queries_in(part))):
-            asked = _asked(part, context)
+            asked = _find_sub_query(part, context)
         if asked is None:
             kept.append(part)
             continue
@@ -114,11 +114,11 @@ def _join_asked(select: exp.Select, context: Context, *, same_window: bool) -> b
         if not same_window:
             _refuse_equal_windows(query, part, negated=negated, grouped=child(select, "group") is not None)
         if value is not None:
-            value = _of_outside(value, outside)
-        rows = _in_windows(query) if same_window else _of_rows(query, taken, outside, context)
+            value = _qualify_outer_value(value, outside)
+        rows = _in_windows(query) if same_window else _prepare_sub_query(query, taken, outside, context)
         entries.append(_join(part, rows, taken, context, negated=negated, value=value))
     select.set("entries", entries)
-    select.set("where", exp.Where(this=_all(kept)) if kept else None)
+    select.set("where", exp.Where(this=_conjunction(kept)) if kept else None)
     return len(entries) > before
 
 
@@ -140,7 +140,7 @@ def _refuse_equal_windows(query: exp.Select, part: exp.Expression, *, negated: b
     )
     if grouped:
         hint = "ask without GROUP BY in a stream, CREATE STREAM s AS SELECT …, and aggregate FROM s [RANGE …]"
-    raise Mistake("rows of the same window are found by a join", span_of(part), hint)
+    raise StatementError("rows of the same window are found by a join", span_of(part), hint)
 
 
 def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
@@ -152,14 +152,16 @@ def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
     return [node]
 
 
-def _all(parts: list[exp.Expression]) -> exp.Expression:
+def _conjunction(parts: list[exp.Expression]) -> exp.Expression:
     whole = parts[0]
     for part in parts[1:]:
         whole = at(exp.And(this=whole, expression=part), span_of(whole))
     return whole
 
 
-def _asked(part: exp.Expression, context: Context) -> tuple[exp.Select, bool, exp.Expression | None] | None:
+def _find_sub_query(
+    part: exp.Expression, context: Context
+) -> tuple[exp.Select, bool, exp.Expression | None] | None:
     """Find the sub-query over a stream in a condition.
 
     Return it with whether it is negated, and the left side of an IN.
@@ -182,15 +184,15 @@ def _asked(part: exp.Expression, context: Context) -> tuple[exp.Select, bool, ex
     if asked is None:
         return None
     if isinstance(query, exp.Union):
-        raise Mistake("a query in WHERE asks one stream", span_of(asked), _PLAIN)
+        raise StatementError("a query in WHERE asks one stream", span_of(asked), _PLAIN)
     if isinstance(asked.parent, exp.Subquery) and not isinstance(asked.parent.parent, exp.In):
-        raise Mistake(
+        raise StatementError(
             "a query over a stream has many values",
             span_of(asked),
             "join it: FROM a [NOW] AS a, (SELECT max(x) AS m FROM b [RANGE 1 MINUTE SLIDE 1 MINUTE]) AS q "
             "[RANGE 1 MINUTE] WHERE a.x > q.m",
         )
-    raise Mistake(
+    raise StatementError(
         "a query over a stream stands in WHERE alone, or beside others with AND",
         span_of(part),
         "write WHERE EXISTS (…) AND …, or make two queries of an OR",
@@ -219,25 +221,27 @@ def _join(
 ) -> nodes.JoinInput:
     (entry, _), *others = from_entries(query)
     if others:
-        raise Mistake("a query in WHERE asks one stream", span_of(query), _PLAIN)
+        raise StatementError("a query in WHERE asks one stream", span_of(query), _PLAIN)
     if child(query, "window") is not None and child(entry, "frame") is None:
         entry.set("frame", child(query, "window"))
     alias = _alias(entry)
     if alias.lower() in taken:
-        raise Mistake(f"{alias} stands in FROM outside, too", span_of(entry), "give it an alias: AS other")
+        raise StatementError(
+            f"{alias} stands in FROM outside, too", span_of(entry), "give it an alias: AS other"
+        )
     taken.add(alias.lower())
     inner = child(query, "where")
     parts = [inner.this] if inner is not None else []
     if value is not None:
         parts.append(_equals(part, query, value, negated=negated))
-    condition = _all(parts) if parts else at(exp.Boolean(this=True), span_of(query))
+    condition = _conjunction(parts) if parts else at(exp.Boolean(this=True), span_of(query))
     if inner is not None:
         _qualify(inner, alias, _schema(entry, context))
     side = "ANTI" if negated else "SEMI"
     return at(nodes.JoinInput(this=entry, side=side, on=condition), span_of(part))
 
 
-def _of_rows(
+def _prepare_sub_query(
     query: exp.Select, taken: set[str], outside: list[tuple[str, Schema]], context: Context
 ) -> exp.Select:
     """Prepare a sub-query for a join.
@@ -252,7 +256,7 @@ def _of_rows(
     _refuse_outside(query, taken, outside, context)
     bound = bind_query(query, context)
     if not isinstance(bound, SelectQuery) or bound.schema.changelog or not reads_windows_of_time(bound):
-        raise Mistake(
+        raise StatementError(
             "groups are asked as their last windows have left them, and here is no window that slides",
             span_of(query),
             "give the stream one: b [RANGE 1 HOUR SLIDE 1 MINUTE]",
@@ -292,7 +296,7 @@ def _refuse_outside(
     known = {name.lower() for _, schema in outside for name in schema.names} - inside
     for column in query.find_all(exp.Column):
         if column.table.lower() in taken or (not column.table and column.name.lower() in known):
-            raise Mistake(
+            raise StatementError(
                 "groups do not see the row outside",
                 span_of(column),
                 "use IN: k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY k HAVING count(*) > 3)",
@@ -319,7 +323,7 @@ def _equals(
     """
     items = query.expressions
     if len(items) != 1 or isinstance(items[0], exp.Star):
-        raise Mistake(
+        raise StatementError(
             "IN compares with one column", span_of(query), "or write EXISTS (SELECT 1 FROM b … WHERE …)"
         )
     entry, _ = from_entries(query)[0]
@@ -344,7 +348,7 @@ def _qualify(where: exp.Expression, alias: str, schema: Schema) -> None:
             column.set("table", exp.Identifier(this=alias, quoted=True))
 
 
-def _of_outside(value: exp.Expression, outside: list[tuple[str, Schema]]) -> exp.Expression:
+def _qualify_outer_value(value: exp.Expression, outside: list[tuple[str, Schema]]) -> exp.Expression:
     """Qualify the value of an IN with its outer relation.
 
     The inner relation could have a column of the same name.

@@ -30,7 +30,7 @@ from slicemill.catalog.expressions import (
     walk,
 )
 from slicemill.catalog.queries import RelationInput, RelationQuery, SelectItem
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import span_of
 from slicemill.types import BOOLEAN, INT, Column, Kind, Schema
 
@@ -67,7 +67,7 @@ def call_of(asked: SubQueryCall, context: Context, scope: Scope, alias: str) -> 
         asked = replace(asked, value=Argument(_MEMBER, asked.value.type))
     result = value_of(asked, inner)
     if result.type.kind is Kind.NULL:
-        raise Mistake("this NULL has no type", span_of(asked.node), "write CAST(NULL AS …)")
+        raise StatementError("this NULL has no type", span_of(asked.node), "write CAST(NULL AS …)")
     schema = Schema((Column("value", result.type),))
     one = RelationQuery((), None, (), (), None, (SelectItem("value", result),), False, (), None, schema)
     return RelationInput("sub-query", alias, schema, one, tuple(arguments))
@@ -90,7 +90,7 @@ def value_of(asked: SubQueryCall, inner: RelationQuery) -> Expr:
         return ExistsQuery(inner)
     if len(inner.schema) != 1:
         what = "a query used as a value selects one column" if asked.scalar else "IN compares with one column"
-        raise Mistake(what, span_of(asked.node))
+        raise StatementError(what, span_of(asked.node))
     if asked.member is None or asked.value is None:
         return ScalarQuery(inner, inner.schema.columns[0].type)
     return _is_member(inner, asked.node, asked.value, asked.member)

@@ -11,28 +11,28 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.binder.context import Context, Unknowable
+from slicemill.binder.context import BrokenDependency, Context
 from slicemill.binder.environments import SelectEnvironment
 from slicemill.binder.expressions import as_argument, bind
 from slicemill.binder.scope import Scope
-from slicemill.binder.table_writes import refuse_written
+from slicemill.binder.table_writes import refuse_table_writes
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.expressions import Argument, Cast, ColumnRef, Expr
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.catalog.queries import AggregateCall, QueryInput, RelationInput, RelationQuery, SelectItem
-from slicemill.errors import counted, did_you_mean
+from slicemill.errors import did_you_mean, format_count
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar import queries as grammar
 from slicemill.sql.lexer import tokenize
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Column, Kind, Schema, Type, assignable
 
 
-def returned_rows(node: nodes.TableFunctionCall, context: Context) -> Schema:
+def row_schema_of(node: nodes.TableFunctionCall, context: Context) -> Schema:
     """Return the schema of the rows that a call returns."""
-    found = _called(node.this, context)
+    found = _find_table_function(node.this, context)
     if isinstance(found, AggregateDefinition):
         return found.returns
     assert isinstance(found.returns, Schema), "it has been checked"
@@ -47,11 +47,11 @@ def bind_table_call(
 ) -> RelationInput:
     """Bind a call; its arguments are bound by the calling query."""
     call = node.this
-    found = _called(call, context)
+    found = _find_table_function(call, context)
     declared = found.arguments if isinstance(found, AggregateDefinition) else found.parameters
     if len(call.expressions) != len(declared):
-        raise Mistake(
-            f"{found.name} takes {counted(len(declared), 'argument')}, not {len(call.expressions)}",
+        raise StatementError(
+            f"{found.name} takes {format_count(len(declared), 'argument')}, not {len(call.expressions)}",
             span_of(call),
             f"call it as {found.name}{declared}",
         )
@@ -59,21 +59,21 @@ def bind_table_call(
     for parameter, argument_node in zip(declared, call.expressions, strict=True):
         argument = as_argument(bind_argument(argument_node), parameter.type, argument_node)
         if not assignable(parameter.type, argument.type):
-            raise Mistake(
+            raise StatementError(
                 f"{found.name} wants {parameter.type} for {parameter.name}, this is {argument.type}",
                 span_of(argument_node),
                 f"call it as {found.name}{declared}",
             )
-        arguments.append((parameter.name, _as(argument, parameter.type)))
+        arguments.append((parameter.name, _cast_to(argument, parameter.type)))
     if isinstance(found, AggregateDefinition):
         query = _one_tuple(found)
     else:
         context.functions_called.add(found.name.lower())
         try:
             query = rows_of_function(found, context)
-        except Mistake as mistake:
+        except StatementError as mistake:
             said = mistake.diagnostic
-            raise Mistake(f"in {found.name}: {said.message}", span_of(call), said.hint) from None
+            raise StatementError(f"in {found.name}: {said.message}", span_of(call), said.hint) from None
     return RelationInput(found.name, alias, query.schema, query, tuple(arguments))
 
 
@@ -81,29 +81,29 @@ def rows_of_function(definition: FunctionDefinition, context: Context) -> Relati
     """Return the query of a function with the declared columns."""
     assert definition.body is not None and isinstance(definition.returns, Schema), "it returns rows"
     body = grammar.query(Cursor(tokenize(definition.body), definition.body))
-    return bound_body(body, definition.parameters, definition.returns, context)
+    return bind_body(body, definition.parameters, definition.returns, context)
 
 
-def bound_body(node: exp.Expression, parameters: Schema, returns: Schema, context: Context) -> RelationQuery:
+def bind_body(node: exp.Expression, parameters: Schema, returns: Schema, context: Context) -> RelationQuery:
     inside = replace(context, local={}, in_body=True)
     from slicemill.binder.relations import bind_relation  # circular: relations call functions
 
     query = bind_relation(node, inside, outer=Scope((), qualified=True, arguments=parameters))
     if len(query.schema) != len(returns):
-        raise Mistake(
-            f"{counted(len(query.schema), 'column')} for {counted(len(returns), 'column')}",
+        raise StatementError(
+            f"{format_count(len(query.schema), 'column')} for {format_count(len(returns), 'column')}",
             span_of(node),
             f"the columns are {returns}",
         )
     items = []
     for item, column in zip(query.items, returns, strict=True):
         if not assignable(column.type, item.expr.type):
-            raise Mistake(
+            raise StatementError(
                 f"{column.name} is {column.type}, and this is {item.expr.type}",
                 span_of(node),
                 "convert it with CAST",
             )
-        items.append(SelectItem(column.name, _as(item.expr, column.type)))
+        items.append(SelectItem(column.name, _cast_to(item.expr, column.type)))
     return replace(query, items=tuple(items), schema=returns)
 
 
@@ -119,28 +119,28 @@ def _one_tuple(definition: AggregateDefinition) -> RelationQuery:
     return RelationQuery((), None, (), calls, None, items, False, (), None, returns)
 
 
-def _called(call: exp.Anonymous, context: Context) -> FunctionDefinition | AggregateDefinition:
+def _find_table_function(call: exp.Anonymous, context: Context) -> FunctionDefinition | AggregateDefinition:
     name = call.name.lower()
     function = context.catalog.functions.get(name)
     if function is not None and isinstance(function.returns, Schema):
         return function
     base, window = context.catalog.declared_versions(call.name)
     if base is not None and base.provider is None:
-        refuse_written(base, span_of(call))
+        refuse_table_writes(base, span_of(call))
         return base
     if name in context.broken:
-        raise Unknowable
+        raise BrokenDependency
     if function is not None or base is not None or window is not None:
         what = (
             "has only a window version" if base is None and function is None else "returns a value, not rows"
         )
-        raise Mistake(
+        raise StatementError(
             f"{call.name} {what}",
             span_of(call),
             "TABLE takes functions declared with RETURNS TABLE, and base aggregates",
         )
     context.refuse_later(call.name, span_of(call))
-    raise Mistake(
+    raise StatementError(
         f"there is no function {call.name} that returns rows",
         span_of(call),
         did_you_mean(call.name, _names(context))
@@ -154,7 +154,7 @@ def _names(context: Context) -> Sequence[str]:
     return [*rows, *(definition.name for definition in context.catalog.base_aggregates.values())]
 
 
-def _as(value: Expr, type_: Type) -> Expr:
+def _cast_to(value: Expr, type_: Type) -> Expr:
     return value if value.type == type_ else Cast(value, type_)
 
 
@@ -168,7 +168,7 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
     """Return the elements as a finite relation of one column."""
     call = entry.this
     if child(entry, "frame") is not None:
-        raise Mistake(
+        raise StatementError(
             "the elements of a list have no window", span_of(child(entry, "frame")), "leave the window out"
         )
     env = SelectEnvironment(
@@ -177,7 +177,7 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
     env.place = "UNNEST(…)"
     elements = bind(call.this, env)
     if elements.type.kind is not Kind.LIST or elements.type.element is None:
-        raise Mistake(
+        raise StatementError(
             f"UNNEST takes a list, and this is {elements.type}",
             span_of(call.this),
             "as in UNNEST(split(text, ',')), or of what collect_list(x) gives",
@@ -191,7 +191,7 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
     return QueryInput(alias, schema, finite=True, call=rows)
 
 
-def joined_elements(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
+def unnest_condition(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
     """Return the condition of a JOIN UNNEST, and if it is LEFT.
 
     A LEFT JOIN keeps tuples with empty lists.
@@ -201,7 +201,7 @@ def joined_elements(join: nodes.JoinInput | None) -> tuple[exp.Expression | None
         return None if join is None else child(join, "on"), False
     on = child(join, "on")
     if side != "LEFT" or not isinstance(on, exp.Boolean) or not on.this:
-        raise Mistake(
+        raise StatementError(
             "the elements of a list are joined with their own tuple",
             span_of(join),
             "write CROSS JOIN UNNEST(list) AS t(x), or LEFT JOIN UNNEST(list) AS t(x) ON TRUE",

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from slicemill.binder.context import Context, Problems, Unknowable
+from slicemill.binder.context import BrokenDependency, Context, ErrorCollector
 from slicemill.binder.select_list import schema_of_items
 from slicemill.catalog.aggregates import RETURN, AggregateDefinition, BodyState, Insert, Statement, While
 from slicemill.catalog.catalog import (
@@ -43,7 +43,7 @@ from slicemill.catalog.queries import (
 )
 from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.errors import StatementError, TextSpan
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Column, Schema, assignable
 
@@ -52,14 +52,14 @@ Version: TypeAlias = AggregateDefinition | None
 _PER_TUPLE = frozenset((BodyState.INITIALIZE, BodyState.ITERATE))
 
 
-def with_written(
+def split_table_writes(
     definition: AggregateDefinition, stored: Mapping[str, Schema], place: exp.Expression
 ) -> AggregateDefinition:
     """Split an aggregate whose bodies insert into stored tables."""
     if not stored:
         return definition
     if definition.algebraic:
-        raise Mistake(
+        raise StatementError(
             f"{definition.name} is combined of parts, and each of them would write {all_of(list(stored))}",
             span_of(place),
             "leave ALGEBRAIC out",
@@ -69,21 +69,21 @@ def with_written(
             definition,
             name=f"{definition.name}{INTO}{table}",
             returns=Schema(tuple(Column(column.name, column.type) for column in schema)),
-            bodies={state: _returning(body, table) for state, body in definition.bodies.items()},
+            bodies={state: _keep_inserts(body, table) for state, body in definition.bodies.items()},
             into=table,
         )
         for table, schema in stored.items()
     )
-    bodies = {state: _returning(body, None) for state, body in definition.bodies.items()}
+    bodies = {state: _keep_inserts(body, None) for state, body in definition.bodies.items()}
     return replace(definition, bodies=bodies, written=written)
 
 
-def _returning(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
+def _keep_inserts(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
     """Keep the inserts into `table` (None: RETURN) as the only results."""
     found: list[Statement] = []
     for one in statements:
         if isinstance(one, While):
-            found.append(While(one.condition, _returning(one.statements, table)))
+            found.append(While(one.condition, _keep_inserts(one.statements, table)))
         elif not isinstance(one, Insert) or not (one.stored or one.table == RETURN):
             found.append(one)
         elif (one.table if one.stored else None) == table:
@@ -91,10 +91,10 @@ def _returning(statements: tuple[Statement, ...], table: str | None) -> tuple[St
     return tuple(found)
 
 
-def refuse_written(base: Version, place: TextSpan) -> None:
+def refuse_table_writes(base: Version, place: TextSpan) -> None:
     """Raise if an aggregate that writes tables is called over finite rows."""
     if base is not None and base.written:
-        raise Mistake(
+        raise StatementError(
             f"{base.name} writes {_tables_of(base)}, so it runs over streams",
             place,
             "call it in the SELECT of a query over a stream",
@@ -124,7 +124,7 @@ def _writers(
         seen.append(part)
         calls: tuple[Call, ...] = (*part.aggregates, *part.window_calls)
         for call in calls:
-            for version in _writing(part, call, node, context):
+            for version in _writing_aggregates(part, call, node, context):
                 assert version.into is not None, "it is of what is written"
                 name = wanted = f"{owner.name}{INTO}{version.into}"
                 while name.lower() in names:
@@ -133,7 +133,7 @@ def _writers(
                 yield _writer(owner, name, _select(part, call, version), version.into, node, context)
 
 
-def _writing(
+def _writing_aggregates(
     part: SelectQuery, call: Call, node: exp.Expression, context: Context
 ) -> tuple[AggregateDefinition, ...]:
     """Return the aggregates that write tables for a call.
@@ -148,13 +148,13 @@ def _writing(
     if used is None or not used.written:
         return ()
     states = frozenset(state for one in used.written for state in one.returning)
-    problem = _lost(part, call, used, states)
+    problem = _lost_writes(part, call, used, states)
     if problem is not None:
-        raise Mistake(problem[0], _place(node, call), problem[1])
+        raise StatementError(problem[0], _call_span(node, call), problem[1])
     return used.written
 
 
-def _lost(
+def _lost_writes(
     part: SelectQuery,
     call: Call,
     used: AggregateDefinition,
@@ -237,7 +237,7 @@ def _writer(
     known = context.catalog.queries.get(name.lower()) or context.catalog.relation(name)
     own = isinstance(known, QueryDefinition) and (known.writes_for or "").lower() == owner.name.lower()
     if known is not None and not own:
-        raise Mistake(
+        raise StatementError(
             f"what {owner.name} writes into {table} would have the name {known.name}, which is taken",
             span_of(node),
             "give it another name",
@@ -249,7 +249,7 @@ def _writer(
     return QueryDefinition(name, query, options, "", begins_us=begins_us, writes_for=owner.name)
 
 
-def _place(node: exp.Expression, call: Call) -> TextSpan:
+def _call_span(node: exp.Expression, call: Call) -> TextSpan:
     for one in node.find_all(exp.Anonymous):
         if one.name.lower() == call.name.lower():
             over = one.parent
@@ -272,31 +272,31 @@ def check_table_sink(
     if name is None:
         return
     if isinstance(query, RelationQuery):
-        raise Mistake(
+        raise StatementError(
             "an ad hoc query has no results that go on coming", place, f"write INSERT INTO {name} SELECT …"
         )
     table = _table(name, place, context)
-    problems = Problems()
+    problems = ErrorCollector()
     for column in query.schema.own:
-        with problems.noting():
+        with problems.collect():
             into = table.schema.find(column.name)
             if into is None:
                 known = did_you_mean(column.name, table.schema.names)
-                raise Mistake(
+                raise StatementError(
                     f"table {table.name} has no column {column.name}",
                     place,
                     known or f"write SELECT … AS {table.schema.names[0]}: columns go by their names",
                 )
             if not assignable(into.type, column.type):
-                raise Mistake(
+                raise StatementError(
                     f"{column.name} of table {table.name} is {into.type}, and this is {column.type}",
                     place,
                     f"write CAST(… AS {into.type}) AS {column.name}",
                 )
     for required in dict.fromkeys((*table.key, *table.required)):
-        with problems.noting():
+        with problems.collect():
             if query.schema.own.find(required) is None:
-                raise Mistake(
+                raise StatementError(
                     f"{required} of table {table.name} must not be NULL, and is not selected",
                     place,
                     f"write SELECT … AS {required}",
@@ -313,13 +313,13 @@ def _table(name: str, place: TextSpan, context: Context) -> Table:
     if isinstance(relation, Table) and relation.owns_rows:
         return relation
     if relation is None and name.lower() in context.broken:
-        raise Unknowable
+        raise BrokenDependency
     if relation is not None:
-        raise Mistake(
+        raise StatementError(
             f"{relation.name} has no rows of its own", place, "name a table that is declared with its columns"
         )
     others = f"results are written into {one_of(tables)}" if tables else "declare it: CREATE TABLE"
-    raise Mistake(f"there is no table {name}", place, did_you_mean(name, tables) or others)
+    raise StatementError(f"there is no table {name}", place, did_you_mean(name, tables) or others)
 
 
 def _check_key(query: Continuous, table: Table, place: TextSpan) -> None:
@@ -330,14 +330,14 @@ def _check_key(query: Continuous, table: Table, place: TextSpan) -> None:
     if not query.schema.changelog:
         return
     if query.schema.key is None:
-        raise Mistake(
+        raise StatementError(
             "these results change, and no columns tell their rows apart in a table",
             place,
             "select the columns of the groups, or the rank; or end the SELECT with EMIT FINAL",
         )
     if {name.lower() for name in query.schema.key} != {name.lower() for name in table.key}:
         key = ", ".join(query.schema.key)
-        raise Mistake(
+        raise StatementError(
             f"these results change, and their rows are told apart by ({key})",
             place,
             f"declare table {table.name} with PRIMARY KEY ({key})",

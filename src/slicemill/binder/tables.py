@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from slicemill.binder.context import Context, Problems, Unknowable
-from slicemill.binder.create import bind_source, refuse_known
+from slicemill.binder.context import BrokenDependency, Context, ErrorCollector
+from slicemill.binder.create import bind_source, refuse_taken_name
 from slicemill.binder.expressions import as_argument, bind, bind_condition
 from slicemill.binder.queries import bind_query
 from slicemill.binder.relations import RelationEnvironment
@@ -26,10 +26,10 @@ from slicemill.catalog.table_change import (
     TruncateTable,
     UpdateRows,
 )
-from slicemill.errors import counted, did_you_mean, one_of
+from slicemill.errors import did_you_mean, format_count, one_of
 from slicemill.functions.signatures import castable
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Column, Kind, Schema, Type, assignable
 
@@ -38,10 +38,10 @@ _LEAST_REFRESH_US = 1_000_000
 
 
 def bind_table(node: nodes.CreateTable, context: Context) -> Table:
-    refuse_known(node.this, context)
+    refuse_taken_name(node.this, context)
     declared: list[nodes.ColumnDeclaration] = child(node, "columns")
     if not declared:
-        raise Mistake("a table has at least one column", span_of(node.this), "name it before the key")
+        raise StatementError("a table has at least one column", span_of(node.this), "name it before the key")
     schema = bind_columns(declared)
     source = bind_source(child(node, "source"))
     return Table(
@@ -56,18 +56,20 @@ def bind_table(node: nodes.CreateTable, context: Context) -> Table:
 
 
 def bind_materialized(node: nodes.MaterializeTable, context: Context) -> Table:
-    refuse_known(node.this, context)
+    refuse_taken_name(node.this, context)
     named = child(node, "query")
     catalog = context.catalog
     found = catalog.queries.get(named.name.lower()) or catalog.relations.get(named.name.lower())
     if found is None:
         if named.name.lower() in context.broken:
-            raise Unknowable
+            raise BrokenDependency
         context.refuse_later(named.name, span_of(named))
         known = [query.name for query in catalog.queries.values()]
-        raise Mistake(f"there is no query {named.name}", span_of(named), did_you_mean(named.name, known))
+        raise StatementError(
+            f"there is no query {named.name}", span_of(named), did_you_mean(named.name, known)
+        )
     if not isinstance(found, (QueryDefinition, DerivedStream)) or not found.schema.changelog:
-        raise Mistake(
+        raise StatementError(
             f"the results of {found.name} do not change, and would grow for ever as a table",
             span_of(named),
             "materialize one with GROUP BY and no window, or QUALIFY row_number() OVER (PARTITION BY …) = 1",
@@ -90,14 +92,14 @@ def _key(node: nodes.CreateTable, schema: Schema) -> tuple[str, ...]:
     listed: list[exp.Identifier] | None = child(node, "key")
     if len(inline) > 1 or (inline and listed):
         names = ", ".join([*(c.this.name for c in inline), *(i.name for i in listed or ())])
-        raise Mistake(
+        raise StatementError(
             "a table has one key", span_of(inline[-1]), f"write PRIMARY KEY ({names}) behind the columns"
         )
     named = [inline[0].this] if inline else listed or []
     for identifier in named:
         column = _column(identifier, schema)
         if column.type.kind is Kind.DOUBLE:
-            raise Mistake(
+            raise StatementError(
                 f"keys are compared exactly, and {column.name} is {column.type}",
                 span_of(identifier),
                 "declare it as BIGINT, DECIMAL or VARCHAR",
@@ -109,7 +111,7 @@ def _column(identifier: exp.Identifier, schema: Schema) -> Column:
     found = schema.find(identifier.name)
     if found is None:
         hint = did_you_mean(identifier.name, schema.names) or f"the columns are {', '.join(schema.names)}"
-        raise Mistake(f"there is no column {identifier.name}", span_of(identifier), hint)
+        raise StatementError(f"there is no column {identifier.name}", span_of(identifier), hint)
     return found
 
 
@@ -117,7 +119,7 @@ def _refresh(node: nodes.Duration | None, source: SourceSpec) -> int | None:
     if node is None:
         return None
     if source == SourceSpec():
-        raise Mistake(
+        raise StatementError(
             "only a table with a SOURCE is refreshed", span_of(node), "name its SOURCE, or leave REFRESH out"
         )
     return _interval(node)
@@ -126,7 +128,7 @@ def _refresh(node: nodes.Duration | None, source: SourceSpec) -> int | None:
 def _interval(node: nodes.Duration) -> int:
     every = duration_us(node)
     if every < _LEAST_REFRESH_US:
-        raise Mistake(
+        raise StatementError(
             "a source is read again once a second at most", span_of(node), "as in REFRESH EVERY 10 MINUTES"
         )
     return every
@@ -142,12 +144,12 @@ def bind_change(node: exp.Expression, context: Context) -> TableChange:
     env = _environment(context, (table.name, table.schema))
     where_node = child(node, "where")
     if isinstance(node, nodes.UpdateSet):
-        problems = Problems()
+        problems = ErrorCollector()
         assigned: tuple[tuple[str, Expr], ...] = ()
-        with problems.noting():
+        with problems.collect():
             assigned = _assignments(child(node, "assignments"), table, env)
         where = None
-        with problems.noting():
+        with problems.collect():
             where = bind_condition(where_node, env) if where_node is not None else None
         problems.raise_any()
         return UpdateRows(table.name, assigned, where)
@@ -159,7 +161,7 @@ def _own_table(identifier: exp.Identifier, context: Context) -> Table:
     if identifier.name.lower() not in known:
         context.refuse_later(identifier.name, span_of(identifier))
         tables = [one.name for one in context.catalog.relations.values() if isinstance(one, Table)]
-        raise Mistake(
+        raise StatementError(
             f"there is no table {identifier.name}",
             span_of(identifier),
             did_you_mean(identifier.name, tables)
@@ -171,19 +173,19 @@ def _own_table(identifier: exp.Identifier, context: Context) -> Table:
         tables = [
             one.name for one in context.catalog.relations.values() if isinstance(one, Table) and one.owns_rows
         ]
-        raise Mistake(
+        raise StatementError(
             f"{identifier.name} is no table",
             span_of(identifier),
             f"rows are changed in {one_of(tables)}" if tables else "declare one: CREATE TABLE name (columns)",
         )
     if relation.materialized is not None:
-        raise Mistake(
+        raise StatementError(
             f"the rows of {relation.name} are results of {relation.materialized.name}",
             span_of(identifier),
             "a table that is declared with its columns has rows of its own",
         )
     if not relation.owns_rows:
-        raise Mistake(
+        raise StatementError(
             f"the rows of {relation.name} come from its source",
             span_of(identifier),
             "change them there; a table without SOURCE has rows of its own",
@@ -196,35 +198,37 @@ def _environment(context: Context, *relations: tuple[str, Schema]) -> RelationEn
 
 
 def _insert(node: nodes.InsertInto, table: Table, context: Context) -> InsertRows:
-    columns = _columns_given(node, table)
-    problems = Problems()
+    columns = _target_columns(node, table)
+    problems = ErrorCollector()
     rows: list[tuple[Expr, ...]] = []
     query: RelationQuery | None = None
     conflict: OnConflict | None = None
-    with problems.noting():
+    with problems.collect():
         if child(node, "query") is not None:
             query = _query(child(node, "query"), columns, table, context)
     env = _environment(context)
     for row in child(node, "values") or ():
-        with problems.noting():
+        with problems.collect():
             rows.append(_values(row, columns, table, env))
-    with problems.noting():
+    with problems.collect():
         conflict = _conflict(node, table, columns, context)
     problems.raise_any()
     return InsertRows(table.name, tuple(c.name for c in columns), tuple(rows), query, conflict)
 
 
-def _columns_given(node: nodes.InsertInto, table: Table) -> list[Column]:
+def _target_columns(node: nodes.InsertInto, table: Table) -> list[Column]:
     listed: list[exp.Identifier] | None = child(node, "columns")
     if listed is None:
         return list(table.schema)
     columns = [_column(identifier, table.schema) for identifier in listed]
     for place, column in enumerate(columns):
         if column in columns[:place]:
-            raise Mistake(f"{column.name} is given twice", span_of(listed[place]), "name each column once")
+            raise StatementError(
+                f"{column.name} is given twice", span_of(listed[place]), "name each column once"
+            )
     for name in (*table.key, *table.required):
         if table.schema.columns[table.schema.index(name)] not in columns:
-            raise Mistake(
+            raise StatementError(
                 f"{name} must not be NULL, and is not given", span_of(node.this), f"add {name} to the columns"
             )
     return columns
@@ -233,22 +237,22 @@ def _columns_given(node: nodes.InsertInto, table: Table) -> list[Column]:
 def _query(node: exp.Expression, columns: Sequence[Column], table: Table, context: Context) -> RelationQuery:
     query = bind_query(node, context)
     if not isinstance(query, RelationQuery):
-        raise Mistake(
+        raise StatementError(
             "this reads a stream, which does not end",
             span_of(node),
             f"make it a query that goes on writing: CREATE QUERY into_{table.name} "
             f"WITH (sink = 'table:{table.name}') AS SELECT …",
         )
     if len(query.schema) != len(columns):
-        _wrong_number(len(query.schema), columns, node)
+        _check_value_count(len(query.schema), columns, node)
     for given, column in zip(query.schema, columns, strict=True):
         _check_type(given.type, column, node)
     return query
 
 
-def _wrong_number(given: int, columns: Sequence[Column], node: exp.Expression) -> None:
-    raise Mistake(
-        f"{counted(given, 'value')} for {counted(len(columns), 'column')}",
+def _check_value_count(given: int, columns: Sequence[Column], node: exp.Expression) -> None:
+    raise StatementError(
+        f"{format_count(given, 'value')} for {format_count(len(columns), 'column')}",
         span_of(node),
         f"the columns are {', '.join(column.name for column in columns)}",
     )
@@ -256,7 +260,7 @@ def _wrong_number(given: int, columns: Sequence[Column], node: exp.Expression) -
 
 def _check_type(given: Type, column: Column, node: exp.Expression) -> None:
     if not assignable(column.type, given):
-        raise Mistake(
+        raise StatementError(
             f"{column.name} is {column.type}, this is {given}",
             span_of(node),
             f"write CAST(… AS {column.type})",
@@ -267,11 +271,11 @@ def _values(
     row: exp.Expression, columns: Sequence[Column], table: Table, env: RelationEnvironment
 ) -> tuple[Expr, ...]:
     if len(row.expressions) != len(columns):
-        _wrong_number(len(row.expressions), columns, row)
-    problems = Problems()
+        _check_value_count(len(row.expressions), columns, row)
+    problems = ErrorCollector()
     values: list[Expr] = []
     for node, column in zip(row.expressions, columns, strict=True):
-        with problems.noting():
+        with problems.collect():
             values.append(_value(node, column, table, env))
     problems.raise_any()
     return tuple(values)
@@ -281,7 +285,7 @@ def _value(node: exp.Expression, column: Column, table: Table, env: RelationEnvi
     value = as_argument(bind(node, env), column.type, node)
     if column.name in (*table.key, *table.required) and isinstance(value, Literal) and value.value is None:
         why = "is in the key" if column.name in table.key else "is NOT NULL"
-        raise Mistake(f"{column.name} {why}, and this is NULL", span_of(node), "give it a value")
+        raise StatementError(f"{column.name} {why}, and this is NULL", span_of(node), "give it a value")
     text = isinstance(value, Literal) and value.type.kind is Kind.VARCHAR
     if text and column.type.kind is not Kind.VARCHAR and castable(value.type, column.type):
         return Cast(value, column.type)  # like untyped literals in PostgreSQL
@@ -293,13 +297,15 @@ def _value(node: exp.Expression, column: Column, table: Table, env: RelationEnvi
 def _assignments(
     given: Sequence[nodes.Assignment], table: Table, env: RelationEnvironment
 ) -> tuple[tuple[str, Expr], ...]:
-    problems = Problems()
+    problems = ErrorCollector()
     found: dict[str, Expr] = {}
     for assignment in given:
-        with problems.noting():
+        with problems.collect():
             column = _column(assignment.this, table.schema)
             if column.name in found:
-                raise Mistake(f"{column.name} is set twice", span_of(assignment), "set each column once")
+                raise StatementError(
+                    f"{column.name} is set twice", span_of(assignment), "set each column once"
+                )
             found[column.name] = _value(assignment.expression, column, table, env)
     problems.raise_any()
     return tuple(found.items())
@@ -312,7 +318,7 @@ def _conflict(
     if not child(node, "replace") and clause is None:
         return None
     if not table.key:
-        raise Mistake(
+        raise StatementError(
             f"{table.name} has no key, so no row of it is in the way",
             span_of(node.this if clause is None else clause),
             "declare it with PRIMARY KEY (…)",
@@ -327,7 +333,7 @@ def _conflict(
         return OnConflict(every)
     listed: list[exp.Identifier] | None = child(clause, "columns")
     if listed is not None and {_column(i, table.schema).name for i in listed} != set(table.key):
-        raise Mistake(
+        raise StatementError(
             "ON CONFLICT names the key",
             span_of(listed[0]),
             f"write ON CONFLICT ({', '.join(table.key)})",

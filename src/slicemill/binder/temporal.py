@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from slicemill.binder.changelog import late_tuples
-from slicemill.binder.context import Context, Problems
+from slicemill.binder.context import Context, ErrorCollector
 from slicemill.binder.environments import SelectEnvironment, TemporalEnvironment, mentions
 from slicemill.binder.expressions import as_key, bind_condition, bind_key
 from slicemill.binder.from_clause import BoundInput
@@ -15,7 +15,7 @@ from slicemill.catalog.expressions import ColumnRef, Expr, conjunction
 from slicemill.catalog.queries import FrameUnit, LateTuples, SelectItem, SelectQuery, TemporalQuery
 from slicemill.errors import did_you_mean
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import BOOLEAN, PERIOD, Column, Schema
 
@@ -26,31 +26,33 @@ _OF_RUNS = ("valid", "open")
 
 def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context) -> SelectQuery:
     if len(entries) > 1:
-        raise Mistake("a temporal query reads one stream", span_of(node), "join its results in another query")
+        raise StatementError(
+            "a temporal query reads one stream", span_of(node), "join its results in another query"
+        )
     for key in ("group", "having", "window"):
         if child(node, key) is not None:
-            raise Mistake(f"a temporal query has no {key.upper()} clause", span_of(child(node, key)))
+            raise StatementError(f"a temporal query has no {key.upper()} clause", span_of(child(node, key)))
     entry = entries[0]
     stream = entry.input
     if stream.finite:
-        raise Mistake("a temporal query reads a stream", span_of(entry.node))
+        raise StatementError("a temporal query reads a stream", span_of(entry.node))
     assert stream.window is not None, "the grammar asks for RANGE and SLIDES"
     whole = Scope(((stream.alias, stream.schema),), qualified=False)
     row_env = SelectEnvironment(context, whole, place="a temporal query", windows_allowed=False)
-    problems = Problems()
+    problems = ErrorCollector()
 
     attributes: list[Column] = []
     for identifier in child(entry.node, "coalesce"):
-        with problems.noting():
+        with problems.collect():
             column = stream.schema.find(identifier.name)
             if column is None:
                 hint = did_you_mean(identifier.name, stream.schema.names)
-                raise Mistake(f"there is no column {identifier.name}", span_of(identifier), hint)
+                raise StatementError(f"there is no column {identifier.name}", span_of(identifier), hint)
             as_key(ColumnRef.to(column), identifier)
             attributes.append(column)
     partition: list[SelectItem] = []
     for part in child(entry.node, "partition_by") or ():
-        with problems.noting():
+        with problems.collect():
             expr = bind_key(part, row_env)
             partition.append(SelectItem(expr.name if isinstance(expr, ColumnRef) else to_esl(part), expr))
     problems.raise_any()
@@ -68,7 +70,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
     late = _late(entry, context, by_rows)
     changes = child(entry.node, "changes")
     if changes is not None and by_rows:
-        raise Mistake(
+        raise StatementError(
             "CHANGES goes with windows of time: what has changed since the last report",
             span_of(changes),
             "leave it out, or write RANGE 15 MINUTES SLIDES 1 MINUTE CHANGES",
@@ -96,7 +98,7 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
     found = late_tuples(entry.input, late, context.catalog)
     if by_rows or child(entry.node, "changes") is not None:
         what = "windows that count rows" if by_rows else "CHANGES"
-        raise Mistake(
+        raise StatementError(
             f"late tuples correct whole reports, and {what} cannot take them in",
             span_of(late),
             "write RANGE 15 MINUTES SLIDES 1 MINUTE LATE 5 MINUTES, or give the stream a SLACK",
@@ -105,7 +107,7 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
 
 
 def _split_where(
-    node: exp.Select, row_env: SelectEnvironment, run_env: TemporalEnvironment, problems: Problems
+    node: exp.Select, row_env: SelectEnvironment, run_env: TemporalEnvironment, problems: ErrorCollector
 ) -> tuple[Expr | None, Expr | None]:
     """Split WHERE into conditions before and after coalescing.
 
@@ -115,7 +117,7 @@ def _split_where(
     before: list[Expr] = []
     after: list[Expr] = []
     for part in _conjuncts(where.this) if where is not None else ():
-        with problems.noting():
+        with problems.collect():
             temporal = any(call.name.lower() in _OF_RUNS for call in part.find_all(exp.Anonymous))
             condition = bind_condition(part, run_env if temporal else row_env)
             of_runs = any(mentions(condition, column) for column in (VALID, OPEN))

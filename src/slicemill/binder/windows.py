@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.time import CALENDAR_UNITS_MONTHS, UNITS_US
 
@@ -17,7 +17,7 @@ def duration_us(node: nodes.Duration) -> int:
     """Return a duration in microseconds; raise Mistake for months."""
     months, us = months_and_us(node)
     if months:
-        raise Mistake("a month has no fixed length", span_of(node), "give it in days")
+        raise StatementError("a month has no fixed length", span_of(node), "give it in days")
     return us
 
 
@@ -30,9 +30,9 @@ def months_and_us(node: nodes.Duration) -> tuple[int, int]:
         else:
             us += number * UNITS_US[unit]
     if us != us.to_integral_value() or months != months.to_integral_value():
-        raise Mistake("this is finer than a microsecond", span_of(node))
+        raise StatementError("this is finer than a microsecond", span_of(node))
     if abs(us) >= 2**63 or abs(months) >= 2**31:
-        raise Mistake("this is longer than slicemill can count", span_of(node), "shorten it")
+        raise StatementError("this is longer than slicemill can count", span_of(node), "shorten it")
     return int(months), int(us)
 
 
@@ -43,13 +43,15 @@ def over_window(node: nodes.FrameClause) -> Window:
     slide = _slide(node, frame)
     active = bool(child(node, "active"))
     if active and frame is FrameUnit.ROWS:
-        raise Mistake(
+        raise StatementError(
             "ACTIVE EXPIRATION needs a RANGE: a tuple leaves a ROWS window only when another arrives",
             span_of(node),
             "use RANGE … PRECEDING ACTIVE EXPIRATION",
         )
     if extent is None and active:
-        raise Mistake("nothing expires from an unbounded window", span_of(node), "give the window a length")
+        raise StatementError(
+            "nothing expires from an unbounded window", span_of(node), "give the window a length"
+        )
     return Window(frame, extent, slide, active)
 
 
@@ -62,10 +64,10 @@ def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
     if extent == 0:
-        raise Mistake("this window holds nothing", span_of(node.this), "make it longer than 0")
+        raise StatementError("this window holds nothing", span_of(node.this), "make it longer than 0")
     slide = _slide(node, frame, reports)
     if child(node, "from_start") and extent is not None and slide is not None and extent % slide:
-        raise Mistake(
+        raise StatementError(
             "windows that grow by a step are a whole number of steps long",
             span_of(node),
             "let the size be a multiple of the step",
@@ -78,28 +80,30 @@ def _slide(node: nodes.FrameClause, frame: FrameUnit, reports: bool = False) -> 
     if slide is None:
         return None
     if node.this is None and not reports:
-        raise Mistake("an unbounded window does not slide", span_of(slide), "give the window a length")
+        raise StatementError("an unbounded window does not slide", span_of(slide), "give the window a length")
     length = _length(slide, frame, "a slide")
     if length == 0:
-        raise Mistake("a slide of 0 never moves", span_of(slide), "make it longer than 0")
+        raise StatementError("a slide of 0 never moves", span_of(slide), "make it longer than 0")
     return length
 
 
 def _length(node: exp.Expression, frame: FrameUnit, what: str) -> int:
     if frame is FrameUnit.RANGE:
         if not isinstance(node, nodes.Duration):
-            raise Mistake(
+            raise StatementError(
                 f"{what} by RANGE needs a unit of time", span_of(node), "write 10 SECONDS, or use ROWS"
             )
         length = duration_us(node)
     else:
         if isinstance(node, nodes.Duration):
-            raise Mistake(f"{what} by ROWS counts tuples", span_of(node), "use RANGE for a length of time")
+            raise StatementError(
+                f"{what} by ROWS counts tuples", span_of(node), "use RANGE for a length of time"
+            )
         if not node.name.isdigit():
-            raise Mistake(f"{what} by ROWS is an integer", span_of(node))
+            raise StatementError(f"{what} by ROWS is an integer", span_of(node))
         length = int(node.name)
         if length >= 2**63:
-            raise Mistake("this is longer than slicemill can count", span_of(node), "shorten it")
+            raise StatementError("this is longer than slicemill can count", span_of(node), "shorten it")
     if length < 0:
-        raise Mistake(f"{what} cannot be negative", span_of(node))
+        raise StatementError(f"{what} cannot be negative", span_of(node))
     return length

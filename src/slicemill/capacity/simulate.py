@@ -15,17 +15,23 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from slicemill.binder import bind
 from slicemill.capacity.rates import parse_rates
-from slicemill.capacity.tables import agreement, agreement_table, plain, policies_table, queries_table
+from slicemill.capacity.tables import (
+    agreement,
+    agreement_table,
+    outcomes_as_json,
+    policies_table,
+    queries_table,
+)
 from slicemill.catalog.catalog import Catalog
 from slicemill.errors import SlicemillError
 from slicemill.operators.specs import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.scheduling.capacity import Costs, costs_from_json, unit_rate
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
-from slicemill.scheduling.rehearsal import Outcome, Poll, Traffic, mean_rates, polls, rehearse
+from slicemill.scheduling.rehearsal import Outcome, Poll, Traffic, mean_rates, polls, simulate_arrivals
 from slicemill.sql.errors import SourceText
 
 _SHORTEST_S = 0.001
@@ -72,7 +78,7 @@ def simulate(source: SourceText, request: SimulationRequest, as_json: bool) -> N
         costs, tried = _on_spark(source, request, traffic, names, known)
     if request.save is not None:
         request.save.write_text(costs.to_json(), encoding="utf-8")
-    outcomes = _rehearsed(
+    outcomes = _simulate_policies(
         costs, request, names, polls(traffic, request.every_s, request.duration_s, request.seed)
     )
     (_print_json if as_json else _print)(source, request, traffic, costs, outcomes, tried)
@@ -90,7 +96,7 @@ def _units_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]
     """Return the logs of each unit, and the streams that are read."""
     graph = share(optimize(build_graph(catalog)), catalog)
     streams = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
-    units = {unit.id: {log for _, log in unit.outputs} for unit in cut(graph)}
+    units = {unit.id: {log for _, log in unit.outputs} for unit in split_into_units(graph)}
     return units, sorted(streams)
 
 
@@ -123,7 +129,7 @@ def _on_spark(
     from slicemill.capacity.trial_run import try_policies
     from slicemill.runtime.spark_session import local_session
 
-    with _telling() as tell:
+    with _progress_bar() as tell:
         tell("starting Spark", 0.0)
         spark = local_session(request.some_cores)
         try:
@@ -132,23 +138,24 @@ def _on_spark(
             if request.validate_s is None:
                 return costs, None
             arrivals = polls(traffic, request.every_s, request.validate_s, request.seed)
-            predicted = _rehearsed(costs, request, policies, arrivals)
+            predicted = _simulate_policies(costs, request, policies, arrivals)
             measured = try_policies(spark, source, policies, arrivals, costs, samples, tell)
             return costs, PolicyTrials(predicted, measured)
         finally:
             spark.stop()
 
 
-def _rehearsed(
+def _simulate_policies(
     costs: Costs, request: SimulationRequest, policies: Sequence[str], arrivals: Sequence[Poll]
 ) -> dict[str, Outcome]:
     return {
-        name: rehearse(costs, request.some_cores, Chooser(policy_named(name)), arrivals) for name in policies
+        name: simulate_arrivals(costs, request.some_cores, Chooser(policy_named(name)), arrivals)
+        for name in policies
     }
 
 
 @contextmanager
-def _telling() -> Iterator[Told]:
+def _progress_bar() -> Iterator[Told]:
     """Show a progress bar on the terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
@@ -203,7 +210,7 @@ def _print_json(
         "duration_s": request.duration_s,
         "utilisation": float(f"{costs.utilisation(rates, request.some_cores):.6g}"),
         "verdict": list(verdict(costs, rates, request.some_cores, outcomes)),
-        "policies": plain(outcomes),
+        "policies": outcomes_as_json(outcomes),
     }
     if tried is not None:
         orders = {
@@ -212,8 +219,8 @@ def _print_json(
         }
         found["validation"] = {
             "duration_s": request.validate_s,
-            "predicted": plain(tried.predicted),
-            "measured": plain(tried.measured),
+            "predicted": outcomes_as_json(tried.predicted),
+            "measured": outcomes_as_json(tried.measured),
             "orders": orders,
         }
     typer.echo(json.dumps(found))
@@ -258,7 +265,7 @@ def verdict(
         f"Too much: these rates bring {load:.2f} times the work that {have} can do, so rows wait longer and "
         f"longer, under every policy. {1 / load:.0%} of these rates would just fit; plan for less."
     )
-    tied = _tied_to_one_core(costs, rates)
+    tied = _bottleneck_unit(costs, rates)
     if tied is not None:
         yield f"{tied} alone needs more than one core, and cannot be split by a key."
         return
@@ -267,7 +274,7 @@ def verdict(
         yield f"{enough} cores would just do, as far as the work can be shared out."
 
 
-def _tied_to_one_core(costs: Costs, rates: Mapping[str, float]) -> str | None:
+def _bottleneck_unit(costs: Costs, rates: Mapping[str, float]) -> str | None:
     everywhere = costs.rates(rates)
     for unit in costs.units:
         if not unit.splits and unit_rate(unit, everywhere) * unit.row_s >= 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from slicemill.metrics.quality_of_service import QueryFigures, Summary
+from slicemill.metrics.quality_of_service import QueryStatistics, Summary
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 
 # Two policies are compared only if a measure differs by more than this share.
@@ -55,7 +55,7 @@ def queries_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
 _COLUMNS = ("results", "response", "longest", "slowdown", "greatest", "stale", "waiting", "most")
 
 
-def _cells(figures: QueryFigures, stale: float, mean_rows: float, most_rows: int) -> Iterator[str]:
+def _cells(figures: QueryStatistics, stale: float, mean_rows: float, most_rows: int) -> Iterator[str]:
     response, slowdown = figures.response, figures.slowdown
     yield f"{response.count:,}"
     yield from (_seconds(value) for value in (response.mean, response.largest))
@@ -139,12 +139,12 @@ def agreement_table(predicted: Mapping[str, Outcome], measured: Mapping[str, Out
 # -- JSON -------------------------------------------------------------------------------------------------
 
 
-def plain(outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+def outcomes_as_json(outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
     return [
         {
             "policy": policy,
             **_plain(outcome.overall(), outcome.staleness, outcome.mean_waiting, outcome.most_waiting),
-            "behind_s": _rounded(outcome.behind_s),
+            "behind_s": _round_significant(outcome.behind_s),
             "queries": [{"query": name, **_plain_query(query)} for name, query in outcome.queries.items()],
         }
         for policy, outcome in outcomes.items()
@@ -155,12 +155,12 @@ def _plain_query(query: QueryOutcome) -> dict[str, Any]:
     return _plain(query.figures, query.staleness, query.mean_waiting, query.most_waiting)
 
 
-def _plain(figures: QueryFigures, stale: float, mean_rows: float, most_rows: int) -> dict[str, Any]:
+def _plain(figures: QueryStatistics, stale: float, mean_rows: float, most_rows: int) -> dict[str, Any]:
     return {
         "response_s": _plain_summary(figures.response),
         "slowdown": _plain_summary(figures.slowdown),
-        "staleness": _rounded(stale),
-        "mean_rows_waiting": _rounded(mean_rows),
+        "staleness": _round_significant(stale),
+        "mean_rows_waiting": _round_significant(mean_rows),
         "most_rows_waiting": most_rows,
     }
 
@@ -168,11 +168,11 @@ def _plain(figures: QueryFigures, stale: float, mean_rows: float, most_rows: int
 def _plain_summary(summary: Summary) -> dict[str, Any]:
     return {
         "count": summary.count,
-        "mean": _rounded(summary.mean),
-        "max": _rounded(summary.largest),
-        "l2": _rounded(summary.l2),
+        "mean": _round_significant(summary.mean),
+        "max": _round_significant(summary.largest),
+        "l2": _round_significant(summary.l2),
     }
 
 
-def _rounded(value: float) -> float | None:
+def _round_significant(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None

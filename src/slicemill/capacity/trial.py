@@ -34,7 +34,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.placement import placements_of
-from slicemill.plan.units import Unit, cut
+from slicemill.plan.units import Unit, split_into_units
 from slicemill.runtime.units import RunningUnit
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
@@ -88,7 +88,7 @@ class TrialSamples:
 
 
 @contextmanager
-def opened_mill(
+def open_trial_mill(
     where: SparkSession | InlinePool, source: SourceText, clock: Callable[[], int], policy: str = "fcfs"
 ) -> Iterator[Mill]:
     """Open a mill in a temporary home with a script's queries.
@@ -116,7 +116,7 @@ def opened_mill(
 
 
 @dataclass(slots=True)
-class _Runs:
+class _MeasuredRuns:
     """Measured seconds of one unit's runs.
 
     `cells` is the time of all cells by number of rows, `beside` that of message and commit, `delivery` that
@@ -146,10 +146,10 @@ def measure(
     Time is virtual, so the measurement does not wait for rows.
     """
     clock = TrialClock(wall_clock_us())
-    with opened_mill(where, source, clock) as mill:
+    with open_trial_mill(where, source, clock) as mill:
         progress("reading rows to measure with", 0.0)
         streams = samples.of(mill)
-        found = {unit.id: _Runs() for unit in mill.dispatcher.units.values()}
+        found = {unit.id: _MeasuredRuns() for unit in mill.dispatcher.units.values()}
         sizes = (*_UNCOUNTED, *counted)
         for number, size in enumerate(sizes):
             progress("measuring what units cost", number / len(sizes))
@@ -161,12 +161,12 @@ def measure(
             mill.dispatcher.admit_handed()
             with mill.dispatcher.paused():
                 for unit in mill.dispatcher.units.values():
-                    _time(mill, unit, found[unit.id] if number >= len(_UNCOUNTED) else _Runs())
+                    _time(mill, unit, found[unit.id] if number >= len(_UNCOUNTED) else _MeasuredRuns())
         stop_if_failed(mill)
-        return _fitted(mill, found)
+        return _fit_costs(mill, found)
 
 
-def _time(mill: Mill, unit: RunningUnit, runs: _Runs) -> None:
+def _time(mill: Mill, unit: RunningUnit, runs: _MeasuredRuns) -> None:
     rows = sum(epoch.rows for epoch in unit.pending())
     if not rows:
         return
@@ -191,7 +191,7 @@ def _seconds(stages: Stages, name: str) -> float:
     return stages[name].seconds if name in stages else 0.0
 
 
-def _fitted(mill: Mill, found: Mapping[str, _Runs]) -> Costs:
+def _fit_costs(mill: Mill, found: Mapping[str, _MeasuredRuns]) -> Costs:
     units = []
     for unit in mill.dispatcher.units.values():
         runs = found[unit.id]
@@ -280,10 +280,12 @@ class TrialStream:
         positions = np.arange(self._next, self._next + count) % self.sample.num_rows
         self._next = (self._next + count) % self.sample.num_rows
         times = np.linspace(begin_us, end_us, count, endpoint=False).astype(np.int64)
-        return _moved(self.sample.take(pa.array(positions)), self.stream, times)
+        return _shift_timestamps(self.sample.take(pa.array(positions)), self.stream, times)
 
 
-def _moved(table: pa.Table, stream: Stream, times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+def _shift_timestamps(
+    table: pa.Table, stream: Stream, times: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> pa.Table:
     """Set the time column and shift other timestamps by the same amount."""
     if stream.time_column is None or stream.stamp_column is not None:
         return table
@@ -303,13 +305,13 @@ def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
     """Return the costs of a script's units as learned in a home."""
     graph = share(optimize(build_graph(catalog)), catalog)
     home = HomeReader(folder)
-    known = [(unit, *_learned(home, unit)) for unit in cut(graph)]
+    known = [(unit, *_load_statistics(home, unit)) for unit in split_into_units(graph)]
     # Each unit's overhead includes the fixed cost of a job, which is at most the least overhead.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
     return Costs(job_s, tuple(unit_cost(*found, job_s, graph, catalog) for found in known))
 
 
-def _learned(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
+def _load_statistics(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
     """Return a unit's statistics and its number of cells."""
     fields = home.units.get(unit.id, {})
     kept = fields.get("statistics", {})

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from slicemill.api.mill import Mill
-from slicemill.capacity.trial import Progress, TrialSamples, TrialStream, opened_mill, stop_if_failed
+from slicemill.capacity.trial import Progress, TrialSamples, TrialStream, open_trial_mill, stop_if_failed
 from slicemill.errors import SlicemillError
-from slicemill.metrics.quality_of_service import QueryFigures, StaleTime, Summary
+from slicemill.metrics.quality_of_service import QueryStatistics, StaleTime, Summary
 from slicemill.scheduling.capacity import Costs
 from slicemill.scheduling.rehearsal import Outcome, Poll, QueryOutcome
 from slicemill.sql.errors import SourceText
@@ -49,7 +49,7 @@ def try_policies(
     learns differ from run to run.
     """
     found: dict[str, Outcome] = {}
-    with opened_mill(spark, source, wall_clock_us) as mill:
+    with open_trial_mill(spark, source, wall_clock_us) as mill:
         streams = samples.of(mill)
         progress("warming up", 0.0)
         now_us = _warm_up(mill, streams, arrivals)
@@ -62,7 +62,7 @@ def try_policies(
             tables = [streams[poll.stream].rows(poll.rows, now_us + int(poll.at * US)) for poll in arrivals]
             mill.dispatcher.run_all()
             mill.policy = policy
-            outcome = _turn(mill, arrivals, tables, costs, progress)
+            outcome = _run_arrivals(mill, arrivals, tables, costs, progress)
             if policy in found:
                 found[policy].merge(outcome)
             else:
@@ -70,12 +70,12 @@ def try_policies(
     return found
 
 
-def _turn(
+def _run_arrivals(
     mill: Mill, arrivals: Sequence[Poll], tables: Sequence[pa.Table], costs: Costs, progress: Progress
 ) -> Outcome:
     for query in mill.queries.values():
         metrics = query.metrics()
-        metrics.figures, metrics.stale = QueryFigures(), StaleTime()
+        metrics.figures, metrics.stale = QueryStatistics(), StaleTime()
     waiting: list[dict[str, int]] = []
     began = time.monotonic()
     mill.dispatcher.start()
@@ -86,7 +86,7 @@ def _turn(
             progress(f"running under {mill.policy}", poll.at / arrivals[-1].at)
             mill.feed(poll.stream, table)
             waiting.append(_rows_waiting(mill))
-        _until_nothing_waits(mill)
+        _drain(mill)
         lasted_s = time.monotonic() - began
     finally:
         mill.dispatcher.stop()
@@ -112,7 +112,7 @@ def _rows_waiting(mill: Mill) -> dict[str, int]:
     return {name: sum(epoch.rows for epoch in unit.pending()) for name, unit in mill.dispatcher.units.items()}
 
 
-def _until_nothing_waits(mill: Mill) -> None:
+def _drain(mill: Mill) -> None:
     ends = time.monotonic() + _PATIENCE_S
     while _is_busy(mill):
         mill.dispatcher.check()
@@ -144,7 +144,7 @@ def _outcome(
         response = metrics.figures.response
         waited = [rows[unit.id] for rows in waiting]
         outcome.queries[output.log] = QueryOutcome(
-            QueryFigures(response, _over(response, costs.ideal_s(output.log, cores))),
+            QueryStatistics(response, _divide_summary(response, costs.ideal_s(output.log, cores))),
             metrics.stale,
             min(1.0, metrics.stale.staleness(lasted_s)),
             sum(waited) / len(waited),
@@ -153,7 +153,7 @@ def _outcome(
     return outcome
 
 
-def _over(values: Summary, divisor: float) -> Summary:
+def _divide_summary(values: Summary, divisor: float) -> Summary:
     return Summary(
         values.count, values.total / divisor, values.squares / divisor**2, values.largest / divisor
     )

@@ -31,7 +31,9 @@ class ArgumentRange:
 ANY = ArgumentRange("any value", lambda _value: True)
 
 
-def declared(parameter: str, named: Mapping[str, ArgumentRange | None] | None = None) -> ArgumentRange | None:
+def parse_range(
+    parameter: str, named: Mapping[str, ArgumentRange | None] | None = None
+) -> ArgumentRange | None:
     """Return the range in a parameter declaration, or None.
 
     >>> declared("number{0..1}").takes(1.5), declared("integer{not 0}").words, declared("number")

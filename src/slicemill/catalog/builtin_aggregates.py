@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slicemill import types as t
-from slicemill.catalog.argument_range import ArgumentRange, declared
+from slicemill.catalog.argument_range import ArgumentRange, parse_range
 from slicemill.catalog.expressions import Expr
 from slicemill.types import Kind, Type
 
@@ -18,7 +18,7 @@ from slicemill.types import Kind, Type
 class BuiltinAggregate:
     """Built-in aggregate.
 
-    `declared` are its parameters in the notation of the scalar library. `algebraic` aggregates can be
+    `parse_range` are its parameters in the notation of the scalar library. `algebraic` aggregates can be
     computed from panes (M35). The last `optional` parameters may be omitted. A parameter with a range must be
     constant for all tuples; `hint` is added to errors about it.
     """
@@ -38,7 +38,7 @@ class BuiltinAggregate:
 
     @property
     def ranges(self) -> tuple[ArgumentRange | None, ...]:
-        return tuple(declared(parameter) for parameter in self.declared)
+        return tuple(parse_range(parameter) for parameter in self.declared)
 
     @property
     def constant(self) -> int | None:

@@ -22,9 +22,9 @@ from slicemill.catalog.queries import (
     ServiceLevel,
     UnionQuery,
 )
-from slicemill.catalog.statements import LifeChange, Replay
+from slicemill.catalog.statements import LifecycleChange, Replay
 from slicemill.extension import called_kinds
-from slicemill.secrets import redacted_address
+from slicemill.secrets import redact_address
 from slicemill.time import BEGINNING, END
 from slicemill.types import VARCHAR, Column, Schema, TimestampUnits
 
@@ -72,7 +72,7 @@ class SourceSpec:
         return bool(url) and not _NO_FILE.match(url)
 
     def __str__(self) -> str:
-        return redacted_address(self.url or "") or self.format or "(fed by a program)"
+        return redact_address(self.url or "") or self.format or "(fed by a program)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ Statement: TypeAlias = (
     | AlteredStream
     | DroppedName
     | Setting
-    | LifeChange
+    | LifecycleChange
     | Replay
 )
 
@@ -446,7 +446,7 @@ class Catalog:
                 return declared, found
         return None
 
-    def declared_as(self, name: str) -> str:
+    def declaration_name(self, name: str) -> str:
         """Return the declared name of a called aggregate."""
         instance = self._instance(name)
         if instance is None and INTO in name and any(found := self.declared_versions(name)):
@@ -476,7 +476,7 @@ class Catalog:
 
         `functions` are the user-defined functions that the object calls.
         """
-        if isinstance(statement, (LifeChange, Replay)):
+        if isinstance(statement, (LifecycleChange, Replay)):
             return  # these statements declare nothing
         if isinstance(statement, (AlteredQuery, AlteredStream)):
             statement = statement.after
@@ -544,7 +544,7 @@ class Catalog:
         else:
             self.relations.pop(key, None)
 
-    def _declared(self, user: tuple[str, str]) -> Statement | None:
+    def _find_user(self, user: tuple[str, str]) -> Statement | None:
         kind, key = user
         if kind == "AGGREGATE":
             return self.callables.get(key) or self.base_aggregates.get(key) or self.window_aggregates.get(key)
@@ -573,7 +573,9 @@ class Catalog:
         """
         wanted = name.lower()
         if kind == "FUNCTION":
-            users = (self._declared(user) for user, called in self.function_calls.items() if wanted in called)
+            users = (
+                self._find_user(user) for user, called in self.function_calls.items() if wanted in called
+            )
             return [user for user in users if user is not None]
         found: list[Statement] = []
         if kind not in called_kinds():
@@ -586,9 +588,9 @@ class Catalog:
         for statement in (*self.relations.values(), *self.queries.values()):
             if isinstance(statement, QueryDefinition) and statement.writes_for is not None:
                 continue  # it is dropped with its owner
-            used = _used_by(statement, kind)
+            used = _dependencies(statement, kind)
             if wanted in {
-                (self.declared_as(entry) if kind in called_kinds() else entry).lower() for entry in used
+                (self.declaration_name(entry) if kind in called_kinds() else entry).lower() for entry in used
             }:
                 found.append(statement)
         return found
@@ -629,7 +631,7 @@ def _user_kind(statement: Statement) -> str:
     return "AGGREGATE" if called else "RELATION"
 
 
-def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
+def _dependencies(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
     called = kind in called_kinds()
     if isinstance(statement, ComputedStream):
         if not called:

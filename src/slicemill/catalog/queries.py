@@ -92,10 +92,10 @@ class JoinKind(StrEnum):
     @property
     def judged(self) -> tuple[int, ...]:
         """Return the inputs whose rows need a matched flag."""
-        return (0,) if self is JoinKind.SEMI else self.unmatched
+        return (0,) if self is JoinKind.SEMI else self.outer_inputs
 
     @property
-    def unmatched(self) -> tuple[int, ...]:
+    def outer_inputs(self) -> tuple[int, ...]:
         """Return the inputs whose unmatched rows are emitted when they expire."""
         return _UNMATCHED.get(self, ())
 
@@ -189,11 +189,11 @@ class RankedBy:
     of_one_time: bool = False  # all rows of a partition have the same timestamp, after which it is complete
 
     @property
-    def stays(self) -> bool:
+    def never_retracts(self) -> bool:
         """Return True if first rows of an append-only input are never retracted."""
         return self.oldest_first or self.of_one_time
 
-    def keyed_by_place(self, limit: int | None, shown: str | None, below: Schema) -> bool:
+    def is_keyed_by_rank(self, limit: int | None, shown: str | None, below: Schema) -> bool:
         """Return True if a result row is identified by its rank.
 
         Another row with that rank then updates it. Rows of a changelog keep their own identity if the
@@ -208,7 +208,7 @@ class RankedBy:
 
         `shown` is the name of the rank column, if the result has it.
         """
-        if not self.keyed_by_place(limit, shown, below):
+        if not self.is_keyed_by_rank(limit, shown, below):
             return below.key
         partition = tuple(expr.name for expr in self.partition_by if isinstance(expr, ColumnRef))
         if len(partition) < len(self.partition_by):
@@ -315,7 +315,7 @@ class SelectQuery:
     corrections: Corrections | None = None
 
     @property
-    def corrected_key(self) -> tuple[str, ...] | None:
+    def early_result_key(self) -> tuple[str, ...] | None:
         """Return the key of windows with early results.
 
         The key consists of the groups and the window's end. Sessions use the start, because their end

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.catalog.expressions import Expr
-from slicemill.errors import counted
+from slicemill.errors import format_count
 
 
 class ShownKind(StrEnum):
@@ -76,24 +76,24 @@ Command: TypeAlias = Show | ShowCreate | ShowVersions | Describe | Explain | Exp
 # PAUSE, RESUME and RESTART: control queries and streams.
 
 
-class LifeAction(StrEnum):
+class LifecycleAction(StrEnum):
     PAUSE = "PAUSE"
     RESUME = "RESUME"
     RESTART = "RESTART"
 
 
 _OUTCOMES = {
-    LifeAction.PAUSE: "is paused",
-    LifeAction.RESUME: "goes on",
-    LifeAction.RESTART: "is started again",
+    LifecycleAction.PAUSE: "is paused",
+    LifecycleAction.RESUME: "goes on",
+    LifecycleAction.RESTART: "is started again",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class LifeChange:
+class LifecycleChange:
     """`PAUSE QUERY q`: change of the lifecycle state of a query or stream."""
 
-    action: LifeAction
+    action: LifecycleAction
     kind: str  # QUERY or STREAM
     name: str
 
@@ -119,7 +119,7 @@ class ReplayOutcome:
     late: int
 
     def __str__(self) -> str:
-        tried = counted(self.read + self.failed, "row")
+        tried = format_count(self.read + self.failed, "row")
         late = f", {self.late} of them too late for their order" if self.late else ""
         return f"{tried} replayed: {self.read} read{late}, {self.failed} failed again"
 

@@ -62,7 +62,7 @@ class TruncateTable:
 TableChange: TypeAlias = InsertRows | UpdateRows | DeleteRows | TruncateTable
 
 
-def relations_asked(change: TableChange) -> Iterator[str]:
+def source_relations(change: TableChange) -> Iterator[str]:
     """Yield the tables and views that a change also reads."""
     if isinstance(change, InsertRows) and change.query is not None:
         yield from relations_of(change.query)

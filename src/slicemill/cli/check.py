@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slicemill.cli.common import File, read, tell_warnings
+from slicemill.cli.common import File, print_warnings, read
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from slicemill.binder.script import Bound
+    from slicemill.binder.script import BoundScript
     from slicemill.sql.errors import Diagnostic
 
 
@@ -31,13 +31,13 @@ def check(
     from slicemill.sql.errors import EslError
 
     bound = bind_script(read(file), imports=imports)
-    unverified = [] if imports else _unverified(bound)
+    unverified = [] if imports else _python_names(bound)
     if as_json:
         typer.echo(json.dumps({**_check_json(bound), "unverified": unverified}, indent=2))
     elif not bound.diagnostics:
         Console().print(_statements_table(bound))
     if not as_json:
-        tell_warnings(bound)
+        print_warnings(bound)
         for note in _notes(bound):
             typer.echo(f"note: {bound.source.name}:{note['line']}: {note['message']}", err=True)
     if unverified and not as_json:
@@ -55,7 +55,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _notes(bound: Bound) -> list[dict[str, object]]:
+def _notes(bound: BoundScript) -> list[dict[str, object]]:
     """Return calls in each statement that are evaluated row by row, with a faster alternative."""
     from slicemill.functions.render import render
     from slicemill.functions.row_only import calls_by_row
@@ -69,7 +69,7 @@ def _notes(bound: Bound) -> list[dict[str, object]]:
     return notes
 
 
-def _unverified(bound: Bound) -> list[str]:
+def _python_names(bound: BoundScript) -> list[str]:
     """Return the Python classes and functions that aggregates and functions are implemented in."""
     from slicemill.catalog.aggregates import AggregateDefinition
     from slicemill.catalog.extended import ComputedStream
@@ -80,7 +80,7 @@ def _unverified(bound: Bound) -> list[str]:
     return sorted(name for name in names if name is not None)
 
 
-def _statements_table(bound: Bound) -> Table:
+def _statements_table(bound: BoundScript) -> Table:
     from rich.table import Table
 
     from slicemill.explain.statements import describe
@@ -93,7 +93,7 @@ def _statements_table(bound: Bound) -> Table:
     return table
 
 
-def _check_json(bound: Bound) -> dict[str, object]:
+def _check_json(bound: BoundScript) -> dict[str, object]:
     from slicemill.explain.statements import describe
     from slicemill.sql.errors import EslError
 
@@ -114,6 +114,6 @@ def _check_json(bound: Bound) -> dict[str, object]:
     }
 
 
-def _diagnostic_json(bound: Bound, diagnostic: Diagnostic) -> dict[str, object]:
+def _diagnostic_json(bound: BoundScript, diagnostic: Diagnostic) -> dict[str, object]:
     line, column = bound.source.position(diagnostic.span.start)
     return {"line": line, "column": column, "message": diagnostic.message, "hint": diagnostic.hint}

@@ -12,7 +12,7 @@ import typer
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.binder.script import Bound
+    from slicemill.binder.script import BoundScript
     from slicemill.sql.errors import SourceText
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
@@ -58,7 +58,7 @@ def read(file: Path) -> SourceText:
     return SourceText(text, "<stdin>" if str(file) == "-" else str(file))
 
 
-def tell_warnings(bound: Bound) -> None:
+def print_warnings(bound: BoundScript) -> None:
     """Print the warnings for a script to standard error."""
     from slicemill.sql.errors import render
 

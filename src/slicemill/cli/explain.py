@@ -41,8 +41,8 @@ def explain(
     from slicemill.binder import bind
     from slicemill.plan.build import build_graph
     from slicemill.plan.optimizer import optimize, share
-    from slicemill.plan.overlapping_joins import NOTHING_RUNS, gathered
-    from slicemill.plan.units import cut
+    from slicemill.plan.overlapping_joins import NOTHING_RUNS, merge_overlapping_joins
+    from slicemill.plan.units import split_into_units
 
     catalog = bind(read(file)).catalog
     if uda is not None:
@@ -55,33 +55,33 @@ def explain(
         return
     graph, placed = share(optimize(build_graph(catalog)), catalog), NOTHING_RUNS
     if home is not None:
-        from slicemill.lifecycle.unit_fields import placed_queries
+        from slicemill.lifecycle.unit_fields import query_placements
         from slicemill.storage.home_reader import HomeReader
 
-        placed = placed_queries(HomeReader(home).units)
-    graph, _ = gathered(graph, cut(graph), placed)
+        placed = query_placements(HomeReader(home).units)
+    graph, _ = merge_overlapping_joins(graph, split_into_units(graph), placed)
     if home is not None:
         from slicemill.runtime.state_view import with_measures
 
         graph = with_measures(graph, home)
     if query is not None:
-        graph = _only(graph, query)
-    _write(_explained(graph, form, cells, home), output)
+        graph = _query_subgraph(graph, query)
+    _write(_render_graph(graph, form, cells, home), output)
 
 
-def _explained(graph: QueryGraph, form: Format, cells: int, home: Path | None) -> str:
+def _render_graph(graph: QueryGraph, form: Format, cells: int, home: Path | None) -> str:
     if form is Format.svg:
         from slicemill.explain.svg import explain_svg
 
         return explain_svg(graph)
-    from slicemill.explain.placements import placed_units
+    from slicemill.explain.placements import place_units
 
     kept = None
     if home is not None:
         from slicemill.runtime.state_view import placements_in
 
         kept = placements_in(home)
-    units = placed_units(graph, cells, kept)
+    units = place_units(graph, cells, kept)
     if form is Format.json:
         from slicemill.explain.json import explain_json
 
@@ -108,7 +108,7 @@ def _write(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
 
 
-def _only(graph: QueryGraph, name: str) -> QueryGraph:
+def _query_subgraph(graph: QueryGraph, name: str) -> QueryGraph:
     by_name = {node.id.lower(): node.id for node in graph.sinks} | {
         stream.lower(): node_id for stream, node_id in graph.streams.items()
     }

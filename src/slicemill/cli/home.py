@@ -19,12 +19,12 @@ def check(home: HomeFolder) -> None:
     """Read everything that a home should hold, and name what is missing or damaged."""
     from rich.console import Console
 
-    from slicemill.connectors.stored_files import source_mistakes
+    from slicemill.connectors.stored_files import source_errors
     from slicemill.storage.check import check_home
 
     with Console(stderr=True).status("checking") as status:
         report = check_home(home, progress=status.update)
-        report.mistakes += source_mistakes(home)
+        report.mistakes += source_errors(home)
     typer.echo(f"{home}: FORMAT {report.format}, epoch {report.epoch}, {report.statements} statements")
     typer.echo(f"{report.logs} logs, {report.rows:,} rows, {report.bytes:,} bytes; {report.units} units")
     if report.torn:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slicemill.api.mill import Mill
-from slicemill.api.status import queries_table, stopped, watch
+from slicemill.api.status import describe_failures, queries_table, watch
 from slicemill.catalog.catalog import SourceSpec
 from slicemill.columns.rows import timed_rows
 from slicemill.connectors.sinks.console import results_table, show_counts, show_timestamp
@@ -74,7 +74,7 @@ class ResultLines:
                 rows = timed_rows(query.log.read(epoch), query.schema)
                 lines = "".join(result_line(name, query.schema, timed) for timed in rows)
                 # An interrupt between these two statements would repeat or lose lines.
-                with _signals_held():
+                with _delay_signals():
                     self._out.write(lines)
                     self._cursors[name] = epoch.number
         self._out.flush()
@@ -94,7 +94,7 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
     windows emit too. With a home they continue in the next run.
     """
     console = Console(stderr=True)
-    with _ends_when_told(), _opened(options, spark, console) as mill:
+    with _exit_on_sigterm(), _open_mill(options, spark, console) as mill:
         lines = ResultLines(mill, mill.home.epoch, sys.stdout) if options.as_json else None
         with console.status("planning"):
             mill.execute(source)
@@ -127,7 +127,7 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
 
 
 @contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
+def _delay_signals() -> Iterator[None]:
     """Delay ctrl-c and SIGTERM until the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -149,7 +149,7 @@ def _signals_held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ends_when_told() -> Iterator[None]:
+def _exit_on_sigterm() -> Iterator[None]:
     """Make SIGTERM end a run as ctrl-c does."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -180,7 +180,7 @@ def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError
     return None
 
 
-def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) -> Mill:
+def _open_mill(options: RunOptions, spark: Future[SparkSession], console: Console) -> Mill:
     """Open the home and start Spark, with progress on the console."""
     with console.status("opening the home") as status:
         return Mill(
@@ -229,7 +229,10 @@ def _summary(mill: Mill, console: Console) -> None:
             console.print(f"{name} has no SOURCE: only a program can feed it", highlight=False)
         elif counts.read or stream.error is None:
             show_counts(console, name, counts.read, counts.unneeded, counts.late, counts.bad)
-    for problem in (*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *stopped(mill)):
+    for problem in (
+        *([mill.dispatcher.problem] if mill.dispatcher.problem else []),
+        *describe_failures(mill),
+    ):
         console.print(problem, style="red", highlight=False)
     console.print()
     console.print(queries_table(mill))

@@ -53,25 +53,25 @@ def add_query(
 ) -> None:
     """Register a query."""
     text = sys.stdin.read() if select == "-" else select
-    _run(url, token, f"CREATE QUERY {_quoted(name)} AS {text}")
+    _run(url, token, f"CREATE QUERY {_quote_name(name)} AS {text}")
 
 
 @query_app.command("drop", epilog="Example: slicemill query drop dear")
 def drop_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
     """Drop a query and its results."""
-    _run(url, token, f"DROP QUERY {_quoted(name)}")
+    _run(url, token, f"DROP QUERY {_quote_name(name)}")
 
 
 @query_app.command("pause", epilog="Example: slicemill query pause dear")
 def pause_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
     """Let a query give no results until it is resumed; nothing is missed."""
-    _run(url, token, f"PAUSE QUERY {_quoted(name)}")
+    _run(url, token, f"PAUSE QUERY {_quote_name(name)}")
 
 
 @query_app.command("resume", epilog="Example: slicemill query resume dear")
 def resume_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
     """Resume a paused query with the rows that arrived meanwhile."""
-    _run(url, token, f"RESUME QUERY {_quoted(name)}")
+    _run(url, token, f"RESUME QUERY {_quote_name(name)}")
 
 
 @query_app.command("replace", epilog='Example: slicemill query replace dear "SELECT item FROM bid" --dry-run')
@@ -85,19 +85,19 @@ def replace_query(
     """Give a query another definition; state that fits is kept."""
     text = sys.stdin.read() if select == "-" else select
     words = "EXPLAIN REPLACE" if dry_run else "CREATE OR REPLACE"
-    _run(url, token, f"{words} QUERY {_quoted(name)} AS {text}")
+    _run(url, token, f"{words} QUERY {_quote_name(name)} AS {text}")
 
 
 @query_app.command("restart", epilog="Example: slicemill query restart dear")
 def restart_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
     """Run a query that has failed."""
-    _run(url, token, f"RESTART QUERY {_quoted(name)}")
+    _run(url, token, f"RESTART QUERY {_quote_name(name)}")
 
 
 @query_app.command("explain", epilog="Example: slicemill query explain hot_items")
 def explain_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
     """Show how a query runs, and what it shares."""
-    _run(url, token, f"EXPLAIN {_quoted(name)}")
+    _run(url, token, f"EXPLAIN {_quote_name(name)}")
 
 
 @query_app.command("tail", epilog="Example: slicemill query tail hot_items --format json")
@@ -121,7 +121,7 @@ def tail(
         Shell(connection, Console(), OutputFormat(form)).watch(name, since=since)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -158,7 +158,7 @@ def _status(connection: Connection, width: int) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from slicemill.cli.shell import listed_names, rows_table
+    from slicemill.cli.shell import rows_table, visible_columns
 
     health = connection.health()
     state = "running" if health["ready"] else "not running"
@@ -167,5 +167,5 @@ def _status(connection: Connection, width: int) -> RenderableType:
     ]
     parts += [Text(problem, style="red") for problem in health["problems"]]
     for result in connection.execute("SHOW STREAMS; SHOW QUERIES"):
-        parts += ["", rows_table(listed_names(result), result.rows, width)]
+        parts += ["", rows_table(visible_columns(result), result.rows, width)]
     return Group(*parts)

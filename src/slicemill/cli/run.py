@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slicemill.cli.common import Conf, File, Packages, read, seconds_of, spark_settings, tell_warnings
+from slicemill.cli.common import Conf, File, Packages, print_warnings, read, seconds_of, spark_settings
 from slicemill.errors import SlicemillError
 from slicemill.scheduling.policies import POLICIES, policy_named
 
@@ -89,7 +89,7 @@ def run(
         _check_writable(metrics)
     if engine is EngineName.reference:
         bound = bind(source)
-        tell_warnings(bound)
+        print_warnings(bound)
         _run_reference(bound.catalog, rows, as_json)
         return
     from slicemill.runtime.spark_session import begin_session, check_master
@@ -126,7 +126,7 @@ def check_home(home: Path | None, source: SourceText) -> Catalog:
     import tempfile
 
     from slicemill.binder import bind
-    from slicemill.lifecycle.catalog_journal import KeptStatements
+    from slicemill.lifecycle.catalog_journal import StoredStatements
     from slicemill.storage.home import HomeLock, check_format, read_format
     from slicemill.storage.home_reader import HomeReader
 
@@ -147,8 +147,8 @@ def check_home(home: Path | None, source: SourceText) -> Catalog:
         found = HomeReader(home)
     finally:
         lock.release()
-    kept = KeptStatements.of(found.statements, home, found.logs)
-    return kept.agreed(bind(source, kept=lambda: kept.catalog))[0]
+    kept = StoredStatements.of(found.statements, home, found.logs)
+    return kept.reconcile(bind(source, kept=lambda: kept.catalog))[0]
 
 
 def _check_writable(file: Path) -> None:

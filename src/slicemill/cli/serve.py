@@ -71,8 +71,8 @@ def serve(
     from slicemill.server.auth import Access
     from slicemill.server.connections import ConnectionLimits
     from slicemill.server.logs import LogFormat
-    from slicemill.server.network import Certificate, Listening, check_address
-    from slicemill.server.permissions import Allowed
+    from slicemill.server.network import Certificate, ServerSockets, check_address
+    from slicemill.server.permissions import ClientPermissions
 
     seconds = seconds_of(duration)
     settings = spark_settings(packages, conf)
@@ -91,18 +91,18 @@ def serve(
     tls = Certificate(str(certificate), str(key)) if certificate is not None else None
     access = Access(home)
     check_address(host, access)
-    listening = Listening(host, port, postgres_port, tls, ConnectionLimits.of_process(max_connections))
+    listening = ServerSockets(host, port, postgres_port, tls, ConnectionLimits.of_process(max_connections))
     spark = begin_session(master, settings)
-    from slicemill.server.adhoc.pool import QuestionLimits
+    from slicemill.server.adhoc.pool import AdhocLimits
     from slicemill.server.serve import ServeOptions, run_server
 
-    allowed = Allowed(
+    allowed = ClientPermissions(
         tuple(allow_folder or ()),
         frozenset(map(str.lower, allow_scheme or ())),
         allow_python,
         frozenset(map(str.lower, allow_webhook or ())),
     )
-    limits = QuestionLimits(seconds=question_seconds, memory_bytes=question_memory << 20)
+    limits = AdhocLimits(seconds=question_seconds, memory_bytes=question_memory << 20)
     limits = limits.with_counts(questions, questions_per_user)
     options = ServeOptions(home, source, seconds, allowed, LogFormat(log_format), limits)
     run_server(listening, access, options, spark)

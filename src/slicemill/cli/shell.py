@@ -63,7 +63,7 @@ def show_result(
     elif names == ["plan"]:
         console.out("\n".join(row["plan"] for row in result.rows))
     else:
-        console.print(rows_table(listed_names(result), result.rows, console.width))
+        console.print(rows_table(visible_columns(result), result.rows, console.width))
         console.print(Text(f"{count:,} row{'' if count == 1 else 's'}", style="dim"))
         if result.message:
             console.print(Text(result.message, style="dim"))
@@ -87,8 +87,8 @@ def rows_table(
     """
     cells = {name: [_cell(row[name]) for row in rows] for name in names}
     gaps = 2 * (len(names) - 1)
-    whole = {name: _needed([name], cells[name]) for name in names}
-    broken = {name: _needed(_broken(name).split("\n"), cells[name]) for name in names}
+    whole = {name: _column_width([name], cells[name]) for name in names}
+    broken = {name: _column_width(_wrap_header(name).split("\n"), cells[name]) for name in names}
     if gaps + sum(broken.values()) > width and rows:
         return Group(*(_record(number, names, cells) for number in range(len(rows))))
     headers_fit = gaps + sum(whole.values()) <= width
@@ -96,7 +96,7 @@ def rows_table(
     for name in names:
         numeric = all(isinstance(row[name], (int, float, type(None))) for row in rows)
         table.add_column(
-            Text(name if headers_fit else _broken(name)),
+            Text(name if headers_fit else _wrap_header(name)),
             justify="right" if numeric and rows else "left",
             overflow="fold",
             min_width=None if least is None else least[name],
@@ -107,7 +107,7 @@ def rows_table(
     return table
 
 
-def listed_names(result: StatementResult) -> list[str]:
+def visible_columns(result: StatementResult) -> list[str]:
     """Return the columns to show. Columns of SHOW that are NULL or 0 in all rows are hidden."""
     names = [name for name, _ in result.columns or []]
     if not result.tag.startswith("SHOW") or not result.rows:
@@ -115,12 +115,12 @@ def listed_names(result: StatementResult) -> list[str]:
     return [name for name in names if any(row[name] not in (None, 0) for row in result.rows)]
 
 
-def _broken(name: str) -> str:
+def _wrap_header(name: str) -> str:
     """Break a header into lines after the underscores inside of it."""
     return name[:1] + name[1:].replace("_", "_\n")
 
 
-def _needed(header: Sequence[str], cells: Sequence[Text]) -> int:
+def _column_width(header: Sequence[str], cells: Sequence[Text]) -> int:
     """Return the width at which no word of a column is cut. Very long words may be cut, timestamps never."""
     words = [word for cell in cells for word in cell.plain.split()]
     times = (len(word) for word in words if _TIME.fullmatch(word))
@@ -139,7 +139,7 @@ def _record(number: int, names: Sequence[str], cells: dict[str, list[Text]]) -> 
     return table
 
 
-def show_mistakes(console: Console, mistakes: Sequence[StatementMistake], text: str) -> None:
+def print_errors(console: Console, mistakes: Sequence[StatementMistake], text: str) -> None:
     """Print each error with its source line, underlined."""
     lines = text.splitlines()
     for mistake in mistakes:
@@ -186,7 +186,7 @@ COMMANDS = {
 }
 
 
-class Leave(Exception):
+class QuitShell(Exception):
     """The user has entered the command to quit."""
 
 
@@ -212,7 +212,7 @@ class Shell:
                 for result in self._connection.execute(text):
                     show_result(self._console, result, self._form)
         except StatementRefused as refused:
-            show_mistakes(self._console, refused.mistakes, text)
+            print_errors(self._console, refused.mistakes, text)
             return False
         except (ClientError, OSError) as problem:
             self._console.print(Text(str(problem), style="bold red"))
@@ -223,7 +223,7 @@ class Shell:
         name, _, rest = text.partition(" ")
         rest = rest.strip().rstrip(";")
         if name == "\\q":
-            raise Leave
+            raise QuitShell
         if name == "\\d":
             self.run(f"DESCRIBE {rest}" if rest else "SHOW STREAMS; SHOW QUERIES")
         elif name == "\\plan":
@@ -275,7 +275,7 @@ class Shell:
         return needed
 
 
-def is_whole(text: str) -> bool:
+def is_complete(text: str) -> bool:
     """Return True for complete input: a shell command, nothing, or statements up to a semicolon or brace."""
     stripped = text.strip()
     return not stripped or stripped.startswith("\\") or re.search(r"[;}]\s*$", stripped) is not None
@@ -299,7 +299,7 @@ def interact(connection: Connection, console: Console) -> None:
             shell.run(session.prompt("slicemill> "))
         except KeyboardInterrupt:
             continue
-        except (EOFError, Leave):
+        except (EOFError, QuitShell):
             return
 
 
@@ -310,7 +310,7 @@ def _enter_runs() -> KeyBindings:
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if is_whole(buffer.text):
+        if is_complete(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")

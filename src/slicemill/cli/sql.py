@@ -34,7 +34,7 @@ def sql(
     """
     from rich.console import Console
 
-    from slicemill.cli.shell import Leave, OutputFormat, Shell, interact
+    from slicemill.cli.shell import OutputFormat, QuitShell, Shell, interact
     from slicemill_client.connection import connect
 
     if form not in tuple(OutputFormat):
@@ -46,7 +46,7 @@ def sql(
         text = command if command is not None else _text(file)
         try:
             done = Shell(connection, Console(soft_wrap=form != "table"), OutputFormat(form)).run(text)
-        except Leave:
+        except QuitShell:
             return
     if not done:
         raise typer.Exit(1)

@@ -50,7 +50,7 @@ class Decoder:
         for number, codec in filled.items():
             _, version = self._codecs[codec.name]
             plain = {name: self._value(item) for name, item in entries[number][codec.name].items()}
-            codec.fill(self._objects[number], codec.upgraded(plain, version))
+            codec.fill(self._objects[number], codec.upgrade(plain, version))
         return self._value(self._tree["value"])
 
     def _filled(self, entry: Tree) -> Codec | None:
@@ -99,12 +99,12 @@ class Decoder:
 
     def _registered(self, codec: Codec, version: int, body: Tree) -> Any:
         if codec.from_plain is not None:
-            plain = codec.upgraded(self._value(body), version)
+            plain = codec.upgrade(self._value(body), version)
             try:
                 return codec.from_plain(plain)
             except (KeyError, TypeError, ValueError) as problem:
                 raise StorageError(f"the state {codec.name} cannot be read: {problem!r}") from problem
-        plain = codec.upgraded({name: self._value(item) for name, item in body.items()}, version)
+        plain = codec.upgrade({name: self._value(item) for name, item in body.items()}, version)
         if codec.named_tuple:
             return codec.named(plain)
         made = codec.new()

@@ -61,7 +61,7 @@ class Codec:
     # fields that are not stored, with their constant value
     unstored: Mapping[str, Any] = field(default_factory=dict)
 
-    def upgraded(self, plain: Any, version: int) -> Any:
+    def upgrade(self, plain: Any, version: int) -> Any:
         """Convert a plain value of an earlier version to the current version."""
         while version < self.version:
             plain = self.upgrades[version](plain)
@@ -133,7 +133,7 @@ def stored_as(
         names = _fields_of(cls) if fields is None else fields
         is_tuple = issubclass(cls, tuple)
         by_value = is_tuple or _is_frozen(cls)
-        getter, unstored = _getter(names), _unstored(cls) if fields is None else {}
+        getter, unstored = _getter(names), _default_fields(cls) if fields is None else {}
         _add(Codec(name, version, cls, by_value, names, getter, None, upgrade or {}, is_tuple, unstored))
         return cls
 
@@ -207,7 +207,7 @@ def _fields_of(cls: type) -> tuple[str, ...]:
     return tuple(slots)
 
 
-def _unstored(cls: type) -> dict[str, Any]:
+def _default_fields(cls: type) -> dict[str, Any]:
     return {one.name: one.default for one in fields(cls) if not one.compare} if is_dataclass(cls) else {}
 
 

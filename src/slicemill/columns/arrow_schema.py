@@ -209,11 +209,11 @@ def as_results(table: pa.Table) -> pa.Table:
     """
     shown = table.select([name for name in table.column_names if name not in (SEQ, ARRIVAL)])
     if (place := shown.schema.get_field_index(OP)) >= 0:
-        shown = shown.set_column(place, pa.field(OP, pa.string(), nullable=False), op_words(shown.column(OP)))
+        shown = shown.set_column(place, pa.field(OP, pa.string(), nullable=False), op_names(shown.column(OP)))
     return shown.set_column(0, pa.field(TS, _INSTANT, nullable=False), shown.column(TS).cast(_INSTANT))
 
 
-def op_words(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def op_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the kinds of changes of a changelog as text."""
     words = pa.array(OPS)
     chunks = [words.take(chunk) for chunk in column.chunks]

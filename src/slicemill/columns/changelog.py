@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.columns.keys import Column, Keys, comparable, distinct_keys, whole
+from slicemill.columns.keys import Column, Keys, comparable, distinct_keys, to_array
 from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.types import OP, OPS, Schema
 
@@ -30,7 +30,7 @@ Ops = NDArray[np.int8]
 
 
 def ops_of(table: pa.Table) -> Ops:
-    return np.asarray(whole(table.column(OP)).to_numpy(zero_copy_only=False), np.int8)
+    return np.asarray(to_array(table.column(OP)).to_numpy(zero_copy_only=False), np.int8)
 
 
 def adds(ops: Ops) -> Bools:
@@ -46,7 +46,7 @@ def with_ops(table: pa.Table, ops: Ops, place: int = 3) -> pa.Table:
     return table.add_column(place, pa.field(OP, pa.int8()), pa.array(ops))
 
 
-def replaced_ops(table: pa.Table, ops: Ops) -> pa.Table:
+def replace_ops(table: pa.Table, ops: Ops) -> pa.Table:
     place = table.schema.get_field_index(OP)
     return table.set_column(place, table.schema.field(place), pa.array(ops))
 
@@ -66,7 +66,7 @@ def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Tab
     return with_ops(rows, ops[chosen])
 
 
-def selected(table: pa.Table, holds: Bools) -> pa.Table:
+def filter_changes(table: pa.Table, holds: Bools) -> pa.Table:
     """Filter a changelog.
 
     If the condition holds for only one half of an update, that half becomes a delete or an insert.
@@ -76,7 +76,7 @@ def selected(table: pa.Table, holds: Bools) -> pa.Table:
     before = np.flatnonzero(ops == UPDATE_BEFORE)
     other[before], other[before + 1] = holds[before + 1], holds[before]
     alone = np.where(ops == UPDATE_BEFORE, DELETE, np.where(ops == UPDATE_AFTER, INSERT, ops))
-    return replaced_ops(table, np.where(other, ops, alone).astype(np.int8)).filter(pa.array(holds))
+    return replace_ops(table, np.where(other, ops, alone).astype(np.int8)).filter(pa.array(holds))
 
 
 def without_unchanged(table: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -116,7 +116,7 @@ def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
     """
     stored = table.column(OP)
     in_words = pa.types.is_string(stored.type)
-    places = pc.index_in(whole(stored), value_set=pa.array(OPS)) if in_words else whole(stored)
+    places = pc.index_in(to_array(stored), value_set=pa.array(OPS)) if in_words else to_array(stored)
     ops = np.asarray(places.to_numpy(zero_copy_only=False), np.int8)
     rows = table.drop_columns([OP])
     names = schema.own.names if schema.key is None else schema.key
@@ -126,7 +126,7 @@ def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
         last = np.full(int(numbered.max(initial=-1)) + 1, -1, np.int64)
         last[numbered] = np.arange(len(ops))
         return rows.take(pa.array(np.sort(last[adds(ops)[last]])))
-    return rows.take(pa.array(_left(numbered, adds(ops))))
+    return rows.take(pa.array(_remaining_rows(numbered, adds(ops))))
 
 
 def inserts_of(table: pa.Table, schema: Schema) -> pa.Table:
@@ -136,7 +136,7 @@ def inserts_of(table: pa.Table, schema: Schema) -> pa.Table:
     return now.add_column(1, table.schema.field(OP), words)
 
 
-def _left(numbered: NDArray[np.int32], comes: Bools) -> Int64s:
+def _remaining_rows(numbered: NDArray[np.int32], comes: Bools) -> Int64s:
     """Return the positions of the remaining rows, the latest of equal ones."""
     sign = np.where(comes, 1, -1)
     counts = np.bincount(numbered, sign, minlength=int(numbered.max(initial=-1)) + 1).astype(np.int64)

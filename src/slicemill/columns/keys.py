@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.codec.registry import register, stored_as
-from slicemill.columns.pieces import Slice, together
+from slicemill.columns.pieces import Slice, concat_with_nulls
 from slicemill.kernels.arrays import Int32s, Int64s
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -63,7 +63,7 @@ def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
     memo = _memo.get()
     if memo is None or not columns or any(_in_parts(column.type) for column in columns):
         return _distinct(columns, rows)
-    place = tuple(_place(column) for column in columns)
+    place = tuple(_memory_id(column) for column in columns)
     if place not in memo:
         memo[place] = columns, _distinct(columns, rows)
     return memo[place][1]
@@ -74,7 +74,7 @@ def _in_parts(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
 
 
-def _place(column: Column) -> tuple[Any, ...]:
+def _memory_id(column: Column) -> tuple[Any, ...]:
     """Return an identifier of a column's memory. Equal identifiers imply equal values."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return tuple(
@@ -83,7 +83,7 @@ def _place(column: Column) -> tuple[Any, ...]:
     )
 
 
-def whole(column: Column) -> pa.Array:
+def to_array(column: Column) -> pa.Array:
     """Return a column as one array, copying only if necessary."""
     if not isinstance(column, pa.ChunkedArray):
         return column
@@ -95,13 +95,13 @@ def _distinct(columns: Sequence[Column], rows: int) -> DistinctKeys:
         first = np.zeros(min(rows, 1), np.int64)
         return DistinctKeys(np.zeros(rows, np.int64), [()] * min(rows, 1), first)
     plain = [part for column in columns for part in comparable(column)]
-    codes, distinct = _encoded(plain[0])
+    codes, distinct = _dictionary_encode(plain[0])
     values = distinct.to_pylist()
     for place, column in enumerate(plain[1:]):
-        more, others = _encoded(column)
+        more, others = _dictionary_encode(column)
         added = others.to_pylist()
         assert len(values) * len(added) < _LARGEST_PRODUCT, "a table has fewer rows than that"
-        codes, pairs = _encoded(pa.array(codes * len(added) + more))
+        codes, pairs = _dictionary_encode(pa.array(codes * len(added) + more))
         left, right = (part.tolist() for part in np.divmod(pairs.to_numpy(), max(len(added), 1)))
         if place == 0:
             values = list(zip(map(values.__getitem__, left), map(added.__getitem__, right), strict=True))
@@ -112,11 +112,11 @@ def _distinct(columns: Sequence[Column], rows: int) -> DistinctKeys:
 
 def first_rows(integers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct integers in order of appearance, and each one's first position."""
-    codes, distinct = _encoded(pa.array(integers))
+    codes, distinct = _dictionary_encode(pa.array(integers))
     return distinct.to_numpy(), _first_rows(codes, len(distinct))
 
 
-def _encoded(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+def _dictionary_encode(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
     """Return dictionary codes and the dictionary, in order of appearance."""
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
@@ -133,7 +133,7 @@ def comparable(column: Column) -> list[pa.Array]:
 
     For example, floats are represented by their bits.
     """
-    array = whole(column)
+    array = to_array(column)
     kind = array.type
     if pa.types.is_floating(kind):
         valid = array.is_valid()
@@ -195,7 +195,7 @@ class Keys:
         found = np.array(known_or_none, np.int32)
         if columns and (self._rows.rows < len(numbers) or not self._rows.pieces):
             new = pa.array(keys.rows[found >= self._rows.rows])
-            added = [shown(_chunked(column).take(new)) for column in columns]
+            added = [normalize_zeros(_to_chunked(column).take(new)) for column in columns]
             self._rows.add(pa.table(added, names=[str(place) for place in range(len(added))]))
         return found[keys.codes] if len(found) else np.zeros(len(keys.codes), np.int32)
 
@@ -203,7 +203,7 @@ class Keys:
         """Return the key columns of these numbers."""
         if not self._rows.pieces:
             return []
-        return [whole(column) for column in self._rows.at(numbers).columns]
+        return [to_array(column) for column in self._rows.at(numbers).columns]
 
     def plain(self) -> dict[str, Any]:
         """Return the stored form of keys: their rows.
@@ -216,13 +216,13 @@ class Keys:
         """Return the arguments of `restored`."""
         none: list[pa.ChunkedArray] | None = [] if self._numbers else None
         pieces = [piece.table for piece in self._rows.pieces]
-        columns = list(together(pieces).columns) if pieces else none
+        columns = list(concat_with_nulls(pieces).columns) if pieces else none
         return {"columns": columns, "count": len(self._numbers)}
 
     @staticmethod
     def of_pieces(pieces: list[Slice], count: int) -> Keys:
         """Return the keys with these rows, numbered in this order."""
-        columns = list(together([piece.table for piece in pieces]).columns) if pieces else []
+        columns = list(concat_with_nulls([piece.table for piece in pieces]).columns) if pieces else []
         keys = Keys.restored(columns if pieces or count else None, count)
         if pieces:
             keys._rows = GrowingRows(pieces, sum(piece.table.num_rows for piece in pieces))
@@ -259,11 +259,11 @@ def _with_rows(old: dict[str, Any]) -> dict[str, Any]:
 register("keys", 2, Keys, Keys.plain, lambda plain: Keys.of_pieces(**plain), upgrade={1: _with_rows})
 
 
-def _chunked(column: Column) -> pa.ChunkedArray:
+def _to_chunked(column: Column) -> pa.ChunkedArray:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], column.type)
 
 
-def shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def normalize_zeros(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Replace -0.0 by 0.0, for output independent of the order of arrival."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
@@ -289,7 +289,7 @@ def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
     hashes = np.zeros(rows, np.uint64)
     for column in columns:
         for part in comparable(column):
-            hashes = _mixed((_words(part) ^ hashes) + _STEP)
+            hashes = _mix_bits((_words(part) ^ hashes) + _STEP)
     # Use the low bits, because the directories of joins use the high bits of a very similar hash.
     return np.asarray(((hashes & _LOW) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
@@ -321,7 +321,7 @@ def _checksum(value: object) -> int:
     return zlib.crc32(value if isinstance(value, bytes) else str(value).encode())
 
 
-def _mixed(words: Words) -> Words:
+def _mix_bits(words: Words) -> Words:
     """Apply the finaliser of splitmix64, a bijection of 64-bit words."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -344,13 +344,13 @@ _GROWTH_STEP, _SMALL = 8, 4_096
 _MANY_GONE = 1_024
 
 
-def touched(numbered: NDArray[np.integer[Any]]) -> tuple[Int64s, Int32s]:
+def distinct_numbers(numbered: NDArray[np.integer[Any]]) -> tuple[Int64s, Int32s]:
     """Return sorted distinct numbers, and each row's index among them."""
     distinct, local = np.unique(numbered, return_inverse=True)
     return distinct.astype(np.int64), local.astype(np.int32)
 
 
-def grown(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figure]:
+def extend_array(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figure]:
     """Return `figures` extended to `count` keys, for writing.
 
     New keys start with `first`. The result is the start of a larger array, which the next call reuses. So
@@ -376,7 +376,7 @@ def _room_of(figures: NDArray[Figure]) -> NDArray[Figure] | None:
     return room if is_first and room.dtype == figures.dtype else None
 
 
-def _no_places() -> Int64s:
+def _no_positions() -> Int64s:
     return np.zeros(0, np.int64)
 
 
@@ -398,7 +398,7 @@ class GrowingRows:
         self.pieces.append(Slice(rows.combine_chunks()))
         while len(self.pieces) > 1 and _belong_together(*self.pieces[-2:]):
             last = self.pieces.pop().table
-            self.pieces[-1] = Slice(together([self.pieces[-1].table, last]).combine_chunks())
+            self.pieces[-1] = Slice(concat_with_nulls([self.pieces[-1].table, last]).combine_chunks())
 
     def at(self, places: NDArray[np.integer[Any]]) -> pa.Table:
         """Return the rows at these positions.
@@ -418,11 +418,11 @@ class GrowingRows:
         ]
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return together(found).combine_chunks().take(pa.array(back))
+        return concat_with_nulls(found).combine_chunks().take(pa.array(back))
 
     def behind(self, places: NDArray[np.integer[Any]], new: pa.Table) -> pa.Table:
         """Return the rows at these positions, followed by new ones."""
-        return together([self.at(places), new]) if len(places) else new
+        return concat_with_nulls([self.at(places), new]) if len(places) else new
 
     def only(self, places: NDArray[np.integer[Any]]) -> GrowingRows:
         """Return only these rows, at new positions."""
@@ -432,7 +432,7 @@ class GrowingRows:
         return found
 
 
-def mostly_gone(rows: int, used: int) -> bool:
+def mostly_unused(rows: int, used: int) -> bool:
     """Return True if so many rows are unused that compaction pays off."""
     return rows - used > max(used, _MANY_GONE)
 
@@ -449,7 +449,7 @@ class RowsByNumber:
     """
 
     added: GrowingRows = field(default_factory=GrowingRows)
-    places: Int64s = field(default_factory=_no_places)
+    places: Int64s = field(default_factory=_no_positions)
     used: int = 0
 
     @staticmethod
@@ -463,14 +463,14 @@ class RowsByNumber:
 
     def reach(self, count: int) -> None:
         """Make room for `count` numbers."""
-        self.places = grown(self.places, count, -1)
+        self.places = extend_array(self.places, count, -1)
 
     def replace(self, numbers: Int64s, rows: pa.Table) -> None:
         """Replace the rows of these numbers."""
         self.used += int(np.count_nonzero(self.places[numbers] < 0))
         self.places[numbers] = self.added.rows + np.arange(len(numbers))
         self.added.add(rows)
-        if mostly_gone(self.added.rows, self.used):
+        if mostly_unused(self.added.rows, self.used):
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:

@@ -33,7 +33,7 @@ def time_range(table: pa.Table) -> tuple[int | None, int | None]:
         return None, None
     ts = _int64(table, TS)
     later = ts[1:] > ts[:-1]
-    if not later.all() and not (later | _tied_in_order(ts, _sequence(table))).all():
+    if not later.all() and not (later | _ties_in_order(ts, _sequence(table))).all():
         raise OrderError(f"rows must be sorted by ({TS}, {SEQ}); sort the table before it is appended")
     return int(ts[0]), int(ts[-1])
 
@@ -59,7 +59,7 @@ def in_order(table: pa.Table) -> pa.Table:
     A sorted table is returned as it is. Files and partitions are usually sorted in themselves. If rows are in
     long sorted runs, the runs are reordered and no row is copied.
     """
-    return taken(table, order_of(*_keys(table)))
+    return take_rows(table, order_of(*_keys(table)))
 
 
 def order_of(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -71,7 +71,7 @@ def order_of(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.intp]:
     return order
 
 
-def taken(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
+def take_rows(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
     """Return the rows at some positions, as slices if possible."""
     if len(order) == 0:
         return table.slice(0, 0)
@@ -96,7 +96,7 @@ def _sequence(table: pa.Table) -> NDArray[np.int64]:
     return _int64(table, SEQ) if found else np.zeros(table.num_rows, np.int64)
 
 
-def _tied_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _ties_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return True where a row ties with the previous one, in order."""
     tied: NDArray[np.bool_] = (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
     return tied
@@ -163,19 +163,19 @@ def has_ties(columns: Iterable[str]) -> bool:
 
 def ties_of(table: pa.Table) -> list[str]:
     """Return the tie columns, the primary sort key first."""
-    return sorted((name for name in table.column_names if name.startswith(_PREFIX)), key=_place)
+    return sorted((name for name in table.column_names if name.startswith(_PREFIX)), key=_tie_number)
 
 
-def untied(tables: Sequence[pa.Table]) -> pa.Table:
+def merge_ties(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge the partitions' rows into the order of one partition."""
     table = pa.concat_tables(tables)
     ties = ties_of(table)
     order = np.lexsort([table.column(name).to_numpy() for name in (*reversed(ties), SEQ, TS)])
     bits = int(ties[0].rpartition("_")[2])
-    return fanned(table.drop_columns(ties).take(pa.array(order)), bits)
+    return number_ties(table.drop_columns(ties).take(pa.array(order)), bits)
 
 
-def fanned(table: pa.Table, bits: int) -> pa.Table:
+def number_ties(table: pa.Table, bits: int) -> pa.Table:
     """Number sorted rows with equal keys, in this many bits of `_seq`."""
     if not bits:
         return table
@@ -187,7 +187,7 @@ def fanned(table: pa.Table, bits: int) -> pa.Table:
     return with_seqs(table, (seqs << bits) + np.minimum(number, (1 << bits) - 1))
 
 
-def _place(name: str) -> int:
+def _tie_number(name: str) -> int:
     return int(name.split("_")[2])
 
 

@@ -49,14 +49,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.columns.keys import whole
-from slicemill.columns.merge import fanned, ties_of, untied, with_seqs
-from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.keys import to_array
+from slicemill.columns.merge import merge_ties, number_ties, ties_of, with_seqs
+from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fan_out_bits, rank_bits
 from slicemill.kernels.arrays import Int64s
 from slicemill.kernels.kernel import kernel
 
 
-def ranked(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> Int64s:
+def rank_seqs(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> Int64s:
     """Return numbers ordered by rank, then by number.
 
     Numbers have `bits` bits and ranks `ranks` bits.
@@ -65,12 +65,12 @@ def ranked(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> Int64
     return np.asarray((seqs >> lost) + (np.asarray(rank, np.int64) << (bits - lost)))
 
 
-def fanned_out(table: pa.Table, bits: int) -> pa.Table:
+def fan_out(table: pa.Table, bits: int) -> pa.Table:
     """Number the rows with one cause.
 
     If there is room for the bits, all (`_ts`, `_seq`) become distinct.
     """
-    return fanned(table, fanned_bits(bits) - bits)
+    return number_ties(table, fan_out_bits(bits) - bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +85,30 @@ class Numbering:
     ranks: bool = False
     fans: bool = False
 
-    def applied(self, table: pa.Table, rank: Int64s | NDArray[np.bool_] | int = 0) -> pa.Table:
+    def apply(self, table: pa.Table, rank: Int64s | NDArray[np.bool_] | int = 0) -> pa.Table:
         bits = self.bits
         if self.ranks:
             ranks = np.asarray(rank, np.int64)
-            table = with_seqs(table, ranked(table.column("_seq").to_numpy(), ranks, bits))
-            bits = ranked_bits(bits)
-        return fanned_out(table, bits) if self.fans else table
+            table = with_seqs(table, rank_seqs(table.column("_seq").to_numpy(), ranks, bits))
+            bits = rank_bits(bits)
+        return fan_out(table, bits) if self.fans else table
 
 
-def put_together(tables: Sequence[pa.Table]) -> pa.Table:
+def merge_cells(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge the rows of all cells in order.
 
     Rows with equal numbers keep their order, unless ties define it.
     """
     filled = [table for table in tables if table.num_rows] or tables[:1]
     if ties_of(filled[0]):
-        return untied(filled)
+        return merge_ties(filled)
     whole = pa.concat_tables(filled)
     times, seqs = (whole.column(name).to_numpy() for name in ("_ts", "_seq"))
     falls = (times[1:] < times[:-1]) | ((times[1:] == times[:-1]) & (seqs[1:] < seqs[:-1]))
     return whole.take(pa.array(np.lexsort((seqs, times)))) if falls.any() else whole
 
 
-def renumbered(table: pa.Table, first: int) -> pa.Table:
+def renumber(table: pa.Table, first: int) -> pa.Table:
     """Number rows consecutively from `first`."""
     return with_seqs(table, np.arange(first, first + table.num_rows, dtype=np.int64))
 
@@ -120,7 +120,7 @@ def renumbered(table: pa.Table, first: int) -> pa.Table:
 
 def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Int64s:
     """Return integers that sort like the values of a column."""
-    array = whole(column)
+    array = to_array(column)
     kind = array.type
     valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
@@ -141,7 +141,7 @@ def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Int64s:
     return -codes if descending else codes
 
 
-def ordered_by(codes: Sequence[Int64s], last: Int64s) -> Int64s:
+def sort_positions(codes: Sequence[Int64s], last: Int64s) -> Int64s:
     """Return the positions of rows in order of the codes.
 
     `last` breaks ties.

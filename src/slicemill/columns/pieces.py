@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 _LARGE = 100_000
 
 
-def together(tables: Sequence[pa.Table]) -> pa.Table:
+def concat_with_nulls(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables. Missing columns are filled with NULL.
 
     A column is missing if rows were stored before their stream got it. Queries that keep such rows are
@@ -25,7 +25,7 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def kept(
+def keep_needed(
     pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_], exactly: bool = False
 ) -> list[Slice]:
     """Return the pieces with the needed rows of old pieces and new rows.
@@ -46,7 +46,7 @@ def kept(
     return tidy
 
 
-def kept_from(pieces: Sequence[Slice], new: pa.Table, passed: int) -> tuple[list[Slice], int]:
+def drop_first_rows(pieces: Sequence[Slice], new: pa.Table, passed: int) -> tuple[list[Slice], int]:
     """Return the pieces without the first `passed` rows.
 
     The second result is the number of these rows that are still in the pieces.
@@ -65,7 +65,7 @@ def kept_from(pieces: Sequence[Slice], new: pa.Table, passed: int) -> tuple[list
 
 def _append(tidy: list[Slice], piece: Slice) -> None:
     while tidy and _belong_together(tidy[-1], piece):
-        piece = Slice(together([tidy.pop().table, piece.table]).combine_chunks())
+        piece = Slice(concat_with_nulls([tidy.pop().table, piece.table]).combine_chunks())
     tidy.append(piece)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.codec.registry import stored_as
-from slicemill.columns.keys import GrowingRows, grown, mostly_gone, touched
+from slicemill.columns.keys import GrowingRows, distinct_numbers, extend_array, mostly_unused
 from slicemill.columns.pieces import Slice
 from slicemill.kernels.arrays import Bools, Int32s, Int64s
 from slicemill.kernels.kernel import kernel
@@ -77,7 +77,7 @@ def ends_until(head: Int64s, ts: Int64s, upper: Int64s) -> Int64s:
 
 
 @kernel
-def running(partitions: Int32s, counted: Any, before: Int64s) -> Int64s:
+def running_totals(partitions: Int32s, counted: Any, before: Int64s) -> Int64s:
     """Return a running sum of `counted` per partition, continued from `before`."""
     out = np.empty(len(partitions), np.int64)
     total = 0
@@ -104,13 +104,13 @@ def last_of_each(partitions: Int32s) -> Bools:
 _SPARSE = 4
 
 
-def _no_places() -> Int64s:
+def _no_positions() -> Int64s:
     return np.zeros(0, np.int64)
 
 
 @stored_as("rows.stretches", version=1)
 @dataclass(slots=True)
-class RowStretches:
+class RowRanges:
     """Ranges of neighbouring rows, one for each number. `replace` supersedes a range.
 
     added   a1 a2 b1      starts    a  b      `replace` a by a2 a3: the range is appended,
@@ -119,13 +119,13 @@ class RowStretches:
     """
 
     added: GrowingRows = field(default_factory=GrowingRows)
-    starts: Int64s = field(default_factory=_no_places)
-    lengths: Int64s = field(default_factory=_no_places)
+    starts: Int64s = field(default_factory=_no_positions)
+    lengths: Int64s = field(default_factory=_no_positions)
     used: int = 0
 
     def reach(self, count: int) -> None:
         """Make room for `count` numbers."""
-        self.starts, self.lengths = grown(self.starts, count), grown(self.lengths, count)
+        self.starts, self.lengths = extend_array(self.starts, count), extend_array(self.lengths, count)
 
     def of(self, numbers: Int64s) -> tuple[pa.Table | None, Int32s]:
         """Return the rows of these numbers, and the number of each row.
@@ -135,7 +135,7 @@ class RowStretches:
         lengths = self.lengths[numbers]
         if not lengths.any():
             return None, np.zeros(0, np.int32)
-        rows = self.added.at(_places(self.starts[numbers], lengths))
+        rows = self.added.at(_row_positions(self.starts[numbers], lengths))
         return rows, np.repeat(numbers, lengths).astype(np.int32)
 
     def replace(self, numbers: Int64s, lengths: Int64s, rows: pa.Table) -> None:
@@ -144,7 +144,7 @@ class RowStretches:
         self.starts[numbers] = self.added.rows + np.cumsum(lengths) - lengths
         self.lengths[numbers] = lengths
         self.added.add(rows)
-        if mostly_gone(self.added.rows, self.used):
+        if mostly_unused(self.added.rows, self.used):
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
@@ -153,17 +153,17 @@ class RowStretches:
         self.used = int(self.lengths.sum())
         self._tidy()
 
-    def changed(self, change: Callable[[pa.Table], pa.Table]) -> RowStretches:
+    def changed(self, change: Callable[[pa.Table], pa.Table]) -> RowRanges:
         """Return the same ranges with other columns."""
         pieces = [Slice(change(piece.table)) for piece in self.added.pieces]
-        return RowStretches(GrowingRows(pieces, self.added.rows), self.starts, self.lengths, self.used)
+        return RowRanges(GrowingRows(pieces, self.added.rows), self.starts, self.lengths, self.used)
 
     def _tidy(self) -> None:
         """Drop unused rows."""
         numbers = np.flatnonzero(self.lengths)
         numbers = numbers[np.argsort(self.starts[numbers])]
         lengths = self.lengths[numbers]
-        self.added = self.added.only(_places(self.starts[numbers], lengths))
+        self.added = self.added.only(_row_positions(self.starts[numbers], lengths))
         self.starts[numbers] = np.cumsum(lengths) - lengths
 
 
@@ -171,12 +171,12 @@ def by_number(numbered: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
     """Like `by_partition`, faster if most of the `count` numbers have no rows."""
     if count <= _SPARSE * len(numbered):
         return by_partition(numbered, count)
-    distinct, local = touched(numbered)
+    distinct, local = distinct_numbers(numbered)
     order, groups, heads = by_partition(local, len(distinct))
     return order, distinct[groups].astype(np.int32), heads
 
 
-def _places(starts: Int64s, lengths: Int64s) -> Int64s:
+def _row_positions(starts: Int64s, lengths: Int64s) -> Int64s:
     """Return the row positions of consecutive ranges."""
     before = np.cumsum(lengths) - lengths
     places: Int64s = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

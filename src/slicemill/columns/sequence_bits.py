@@ -9,11 +9,11 @@ MOST_BITS = 62
 _FAN_BITS, _LEFT_BITS = 8, 3
 
 
-def ranked_bits(bits: int, ranks: int = 1) -> int:
+def rank_bits(bits: int, ranks: int = 1) -> int:
     """Return the number of bits of numbers ordered by rank first."""
     return min(bits + ranks, MOST_BITS)
 
 
-def fanned_bits(bits: int) -> int:
+def fan_out_bits(bits: int) -> int:
     """Return the number of bits after rows with one cause are numbered."""
     return bits + max(0, min(_FAN_BITS, MOST_BITS - _LEFT_BITS - bits))

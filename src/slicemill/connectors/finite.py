@@ -30,8 +30,8 @@ from slicemill.ingest.formats.records import (
     Record,
     converter,
     json_record,
-    spelled,
     value_of,
+    value_text,
 )
 from slicemill.types import Kind, Schema, TimestampUnit
 
@@ -61,7 +61,7 @@ def _row_converter(schema: Schema) -> Callable[[str | None, Record], Row | BadRo
                 values.append(to_value(value_of(record, name)))
             except BadValueError as problem:
                 return BadRow(
-                    line if line is not None else spelled(dict(record)), f"column {name}: {problem}"
+                    line if line is not None else value_text(dict(record)), f"column {name}: {problem}"
                 )
         return tuple(values)
 
@@ -80,7 +80,7 @@ def _records(spec: SourceSpec, schema: Schema, folder: Path) -> Iterator[Entry]:
 
 
 def _files(origin: SourceOrigin, schema: Schema) -> Iterator[Entry]:
-    path = origin.needed_file()
+    path = origin.require_file()
     if path is None:
         raise SlicemillError(f"cannot read {origin.option('path')} without Spark: it is not on this machine")
     if not path.exists():
@@ -168,7 +168,9 @@ def _nexmark(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
         raise SlicemillError(f"nexmark:// takes numbers: {problem}") from None
     for first in range(0, events, _GENERATED_PER_CHUNK):
         last = min(first + _GENERATED_PER_CHUNK, events)
-        yield from _generated(nexmark.columns(stream, first, last, seed=seed, rate=rate, start_us=start_us))
+        yield from _rows_of_columns(
+            nexmark.columns(stream, first, last, seed=seed, rate=rate, start_us=start_us)
+        )
 
 
 def _rfid(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
@@ -177,17 +179,17 @@ def _rfid(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
         tags = replace(tags, seconds=rfid.FINITE_SECONDS)
     assert tags.slots is not None
     for first in range(0, tags.slots, _SLOTS_PER_CHUNK):
-        yield from _generated(tags.readings(first, min(first + _SLOTS_PER_CHUNK, tags.slots)))
+        yield from _rows_of_columns(tags.readings(first, min(first + _SLOTS_PER_CHUNK, tags.slots)))
 
 
 def _highway(stream: str, options: Mapping[str, str]) -> Iterator[Entry]:
     road = highway.highway_of(stream, options, ignored=PACE_OPTIONS)
     slots = highway.FINITE_DAYS * highway.SLOTS_PER_DAY if road.slots is None else road.slots
     for first in range(0, slots, highway.SLOTS_PER_DAY):
-        yield from _generated(road.rows(first, first + highway.SLOTS_PER_DAY))
+        yield from _rows_of_columns(road.rows(first, first + highway.SLOTS_PER_DAY))
 
 
-def _generated(columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[Entry]:
+def _rows_of_columns(columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[Entry]:
     names = list(columns)
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         yield None, dict(zip(names, values, strict=True))

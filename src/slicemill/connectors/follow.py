@@ -20,7 +20,7 @@ import pyarrow as pa
 from slicemill.columns.arrow_schema import as_results
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.journal import JOURNAL, RECORDS
-from slicemill.storage.segments import ExtentGone
+from slicemill.storage.segments import ExtentFreed
 
 EVERY_S = 0.001
 _TICK_NS = 1_000_000_000
@@ -81,11 +81,11 @@ class Follower:
         log = reader.logs.get(query)
         if log is None:
             return
-        gap = log.missed(self._cursors[query])
+        gap = log.has_freed_after(self._cursors[query])
         for epoch in log.epochs(self._cursors[query]):
             try:
                 rows = as_results(log.read(epoch))
-            except ExtentGone:
+            except ExtentFreed:
                 reader.poll()
                 if reader.logs.get(query) is log and log.freed < epoch.number:
                     self._cursors[query], gap = epoch.number, True
@@ -106,7 +106,7 @@ def follow(
     stopped: Callable[[], bool] = lambda: False,
     wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield results of a query by epoch, until `stopped` returns True.
+    """Yield results of a query by epoch, until `has_failed` returns True.
 
     The first epoch is the one after `after`. A later call can continue with the last epoch that was yielded.
     """

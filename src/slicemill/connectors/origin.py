@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from slicemill.catalog.catalog import SourceSpec
 from slicemill.errors import SlicemillError
-from slicemill.secrets import redacted_address
+from slicemill.secrets import redact_address
 
 LINES_IN_FILES = ("csv", "json", "jsonl", "ndjson")
 TYPED_FILES = ("parquet", "orc", "avro")
@@ -42,7 +42,7 @@ class SourceOrigin:
     def without(self, *names: str) -> dict[str, str]:
         return {key: value for key, value in self.options.items() if key.lower() not in names}
 
-    def needed_file(self) -> Path | None:
+    def require_file(self) -> Path | None:
         """Return `file`; raise if no path is given."""
         if self.option("path") is None:
             raise SlicemillError(f"USING {self.format} needs OPTIONS (path '…')")
@@ -51,7 +51,7 @@ class SourceOrigin:
 
 def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
     """Resolve the source clause of `name`; relative paths begin at `folder`."""
-    found = place_of(spec, name, folder)
+    found = guess_origin(spec, name, folder)
     if found.format != GUESSED:
         return found
     path = found.option("path")
@@ -60,7 +60,7 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigi
     return replace(found, format=_format_of(found.file or Path(path)))
 
 
-def place_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
+def guess_origin(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
     """Resolve a source clause without reading files: the format may be GUESSED."""
     if spec.format is not None:
         return _origin(spec.format.lower(), spec.options, folder)
@@ -84,7 +84,7 @@ def _split(text: str) -> SplitResult:
         url = urlsplit(text)
         _ = url.hostname
     except ValueError as problem:
-        raise SlicemillError(f"'{redacted_address(text)}' is no address: {problem}") from None
+        raise SlicemillError(f"'{redact_address(text)}' is no address: {problem}") from None
     return url
 
 
@@ -92,7 +92,7 @@ def _tcp(url: SplitResult) -> list[tuple[str, str]]:
     return [("host", url.hostname or ""), ("port", url.netloc.rpartition(":")[2])]
 
 
-def _generated(url: SplitResult) -> list[tuple[str, str]]:
+def _generator_options(url: SplitResult) -> list[tuple[str, str]]:
     return [("stream", url.netloc or url.path.strip("/"))]
 
 
@@ -106,9 +106,9 @@ def _rate(_: SplitResult) -> list[tuple[str, str]]:
 
 _ADDRESSES = {
     "tcp": _tcp,
-    "highway": _generated,
-    "nexmark": _generated,
-    "rfid": _generated,
+    "highway": _generator_options,
+    "nexmark": _generator_options,
+    "rfid": _generator_options,
     "kafka": _kafka,
     "rate": _rate,
 }

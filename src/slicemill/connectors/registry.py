@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slicemill.catalog.catalog import Catalog, SourceSpec, Stream, Table
 from slicemill.connectors.files.listing import listing_of
-from slicemill.connectors.files.reader import open_files, opened_format
+from slicemill.connectors.files.reader import open_files, open_format
 from slicemill.connectors.generators.generator import GENERATORS, open_generator
 from slicemill.connectors.origin import LINES_IN_FILES, origin_of
 from slicemill.connectors.sinks.registry import open_sink
@@ -52,7 +52,7 @@ def open_readers(
     return None if reader is None else {"0": reader}
 
 
-def look_at(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
+def new_rows_check(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
     """Return a function that checks if a source may have new rows.
 
     It is cheap and needs no reader. It covers local files and spools; for other sources it always returns
@@ -60,8 +60,8 @@ def look_at(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
     """
     origin = origin_of(stream.source, stream.name, folder)
     if origin.format == "tcp":
-        return _look_at_spool(spool)
-    path = origin.needed_file() if origin.format in (*LINES_IN_FILES, "parquet") else None
+        return _spool_check(spool)
+    path = origin.require_file() if origin.format in (*LINES_IN_FILES, "parquet") else None
     if path is None:
         return _maybe
     listing = listing_of(path.absolute(), origin.option("pathGlobFilter"))
@@ -80,7 +80,7 @@ def look_at(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
     return look
 
 
-def _look_at_spool(spool: Path) -> Callable[[], bool]:
+def _spool_check(spool: Path) -> Callable[[], bool]:
     known: dict[str, int] | None = None
 
     def look() -> bool:
@@ -127,7 +127,7 @@ def check_declared(catalog: Catalog, folder: Path = Path()) -> None:
     for relation in catalog.relations.values():
         if isinstance(relation, Table):
             _check_table(relation, folder)
-    for stream in _read(catalog):
+    for stream in _streams_read(catalog):
         try:
             has_readers(stream, folder, folder)
         except SlicemillError as problem:
@@ -140,14 +140,14 @@ def _check_table(table: Table, folder: Path) -> None:
     try:
         origin = origin_of(table.source, table.name, folder)
         if origin.format in (*LINES_IN_FILES, "parquet"):
-            opened = opened_format(origin, WantedColumns.of_schema(table.schema, table.schema.names))
+            opened = open_format(origin, WantedColumns.of_schema(table.schema, table.schema.names))
             if opened is not None:
                 opened[1].close()
     except SlicemillError as problem:
         raise SlicemillError(f"table {table.name}: {problem}") from None
 
 
-def _read(catalog: Catalog) -> list[Stream]:
+def _streams_read(catalog: Catalog) -> list[Stream]:
     """Return the declared streams that queries read, also via side streams."""
     graph = build_graph(catalog)
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]

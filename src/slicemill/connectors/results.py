@@ -94,14 +94,14 @@ def _log_of(home: HomeReader, name: str) -> Log:
     return log
 
 
-def _shown(table: pa.Table) -> pa.Table:
+def _spark_rows(table: pa.Table) -> pa.Table:
     shown = as_results(table)
     # Spark compares schemas exactly, and Spark's schemas lack Arrow's metadata and nullability.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)
 
 
-def _now(changes: pa.Table, columns: pa.Schema) -> pa.Table:
+def _current_rows(changes: pa.Table, columns: pa.Schema) -> pa.Table:
     """Return the current rows of a changelog.
 
     Each change has the old row, so no key is needed.
@@ -130,10 +130,10 @@ def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     columns = pa.ipc.read_schema(pa.py_buffer(partition.columns))
     if partition.as_table:
         tables = [read_epochs(partition.folder, columns, [epoch]) for epoch in partition.epochs]
-        yield from _shown(_now(pa.concat_tables(tables), columns)).to_batches()
+        yield from _spark_rows(_current_rows(pa.concat_tables(tables), columns)).to_batches()
         return
     for epoch in partition.epochs:
-        yield from _shown(read_epochs(partition.folder, columns, [epoch])).to_batches()
+        yield from _spark_rows(read_epochs(partition.folder, columns, [epoch])).to_batches()
 
 
 class SlicemillSource(DataSource):
@@ -147,7 +147,7 @@ class SlicemillSource(DataSource):
         options = result_options(self.options)
         columns = _log_of(HomeReader(options.home), options.query).columns_shown
         empty = with_system_columns(columns).empty_table()
-        shown = _shown(_now(empty, columns) if options.as_table else empty).schema
+        shown = _spark_rows(_current_rows(empty, columns) if options.as_table else empty).schema
         return StructType([StructField(field.name, from_arrow_type(field.type)) for field in shown])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -234,7 +234,7 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         log = self._log()
-        if log.missed(start["epoch"]) or (start["epoch"] < log.freed and log.base is None):
+        if log.has_freed_after(start["epoch"]) or (start["epoch"] < log.freed and log.base is None):
             raise SlicemillError(
                 f"epochs of {self._options.query} after {start['epoch']}, up to {log.freed}, are freed; "
                 "start with a new checkpoint, and give the option reader to have the home keep a cursor"

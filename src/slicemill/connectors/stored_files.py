@@ -7,39 +7,39 @@ from functools import partial
 from pathlib import Path
 
 from slicemill.connectors.files.ledger import Ledger
-from slicemill.connectors.sinks.sink import READERS, SINKS, stored_cursors
-from slicemill.connectors.tcp.spool import damaged_stretches, leave_out, spool_files
+from slicemill.connectors.sinks.sink import READERS, SINKS, load_cursors
+from slicemill.connectors.tcp.spool import find_damaged_lines, mark_lost, spool_files
 from slicemill.errors import SlicemillError
 
 SOURCES = "sources"
 
 
-def source_mistakes(home: Path) -> Iterator[str]:
+def source_errors(home: Path) -> Iterator[str]:
     """Yield damage in files of sources and sinks.
 
     No mill may be running in the home.
     """
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
-            for one in damaged_stretches(path):
+            for one in find_damaged_lines(path):
                 yield f"{path} is damaged from byte {one.begin} to {one.end}: lines received there are lost"
         ledger = Ledger(folder)
         if ledger.path.exists():
-            yield from _said(partial(ledger.names, ledger.path.stat().st_size))
+            yield from _error_of(partial(ledger.names, ledger.path.stat().st_size))
     for kind in (SINKS, READERS):
-        yield from _said(partial(stored_cursors, home, kind))
+        yield from _error_of(partial(load_cursors, home, kind))
 
 
 def repair_sources(home: Path) -> Iterator[str]:
     """Drop damaged lines of spools, and yield what was dropped."""
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
-            for one in damaged_stretches(path):
-                leave_out(path, one)
+            for one in find_damaged_lines(path):
+                mark_lost(path, one)
                 yield f"{path}: the lines from byte {one.begin} to {one.end} are left out"
 
 
-def _said(read: Callable[[], object]) -> Iterator[str]:
+def _error_of(read: Callable[[], object]) -> Iterator[str]:
     try:
         read()
     except SlicemillError as problem:

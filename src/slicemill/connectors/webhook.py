@@ -46,7 +46,7 @@ class WebhookError(SlicemillError):
         self.after_s = after_s
 
 
-def place_of(url: str) -> str:
+def url_origin(url: str) -> str:
     """Return scheme, host and port of a URL, without possible secrets.
 
     >>> place_of("https://hooks.example.org/T0/B1/secret"), place_of("http://localhost:9093/x")
@@ -93,24 +93,26 @@ def post(
         for address in (meant for one in found for meant in _meant(str(one[4][0]))):
             _check_address(address, host)
             check(address)
-        connection.sock = _connected(found, timeout_s, host if parts.scheme.lower() == "https" else None)
+        connection.sock = _connect(found, timeout_s, host if parts.scheme.lower() == "https" else None)
         named = {"Host": parts.netloc, "Content-Type": "application/json", "Connection": "close", **headers}
         connection.request("POST", path, body, named)
         answer = connection.getresponse()
         content = answer.read(_SHOWN)
     except (OSError, http.client.HTTPException) as problem:
         raise WebhookError(
-            f"{place_of(url)} cannot be reached: {problem or type(problem).__name__}"
+            f"{url_origin(url)} cannot be reached: {problem or type(problem).__name__}"
         ) from None
     finally:
         connection.close()
     if not 200 <= answer.status < 300:
         shown = " ".join(content.decode("utf-8", "replace").split())
         said = f": {shown}" if shown else ""
-        raise WebhookError(f"{place_of(url)} answers {answer.status} {answer.reason}{said}", _after(answer))
+        raise WebhookError(
+            f"{url_origin(url)} answers {answer.status} {answer.reason}{said}", _retry_after_s(answer)
+        )
 
 
-def _connected(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | None) -> socket.socket:
+def _connect(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | None) -> socket.socket:
     """Connect to the first address that answers; with TLS, if a server name is given."""
     problem = OSError("its name has no address")
     for family, kind, protocol, _, address in addresses:
@@ -154,7 +156,7 @@ def _check_address(address: Address, host: str) -> None:
         raise WebhookError(f"{host} is {address}, an address that webhooks never reach")
 
 
-def _after(answer: http.client.HTTPResponse) -> float | None:
+def _retry_after_s(answer: http.client.HTTPResponse) -> float | None:
     """Return the seconds of a Retry-After header; dates are ignored."""
     said = (answer.getheader("Retry-After") or "").strip()
     return float(said) if said.isdigit() else None

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicemill.explain.placements import PlacedUnit, placements_data
-from slicemill.explain.text import is_lookup_arc, operator_name, port_name, role_of, words_of
+from slicemill.explain.text import describe_node, is_lookup_arc, operator_name, port_name, role_of
 from slicemill.extension import sections
 from slicemill.operators.graph import Arc, Node, QueryGraph
 from slicemill.operators.registry import kind_of
@@ -60,7 +60,7 @@ def explain_data(graph: QueryGraph, units: Sequence[PlacedUnit] = ()) -> dict[st
 
 
 def _node(node: Node, graph: QueryGraph, component: int) -> dict[str, Any]:
-    words = words_of(node, graph)
+    words = describe_node(node, graph)
     return {
         "id": node.id,
         "label": node.name,

@@ -80,8 +80,8 @@ def lay_out(boxes: Sequence[Box], arcs: Sequence[tuple[str, str]], widest: float
 
     Parts wider than `widest` are folded if that makes them smaller.
     """
-    parts = [_part(members, arcs, widest) for members in _connected(boxes, arcs)]
-    spots, width, height = packed([(part.width, part.height) for part in parts], _BETWEEN_PARTS)
+    parts = [_part(members, arcs, widest) for members in _split_components(boxes, arcs)]
+    spots, width, height = pack_rectangles([(part.width, part.height) for part in parts], _BETWEEN_PARTS)
     placed: dict[str, Rectangle] = {}
     routes: dict[int, tuple[Point, ...]] = {}
     frames: list[Rectangle] = []
@@ -96,14 +96,14 @@ def lay_out(boxes: Sequence[Box], arcs: Sequence[tuple[str, str]], widest: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ComponentLayout:
     width: float
     height: float
     boxes: dict[str, Rectangle]
     routes: dict[int, tuple[Point, ...]]
 
 
-def _connected(boxes: Sequence[Box], arcs: Sequence[tuple[str, str]]) -> list[list[Box]]:
+def _split_components(boxes: Sequence[Box], arcs: Sequence[tuple[str, str]]) -> list[list[Box]]:
     near: defaultdict[str, list[str]] = defaultdict(list)
     for source, target in arcs:
         near[source].append(target)
@@ -123,32 +123,32 @@ def _connected(boxes: Sequence[Box], arcs: Sequence[tuple[str, str]]) -> list[li
     return [members[number] for number in sorted(members)]
 
 
-def _part(boxes: list[Box], all_arcs: Sequence[tuple[str, str]], widest: float) -> _Part:
+def _part(boxes: list[Box], all_arcs: Sequence[tuple[str, str]], widest: float) -> _ComponentLayout:
     number = {box.id: i for i, box in enumerate(boxes)}
     own = [(i, number[s], number[t]) for i, (s, t) in enumerate(all_arcs) if s in number]
-    graph = layered(len(boxes), [(s, t) for _, s, t in own])
-    order = ordered(graph)
+    graph = assign_layers(len(boxes), [(s, t) for _, s, t in own])
+    order = order_layers(graph)
     size = [box.height for box in boxes] + [_BEND_SIZE] * (len(graph.left) - len(boxes))
     flat = heights(graph, order, size, _BETWEEN_BOXES)
-    fold = folded(graph, order, flat, size, _columns(boxes, graph, flat), widest)
+    fold = fold_layers(graph, order, flat, size, _columns(boxes, graph, flat), widest)
     layer_of = {v: i for i, layer in enumerate(graph.layers) for v in layer}
     placed = [
         Rectangle(fold.columns[layer_of[i]][0], fold.heights[i] - box.height / 2, box.width, box.height)
         for i, box in enumerate(boxes)
     ]
-    entries = _entries(graph, fold, placed)
+    entries = _entry_heights(graph, fold, placed)
     routes: dict[int, tuple[Point, ...]] = {}
     for (index, source, target), path, entry in zip(own, graph.paths, entries, strict=True):
         points: list[Point] = [(placed[source].right, fold.heights[source])]
         for vertex, following in pairwise(path):
-            points += _leave(vertex, fold, layer_of[vertex])
+            points += _branch_points(vertex, fold, layer_of[vertex])
             height = entry if following == target else fold.heights[following]
             points.append((fold.columns[layer_of[following]][0], height))
         routes[index] = (*points, (placed[target].x, entry))
-    return _Part(fold.width, fold.height, dict(zip(number, placed, strict=True)), routes)
+    return _ComponentLayout(fold.width, fold.height, dict(zip(number, placed, strict=True)), routes)
 
 
-def _leave(vertex: int, fold: Fold, layer: int) -> list[Point]:
+def _branch_points(vertex: int, fold: FoldedLayout, layer: int) -> list[Point]:
     """Return the points from a vertex to where its arcs branch."""
     y = fold.heights[vertex]
     turn = fold.turns.get(vertex)
@@ -172,7 +172,7 @@ def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tupl
     return columns
 
 
-def _entries(graph: Layered, fold: Fold, placed: list[Rectangle]) -> list[float]:
+def _entry_heights(graph: Layered, fold: FoldedLayout, placed: list[Rectangle]) -> list[float]:
     """Return the height at which each arc enters its target box.
 
     It is the height at which the arc arrives, if that is within the box's side.
@@ -186,13 +186,13 @@ def _entries(graph: Layered, fold: Fold, placed: list[Rectangle]) -> list[float]
     for target, arrivals in by_target.items():
         arrivals.sort()
         box = placed[target]
-        levels = _within([height for height, _ in arrivals], box.y, box.bottom)
+        levels = _fit_within([height for height, _ in arrivals], box.y, box.bottom)
         for (_, arc), level in zip(arrivals, levels, strict=True):
             entries[arc] = level
     return entries
 
 
-def _within(wanted: list[float], top: float, bottom: float) -> list[float]:
+def _fit_within(wanted: list[float], top: float, bottom: float) -> list[float]:
     """Return ascending heights within a box's side, close to those wanted."""
     margin = min(_ENTRY_MARGIN, (bottom - top) / 4)
     low, high = top + margin, bottom - margin
@@ -200,7 +200,7 @@ def _within(wanted: list[float], top: float, bottom: float) -> list[float]:
     high -= (len(wanted) - 1) * distance
     return [
         min(max(level - i * distance, low), high) + i * distance
-        for i, level in enumerate(apart(wanted, distance))
+        for i, level in enumerate(keep_apart(wanted, distance))
     ]
 
 
@@ -273,7 +273,7 @@ def _topological(sources: list[list[int]], targets: list[list[int]]) -> list[int
     return order
 
 
-def layered(count: int, arcs: Arcs) -> Layered:
+def assign_layers(count: int, arcs: Arcs) -> Layered:
     """Assign nodes to layers, with bends in layers that arcs pass."""
     rank = ranks(count, arcs)
     bends: dict[tuple[int, int], int] = {}
@@ -318,14 +318,14 @@ _SWEEPS = 24
 _PATIENCE = 6  # sweeps without improvement before giving up
 
 
-def ordered(graph: Layered) -> Order:
+def order_layers(graph: Layered) -> Order:
     """Order the vertices of each layer, preferring their given order."""
     sources = [vertex for vertex in range(graph.real) if not graph.left[vertex]]
-    best = _walked(graph, sources)
+    best = _walk_order(graph, sources)
     fewest = crossings(best, graph.right)
-    for start in (best, _walked(graph, sources[::-1])):
+    for start in (best, _walk_order(graph, sources[::-1])):
         if fewest:
-            order, count = _swept(graph, start)
+            order, count = _sweep_layers(graph, start)
             if count < fewest:
                 best, fewest = order, count
     return best
@@ -351,7 +351,7 @@ def _crossings_between(layer: Sequence[int], place: dict[int, int], right: Neigh
     return count
 
 
-def _walked(graph: Layered, starts: Sequence[int]) -> Order:
+def _walk_order(graph: Layered, starts: Sequence[int]) -> Order:
     """Order layers by a walk from the sources, inputs first, then consumers.
 
     Each subtree is completed before the next one, so trees have no crossings.
@@ -371,7 +371,7 @@ def _walked(graph: Layered, starts: Sequence[int]) -> Order:
     return order
 
 
-def _swept(graph: Layered, start: Order) -> tuple[Order, int]:
+def _sweep_layers(graph: Layered, start: Order) -> tuple[Order, int]:
     order = [list(layer) for layer in start]
     best, fewest = order, crossings(order, graph.right)
     since = 0
@@ -385,7 +385,7 @@ def _swept(graph: Layered, start: Order) -> tuple[Order, int]:
         for index in steps:
             fixed = order[index - 1 if rightwards else index + 1]
             neighbours = graph.left if rightwards else graph.right
-            order[index] = _sorted(order[index], {v: i for i, v in enumerate(fixed)}, neighbours, weight)
+            order[index] = _sort_layer(order[index], {v: i for i, v in enumerate(fixed)}, neighbours, weight)
         _transpose(order, graph)
         count = crossings(order, graph.right)
         since += 1
@@ -404,7 +404,7 @@ def _median(places: list[int]) -> float:
     return places[middle] if len(places) % 2 else (places[middle - 1] + places[middle]) / 2
 
 
-def _sorted(
+def _sort_layer(
     layer: list[int], place: dict[int, int], neighbours: Neighbours, weight: Callable[[list[int]], float]
 ) -> list[int]:
     """Sort a layer by its neighbours' weights.
@@ -465,10 +465,10 @@ def heights(graph: Layered, order: Order, size: Sequence[float], gap: float) -> 
         for downwards in (True, False):
             layers = [layer if downwards else layer[::-1] for layer in (order if rightwards else order[::-1])]
             neighbours = graph.left if rightwards else graph.right
-            blocks = _aligned(layers, neighbours, forbidden)
-            found = _compacted(layers, blocks, size, gap)
+            blocks = _align_blocks(layers, neighbours, forbidden)
+            found = _compact_blocks(layers, blocks, size, gap)
             answers.append((found if downwards else {v: -y for v, y in found.items()}, downwards))
-    return _balanced(answers, size)
+    return _balance_heights(answers, size)
 
 
 def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
@@ -487,7 +487,7 @@ def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
     return found
 
 
-def _aligned(
+def _align_blocks(
     layers: Order, neighbours: Sequence[Sequence[int]], forbidden: set[tuple[int, int]]
 ) -> dict[int, int]:
     """Return the first vertex of each vertex's block.
@@ -508,7 +508,7 @@ def _aligned(
     return root
 
 
-def _compacted(layers: Order, root: dict[int, int], size: Sequence[float], gap: float) -> Heights:
+def _compact_blocks(layers: Order, root: dict[int, int], size: Sequence[float], gap: float) -> Heights:
     """Place blocks as close together as sizes allow.
 
     Blocks with room are then moved towards the next block.
@@ -539,7 +539,7 @@ def _compacted(layers: Order, root: dict[int, int], size: Sequence[float], gap: 
     return {vertex: place[block] for vertex, block in root.items()}
 
 
-def _balanced(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
+def _balance_heights(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
     """Align the four solutions and average the middle two per vertex.
 
     They are aligned to the ends of the smallest one.
@@ -580,7 +580,7 @@ Column = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BandTurn:
     """Lanes of an arc into the next band, and its end."""
 
     right: float
@@ -591,36 +591,36 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class FoldedLayout:
     """Columns and heights after folding, and turns between bands."""
 
     columns: list[Column]
     heights: dict[int, float]
-    turns: dict[int, Turn]
+    turns: dict[int, BandTurn]
     width: float
     height: float
 
 
-def folded(
+def fold_layers(
     graph: Layered,
     order: Order,
     heights: dict[int, float],
     size: Sequence[float],
     columns: list[Column],
     limit: float,
-) -> Fold:
+) -> FoldedLayout:
     """Fold into bands at most `limit` wide, if worthwhile."""
     bottom = max(heights[v] + size[v] / 2 for v in heights)
-    flat = Fold(columns, heights, {}, columns[-1][1], bottom)
+    flat = FoldedLayout(columns, heights, {}, columns[-1][1], bottom)
     bands = _bands(columns, limit)
     if len(bands) < 2:
         return flat
-    made = _stacked(graph, order, heights, size, columns, bands)
+    made = _stack_bands(graph, order, heights, size, columns, bands)
     helps = _extent(made) < _WORTHWHILE * _extent(flat)
     return made if helps else flat
 
 
-def _extent(fold: Fold) -> float:
+def _extent(fold: FoldedLayout) -> float:
     return max(fold.width / _SHAPE, fold.height)
 
 
@@ -629,16 +629,16 @@ def _bands(columns: list[Column], limit: float) -> list[range]:
 
     There are as few bands as the limit allows, of about equal width.
     """
-    bands = _filled(columns, limit)
+    bands = _fill_bands(columns, limit)
     for percent in range(95, 50, -5):
-        narrower = _filled(columns, limit * percent / 100)
+        narrower = _fill_bands(columns, limit * percent / 100)
         if len(narrower) > len(bands):
             break
         bands = narrower
     return bands
 
 
-def _filled(columns: list[Column], limit: float) -> list[range]:
+def _fill_bands(columns: list[Column], limit: float) -> list[range]:
     bands: list[range] = []
     first = 0
     for layer, (_, right) in enumerate(columns):
@@ -648,20 +648,20 @@ def _filled(columns: list[Column], limit: float) -> list[range]:
     return [*bands, range(first, len(columns))]
 
 
-def _stacked(
+def _stack_bands(
     graph: Layered,
     order: Order,
     heights: dict[int, float],
     size: Sequence[float],
     columns: list[Column],
     bands: list[range],
-) -> Fold:
+) -> FoldedLayout:
     ends = [[v for v in order[band[-1]] if graph.right[v]] for band in bands[:-1]]
     gaps = [columns[band[-1] + 1][0] - columns[band[-1]][1] for band in bands[:-1]]
     indent = max(len(end) * _LANE + gap for end, gap in zip(ends, gaps, strict=True))
     new_columns: list[Column] = []
     new_heights: dict[int, float] = {}
-    turns: dict[int, Turn] = {}
+    turns: dict[int, BandTurn] = {}
     y = width = 0.0
     for number, band in enumerate(bands):
         vertices = [v for layer in band for v in order[layer]]
@@ -670,7 +670,7 @@ def _stacked(
         new_columns += [(columns[layer][0] + shift, columns[layer][1] + shift) for layer in band]
         new_heights.update((v, heights[v] - top + y) for v in vertices)
         if number:
-            _arrive(graph, turns, ends[number - 1], new_heights, indent - gaps[number - 1])
+            _complete_turns(graph, turns, ends[number - 1], new_heights, indent - gaps[number - 1])
         y = max(new_heights[v] + size[v] / 2 for v in vertices)
         right = new_columns[-1][1]
         width = max(width, right)
@@ -678,23 +678,25 @@ def _stacked(
             end = ends[number]
             for i, vertex in enumerate(end):
                 lane = (len(end) - 1 - i) * _LANE
-                turns[vertex] = Turn(right + _CLEARANCE + lane, y + _CLEARANCE + lane, i * _LANE, 0.0, 0.0)
+                turns[vertex] = BandTurn(
+                    right + _CLEARANCE + lane, y + _CLEARANCE + lane, i * _LANE, 0.0, 0.0
+                )
             width = max(width, right + _CLEARANCE + len(end) * _LANE)
             y += 2 * _CLEARANCE + len(end) * _LANE
-    return Fold(new_columns, new_heights, turns, width, y)
+    return FoldedLayout(new_columns, new_heights, turns, width, y)
 
 
-def _arrive(
-    graph: Layered, turns: dict[int, Turn], end: list[int], heights: dict[int, float], x: float
+def _complete_turns(
+    graph: Layered, turns: dict[int, BandTurn], end: list[int], heights: dict[int, float], x: float
 ) -> None:
     """Complete the turns into a band, level with their target vertices."""
     wanted = [sum(heights[w] for w in graph.right[v]) / len(graph.right[v]) for v in end]
-    for vertex, y in zip(end, apart(wanted, _LANE), strict=True):
+    for vertex, y in zip(end, keep_apart(wanted, _LANE), strict=True):
         turn = turns[vertex]
-        turns[vertex] = Turn(turn.right, turn.between, x - turn.left, x, y)
+        turns[vertex] = BandTurn(turn.right, turn.between, x - turn.left, x, y)
 
 
-def apart(wanted: Sequence[float], distance: float) -> list[float]:
+def keep_apart(wanted: Sequence[float], distance: float) -> list[float]:
     """Return ascending values at least `distance` apart, close to the wanted values.
 
     Isotonic regression: neighbours that are too close are pooled around their mean.
@@ -720,7 +722,7 @@ _SCREEN_SHAPE = 1.6  # width to height
 Size = tuple[float, float]
 
 
-def packed(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float, float]], float, float]:
+def pack_rectangles(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float, float]], float, float]:
     """Return the top left corners of rectangles, and the total size.
 
     Corners are in the given order.

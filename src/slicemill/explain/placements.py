@@ -15,9 +15,16 @@ from typing import Any
 
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.protocol import Fact
-from slicemill.plan.placement import Candidate, Placement, PlacementKind, candidates, chosen, restored
-from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics, measured_statistics
-from slicemill.plan.units import Unit, cut
+from slicemill.plan.placement import (
+    Candidate,
+    Placement,
+    PlacementKind,
+    candidates,
+    choose_placement,
+    restore_placement,
+)
+from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics, statistics_of_unit
+from slicemill.plan.units import Unit, split_into_units
 
 _WHY = {
     PlacementKind.KEY: "rows that meet have equal keys, so a row is read and kept by one cell",
@@ -64,7 +71,7 @@ class PlacedUnit:
         return list(by_kind.values())
 
 
-def placed_units(
+def place_units(
     graph: QueryGraph, cells: int, kept: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[PlacedUnit]:
     """Return the stateful units of a graph with their placements.
@@ -73,13 +80,13 @@ def placed_units(
     placement with at most `cells` cells.
     """
     found = []
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         if not unit.stateful:
             continue
         known = (kept or {}).get(unit.id)
-        placement = None if known is None else restored(unit, graph, known)
-        statistics = measured_statistics(unit, graph, placement.exchanges if placement is not None else None)
-        placement = placement or chosen(unit, graph, cells, statistics)
+        placement = None if known is None else restore_placement(unit, graph, known)
+        statistics = statistics_of_unit(unit, graph, placement.exchanges if placement is not None else None)
+        placement = placement or choose_placement(unit, graph, cells, statistics)
         own = placement.cells if placement.cells > 1 else cells
         listed = tuple(candidates(unit, graph, own, statistics))
         found.append(PlacedUnit(unit, own, placement, listed, statistics))
@@ -88,7 +95,7 @@ def placed_units(
 
 def placement_facts(placed: PlacedUnit) -> tuple[Fact, ...]:
     """Return the facts that EXPLAIN prints about a unit's placement."""
-    facts: list[Fact] = [("placement", _described(placed.placement)), ("why", placed.why)]
+    facts: list[Fact] = [("placement", _describe_placement(placed.placement)), ("why", placed.why)]
     others = [one for one in placed.cheapest if one.placement.kind is not placed.placement.kind]
     if placed.cells > 1 and others:
         rates = ", ".join(f"{placed.statistics.rate(log):,.0f} rows/s of {log}" for log in placed.unit.inputs)
@@ -117,7 +124,7 @@ def placements_data(units: Iterable[PlacedUnit]) -> list[dict[str, Any]]:
     ]
 
 
-def _described(placement: Placement) -> str:
+def _describe_placement(placement: Placement) -> str:
     """Return the placement and the distribution of each log."""
     spread = []
     for log, along in placement.plain()["by"].items():

@@ -19,10 +19,10 @@ from slicemill.catalog.catalog import (
 from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.catalog.queries import SelectQuery
-from slicemill.catalog.statements import LifeChange, Replay
+from slicemill.catalog.statements import LifecycleChange, Replay
 from slicemill.errors import all_of
 from slicemill.functions.render import timestamp_text
-from slicemill.secrets import redacted_address
+from slicemill.secrets import redact_address
 from slicemill.time import BEGINNING, END, format_us
 from slicemill.types import Schema
 
@@ -30,14 +30,14 @@ from slicemill.types import Schema
 def describe(statement: Statement) -> tuple[str, str]:
     """Return the kind of a statement and a summary of its declaration."""
     if isinstance(statement, Stream):
-        told = f"{_declared(statement)}; {_time(statement)}; from {statement.source}"
-        return "stream", f"{told}{_retained(statement)}"
+        told = f"{_column_list(statement)}; {_time(statement)}; from {statement.source}"
+        return "stream", f"{told}{_retention_text(statement)}"
     if isinstance(statement, DerivedStream):
-        return "stream", f"{_columns(statement.schema)}; from a query{_retained(statement)}"
+        return "stream", f"{_columns(statement.schema)}; from a query{_retention_text(statement)}"
     if isinstance(statement, (ComputedStream, CalledDefinition)):
         return statement.kind.lower(), statement.summary
     if isinstance(statement, Table):
-        return "table", f"{_declared(statement)}; {_rows_of(statement)}"
+        return "table", f"{_column_list(statement)}; {_rows_of(statement)}"
     if isinstance(statement, AggregateDefinition):
         return "aggregate", _aggregate(statement)
     if isinstance(statement, FunctionDefinition):
@@ -50,15 +50,15 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "alter", describe(statement.after)[1]
     if isinstance(statement, DroppedName):
         return "drop", statement.kind.lower()
-    if isinstance(statement, LifeChange):
+    if isinstance(statement, LifecycleChange):
         return statement.action.lower(), statement.kind.lower()
     if isinstance(statement, Setting):
         whom = f" for {statement.component}" if statement.component is not None else ""
         return "set", f"{statement.value}{whom}"
     if isinstance(statement, QueryDefinition):
         kind = "query" if statement.continuous else "ad hoc query"
-        told = f"{_columns(statement.schema)}{_options(statement)}{_retained(statement)}"
-        return kind, f"{told}{_begins(statement)}"
+        told = f"{_columns(statement.schema)}{_options(statement)}{_retention_text(statement)}"
+        return kind, f"{told}{_start_text(statement)}"
     windowed = isinstance(statement.query, SelectQuery)
     return "view", f"{_columns(statement.schema)}; {'of windows' if windowed else 'of tables'}"
 
@@ -67,7 +67,7 @@ def _columns(schema: Schema) -> str:
     return ", ".join(schema.names)
 
 
-def _declared(relation: Stream | Table) -> str:
+def _column_list(relation: Stream | Table) -> str:
     """Return the columns of a source, with units of measurement."""
     units = dict(relation.units)
     return ", ".join(
@@ -91,11 +91,11 @@ def _time(stream: Stream) -> str:
     return "stamped on arrival" if stream.kind is TimestampKind.INTERNAL else "latent timestamps"
 
 
-def _retained(statement: Stream | DerivedStream | QueryDefinition) -> str:
+def _retention_text(statement: Stream | DerivedStream | QueryDefinition) -> str:
     return f"; retained for {format_us(statement.retain_us)}" if statement.retain_us is not None else ""
 
 
-def _begins(query: QueryDefinition) -> str:
+def _start_text(query: QueryDefinition) -> str:
     if query.begins_us is None:
         return ""
     words = {BEGINNING: "the beginning", END: "now"}
@@ -131,5 +131,5 @@ def _options(query: QueryDefinition) -> str:
     options = query.options
     parts = [f"weight {options.weight:g}"] if options.weight != 1 else []
     shown = ("slo", "lag", "memory", "shedding", "sink")
-    parts += [f"{name} {redacted_address(str(value))}" for name in shown if (value := getattr(options, name))]
+    parts += [f"{name} {redact_address(str(value))}" for name in shown if (value := getattr(options, name))]
     return f"; {', '.join(parts)}" if parts else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from slicemill.explain.layout import Box, Layout, Rectangle, lay_out
-from slicemill.explain.text import is_lookup_arc, port_name, role_of, words_of
+from slicemill.explain.text import describe_node, is_lookup_arc, port_name, role_of
 from slicemill.operators.graph import Arc, Node, QueryGraph
 from slicemill.operators.protocol import Role
 
@@ -79,7 +79,7 @@ CORNER = 9.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RoleStyle:
     """Colours of a role, and the space between its outline and text."""
 
     fill: str
@@ -91,11 +91,11 @@ class Look:
 
 
 LOOKS = {
-    Role.SOURCE: Look("#dcecf8", "#0072b2", "stream", right=12.0 + TIP),
-    Role.TABLE: Look("#fdf3cf", "#8a6d00", "table or view", top=8.0 + 2 * LID),
-    Role.STATELESS: Look("#ffffff", "#6b7783", "works tuple by tuple"),
-    Role.STATEFUL: Look("#dcf3ea", "#00795c", "keeps a window or groups", left=18.0),
-    Role.SINK: Look("#f9e2ef", "#a3407a", "query result", left=18.0, right=18.0),
+    Role.SOURCE: RoleStyle("#dcecf8", "#0072b2", "stream", right=12.0 + TIP),
+    Role.TABLE: RoleStyle("#fdf3cf", "#8a6d00", "table or view", top=8.0 + 2 * LID),
+    Role.STATELESS: RoleStyle("#ffffff", "#6b7783", "works tuple by tuple"),
+    Role.STATEFUL: RoleStyle("#dcf3ea", "#00795c", "keeps a window or groups", left=18.0),
+    Role.SINK: RoleStyle("#f9e2ef", "#a3407a", "query result", left=18.0, right=18.0),
 }
 
 
@@ -215,7 +215,7 @@ def _em(char: str, mono: bool) -> float:
     return _MONO_EM if mono else _SANS_EM.get(char, 0.65)
 
 
-def wrapped(text: str, size: float, width: float, lines: int, mono: bool = False) -> list[str]:
+def wrap_text(text: str, size: float, width: float, lines: int, mono: bool = False) -> list[str]:
     """Break text into at most `lines` lines; an ellipsis marks omitted text.
 
     >>> wrapped("price > 1000 AND sellerID = 'x y'", 10, 120, 3, mono=True)
@@ -350,17 +350,17 @@ def _count(node: Node) -> str:
 
 
 def _label(node: Node, graph: QueryGraph) -> _Label:
-    words = words_of(node, graph)
+    words = describe_node(node, graph)
     role = role_of(node)
     named = role not in (Role.SOURCE, Role.TABLE)
     streams = [name for name, made_by in graph.streams.items() if made_by == node.id and named]
-    names = [line for name in streams for line in wrapped(f"stream {name}", _FACT_SIZE, _TEXT_WIDTH, 2)]
+    names = [line for name in streams for line in wrap_text(f"stream {name}", _FACT_SIZE, _TEXT_WIDTH, 2)]
     facts: list[str] = []
     for index, (what, text) in enumerate(words.facts):
         shown = text if index == 0 or what in ("compute", "windows") else f"{what} {text}"
         lines = _LINES_PER_FACT if index else _LINES_OF_CHIEF_FACT
-        facts += wrapped(shown, _FACT_SIZE, _TEXT_WIDTH, lines, mono=True)
-    title = wrapped(words.headline, _TITLE_SIZE, _TEXT_WIDTH, 2)
+        facts += wrap_text(shown, _FACT_SIZE, _TEXT_WIDTH, lines, mono=True)
+    title = wrap_text(words.headline, _TITLE_SIZE, _TEXT_WIDTH, 2)
     return _Label(role, tuple(title), tuple(names), tuple(facts))
 
 
@@ -390,7 +390,7 @@ def _node(node: Node, label: _Label, r: Rectangle, graph: QueryGraph) -> str:
 
 def _story(node: Node, graph: QueryGraph) -> str:
     """Return the tooltip of a node with all its facts and columns."""
-    words = words_of(node, graph)
+    words = describe_node(node, graph)
     lines = [words.headline, *(f"{what}: {text}" for what, text in words.facts)]
     if node.waits_for_time:
         lines.append("waits for the watermarks of its inputs")

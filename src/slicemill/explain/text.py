@@ -111,7 +111,7 @@ class _Printer:
         names = _names(self.graph, node.id)
         if role_of(node) in (Role.STATELESS, Role.STATEFUL):
             return f"Stream {', '.join(names)}" if names else f"Step {node.name}"
-        return words_of(node, self.graph).title
+        return describe_node(node, self.graph).title
 
     def _branch(self, node: Node, indent: str, last: bool, label: str, columns: bool) -> Iterator[str]:
         below = f"{indent}{'   ' if last else '│  '}"
@@ -140,7 +140,7 @@ class _Printer:
 
         The main fact is part of the headline if it fits.
         """
-        words = words_of(node, self.graph)
+        words = describe_node(node, self.graph)
         headline, facts = words.headline, list(words.facts)
         marks = f"  {_WAITS}" if node.waits_for_time else ""
         if facts:
@@ -186,7 +186,7 @@ def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
     return kind_of(operator).looked_up(operator, port)
 
 
-def words_of(node: Node, graph: QueryGraph) -> Description:
+def describe_node(node: Node, graph: QueryGraph) -> Description:
     """Return the description of a node."""
     return kind_of(node.operator).words(node.operator, node, graph)
 

@@ -31,7 +31,7 @@ class Denoised(NamedTuple):
     """Largest number of counters in use at once; 0 without counters."""
 
 
-def numbered(keys: Int64s) -> tuple[Int64s, int]:
+def number_keys(keys: Int64s) -> tuple[Int64s, int]:
     """Return keys as dense numbers from 0, and the number of keys."""
     distinct, numbers = np.unique(keys, return_inverse=True)
     return numbers.astype(np.int64), len(distinct)
@@ -118,7 +118,7 @@ def eager(at: Int64s, keys: Int64s, window_us: int, threshold: int) -> Denoised:
     >>> found.readings.tolist(), found.by.tolist()
     ([0, 1, 3], [1, 1, 4])
     """
-    return Denoised(*_eager(at, *numbered(keys), window_us, threshold))
+    return Denoised(*_eager(at, *number_keys(keys), window_us, threshold))
 
 
 @kernel
@@ -190,7 +190,7 @@ def lazy(at: Int64s, keys: Int64s, window_us: int, threshold: int) -> Denoised:
     >>> found.readings.tolist(), found.by.tolist()
     ([1, 3], [4, 4])
     """
-    return Denoised(*_lazy(at, *numbered(keys), window_us, threshold))
+    return Denoised(*_lazy(at, *number_keys(keys), window_us, threshold))
 
 
 @kernel

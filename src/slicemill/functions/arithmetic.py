@@ -21,7 +21,7 @@ from slicemill.functions import calendar
 from slicemill.functions.calendar import DAY_US
 from slicemill.functions.decimals import div_column, exact, quotient_column, remainder_column
 from slicemill.functions.function import SAME, Abbreviation, RowFunction, RowMaker, ScalarFunction, Types
-from slicemill.functions.kernel import KernelCall, KernelMaker, Out, Strict
+from slicemill.functions.kernel import KernelCall, KernelMaker, KernelResult, Strict
 from slicemill.functions.source import Snippet, SnippetMaker, SourceMaker, kinds_of
 from slicemill.functions.values import (
     BIGINT_MIN,
@@ -30,11 +30,11 @@ from slicemill.functions.values import (
     INTS_32,
     INTS_64,
     ExpressionError,
-    bigint_checked,
+    check_bigint,
+    check_int,
     decimal_fit,
-    int_checked,
     integer_check,
-    wrapped,
+    wrap_integer,
 )
 from slicemill.functions.vectors import Numbers
 from slicemill.kernels.arrays import Bools
@@ -81,32 +81,32 @@ _EXACT_INTEGER: dict[Any, Callable[[int, int], int]] = {
 }
 
 
-def narrowed(wide: Numbers, fallback: Bools | None = None) -> Out:
+def narrow_to_32_bits(wide: Numbers, fallback: Bools | None = None) -> KernelResult:
     """Convert 64-bit integers to 32 bits; overflowing rows become fallbacks."""
     narrow = wide.astype(np.int32)
     beyond = narrow != wide
-    return Out(narrow, fallback=beyond if fallback is None else beyond | fallback)
+    return KernelResult(narrow, fallback=beyond if fallback is None else beyond | fallback)
 
 
 def in_64_bits(number: Numbers) -> Numbers:
     return number.astype(np.int64, copy=False)
 
 
-def plus(a: Numbers, b: Numbers) -> Out:
+def plus(a: Numbers, b: Numbers) -> KernelResult:
     total = a + b
-    return Out(total, fallback=((a ^ total) & (b ^ total)) < 0)
+    return KernelResult(total, fallback=((a ^ total) & (b ^ total)) < 0)
 
 
-def minus(a: Numbers, b: Numbers) -> Out:
+def minus(a: Numbers, b: Numbers) -> KernelResult:
     total = a - b
-    return Out(total, fallback=((a ^ b) & (a ^ total)) < 0)
+    return KernelResult(total, fallback=((a ^ b) & (a ^ total)) < 0)
 
 
-def times(a: Numbers, b: Numbers) -> Out:
+def times(a: Numbers, b: Numbers) -> KernelResult:
     if _within(np.multiply, a, b, np.int64):
-        return Out(a * b)
+        return KernelResult(a * b)
     # The estimate in doubles also leaves some products that just fit to the row form.
-    return Out(a * b, fallback=np.abs(a.astype(np.float64) * b) >= _SAFE_PRODUCT)
+    return KernelResult(a * b, fallback=np.abs(a.astype(np.float64) * b) >= _SAFE_PRODUCT)
 
 
 def _within(operation: Callable[..., Any], a: Numbers, b: Numbers, dtype: type[np.generic]) -> bool:
@@ -122,7 +122,9 @@ def _within(operation: Callable[..., Any], a: Numbers, b: Numbers, dtype: type[n
     return bool(limits.min <= min(corners) and max(corners) <= limits.max)
 
 
-def _integers(kind: Kind, operation: Callable[..., Any], checked: Callable[..., Out]) -> Strict | None:
+def _integers(
+    kind: Kind, operation: Callable[..., Any], checked: Callable[..., KernelResult]
+) -> Strict | None:
     """Return a kernel for sums, differences and products of integers.
 
     If the operands are small, the kernel skips the overflow tests.
@@ -131,11 +133,11 @@ def _integers(kind: Kind, operation: Callable[..., Any], checked: Callable[..., 
         return None
     dtype = np.int32 if kind in INTS_32 else np.int64
 
-    def compute(a: Numbers, b: Numbers) -> Numbers | Out:
+    def compute(a: Numbers, b: Numbers) -> Numbers | KernelResult:
         if _within(operation, a, b, dtype):
             return operation(a, b, dtype=dtype, casting="unsafe")
         out = checked(in_64_bits(a), in_64_bits(b))
-        return out if kind in INTS_64 else narrowed(out.data, out.fallback)
+        return out if kind in INTS_64 else narrow_to_32_bits(out.data, out.fallback)
 
     return compute
 
@@ -161,19 +163,19 @@ def _sum_row(sign: int) -> RowMaker:
             if types[0].kind is Kind.MONTHS:
                 return lambda months, time: shift(time, months)
             return lambda time, months: shift(time, sign * months)
-        checked = int_checked if result.kind is Kind.DATE else integer_check(result)
+        checked = check_int if result.kind is Kind.DATE else integer_check(result)
         return lambda a, b: checked(a + sign * b)
 
     return make
 
 
 def _date_plus_months(days: int, months: int) -> int:
-    return int_checked(calendar.plus_months(days, months))
+    return check_int(calendar.plus_months(days, months))
 
 
 def _timestamp_plus_months(us: int, months: int) -> int:
     days, rest = divmod(us, DAY_US)
-    return bigint_checked(calendar.plus_months(days, months) * DAY_US + rest)
+    return check_bigint(calendar.plus_months(days, months) * DAY_US + rest)
 
 
 def _sum_column(sign: int) -> KernelMaker:
@@ -204,16 +206,16 @@ def too_many(count: Numbers) -> Bools:
     return np.asarray((count > _MANY) | (count < -_MANY))
 
 
-def dates_plus_months(days: Numbers, months: Numbers) -> Out:
+def dates_plus_months(days: Numbers, months: Numbers) -> KernelResult:
     moved = calendar.plus_months(in_64_bits(days), months)
-    return narrowed(moved).except_for(too_many(months))
+    return narrow_to_32_bits(moved).except_for(too_many(months))
 
 
-def _timestamps_plus_months(us: Numbers, months: Numbers) -> Out:
+def _timestamps_plus_months(us: Numbers, months: Numbers) -> KernelResult:
     days, rest = np.divmod(us, DAY_US)
     moved = calendar.plus_months(days, months)
     in_range = np.abs(moved) < _LARGEST_DAY
-    return Out(moved * DAY_US + rest, fallback=~in_range | too_many(months))
+    return KernelResult(moved * DAY_US + rest, fallback=~in_range | too_many(months))
 
 
 def _sum_source(sign: str) -> SourceMaker:
@@ -316,7 +318,7 @@ def _interval_scaled(on_doubles: RowFunction, on_decimals: RowFunction) -> RowFu
             exactly = Decimal(product)
         else:
             exactly = on_decimals(Decimal(us), Decimal(factor))
-        return bigint_checked(int(exactly.to_integral_value(ROUND_HALF_UP)))
+        return check_bigint(int(exactly.to_integral_value(ROUND_HALF_UP)))
 
     return scaled
 
@@ -333,35 +335,35 @@ def _nonzero(function: RowFunction) -> RowFunction:
 def _divide_column(call: KernelCall) -> Strict | None:
     kind = call.result.kind
     if kind is Kind.DOUBLE:
-        return lambda a, b: Out(np.divide(a, b), fallback=b == 0)
+        return lambda a, b: KernelResult(np.divide(a, b), fallback=b == 0)
     if kind is Kind.DECIMAL:
         return quotient_column(call.types, call.result)
     if kind is not Kind.INTERVAL or call.types[1].kind is Kind.DECIMAL:
         return None
     if call.types[1].kind is Kind.DOUBLE:
 
-        def by_double(us: Numbers, divisor: Numbers) -> Out:
+        def by_double(us: Numbers, divisor: Numbers) -> KernelResult:
             return _nearest_integer(us.astype(np.float64) / divisor).except_for(divisor == 0)
 
         return by_double
     return _interval_by_integer
 
 
-def _nearest_integer(number: Numbers) -> Out:
+def _nearest_integer(number: Numbers) -> KernelResult:
     """Round doubles to 64-bit integers, halves away from zero."""
     whole = np.trunc(number)
     whole = whole + np.where(np.abs(number - whole) >= 0.5, np.sign(number), 0.0)
-    return Out(whole.astype(np.int64), fallback=~(np.abs(whole) < 2.0**63))
+    return KernelResult(whole.astype(np.int64), fallback=~(np.abs(whole) < 2.0**63))
 
 
-def _interval_by_integer(us: Numbers, divisor: Numbers) -> Out:
+def _interval_by_integer(us: Numbers, divisor: Numbers) -> KernelResult:
     """Divide to the nearest microsecond, halves away from zero."""
     by = in_64_bits(divisor)
     size, parts = np.abs(us), np.abs(by)
     quotient, rest = np.divmod(size, parts)
     quotient = quotient + (rest >= parts - rest)
     signed = np.where((us < 0) == (by < 0), quotient, -quotient)
-    return Out(signed, fallback=(by == 0) | (us == BIGINT_MIN) | (by == BIGINT_MIN))
+    return KernelResult(signed, fallback=(by == 0) | (us == BIGINT_MIN) | (by == BIGINT_MIN))
 
 
 def _divide_source(_types: Types, result: Type, _machine: bool) -> SnippetMaker | None:
@@ -378,10 +380,10 @@ def _divide_in_duckdb(call: Call) -> str:
 
 
 def _div_row(_types: Types, _result: Type) -> RowFunction:
-    return _nonzero(lambda a, b: bigint_checked(_truncated(a, b)))
+    return _nonzero(lambda a, b: check_bigint(_divide_truncating(a, b)))
 
 
-def _truncated(a: int | float | Decimal, b: int | float | Decimal) -> int:
+def _divide_truncating(a: int | float | Decimal, b: int | float | Decimal) -> int:
     if isinstance(a, int) and isinstance(b, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     if not math.isfinite(a) or math.isnan(b):
@@ -395,12 +397,12 @@ def _div_column(call: KernelCall) -> Strict | None:
     if not kinds_of(call.types) <= _INTEGERS:
         return None
 
-    def divide(a: Numbers, b: Numbers) -> Out:
+    def divide(a: Numbers, b: Numbers) -> KernelResult:
         a, b = in_64_bits(a), in_64_bits(b)
         fallback = (b == 0) | ((a == BIGINT_MIN) & (b == -1))
         floor = np.floor_divide(a, b)
         # Round towards zero: add one to a negative floor of a fractional quotient.
-        return Out(floor + ((floor < 0) & (floor * b != a)), fallback=fallback)
+        return KernelResult(floor + ((floor < 0) & (floor * b != a)), fallback=fallback)
 
     return divide
 
@@ -440,7 +442,7 @@ def _double_remainder(a: float, b: float) -> float:
 def _remainder_column(call: KernelCall) -> Strict | None:
     if call.result.kind is Kind.DECIMAL:
         return remainder_column(call.types, call.result, positive=False)
-    return lambda a, b: Out(np.fmod(a, b), fallback=b == 0)
+    return lambda a, b: KernelResult(np.fmod(a, b), fallback=b == 0)
 
 
 def _remainder_source(types: Types, result: Type, _machine: bool) -> SnippetMaker | None:
@@ -462,7 +464,7 @@ def _pmod_row(types: Types, result: Type) -> RowFunction:
         if isinstance(first, Decimal):
             return remainder(EXACT.add(first, b), b)
         moved = first + b
-        return remainder(wrapped(moved, bits) if isinstance(moved, int) else moved, b)
+        return remainder(wrap_integer(moved, bits) if isinstance(moved, int) else moved, b)
 
     return positive
 
@@ -471,9 +473,9 @@ def _pmod_column(call: KernelCall) -> Strict | None:
     if call.result.kind is Kind.DECIMAL:
         return remainder_column(call.types, call.result, positive=True)
 
-    def positive(a: Numbers, b: Numbers) -> Out:
+    def positive(a: Numbers, b: Numbers) -> KernelResult:
         first = np.fmod(a, b)
-        return Out(np.where(first < 0, np.fmod(first + b, b), first), fallback=b == 0)
+        return KernelResult(np.where(first < 0, np.fmod(first + b, b), first), fallback=b == 0)
 
     return positive
 
@@ -507,7 +509,7 @@ def _sign_column(on_numbers: Strict, on_decimals: Callable[..., Any]) -> KernelM
         if kind not in INTS_32 + INTS_64:
             return None
         least = INT_MIN if kind in INTS_32 else BIGINT_MIN
-        return lambda number: Out(on_numbers(number), fallback=number == least)
+        return lambda number: KernelResult(on_numbers(number), fallback=number == least)
 
     return make
 

@@ -33,7 +33,7 @@ _OFFSET = re.compile(
 _UTC = ("", "Z", "UTC", "GMT", "UT")
 
 
-class Civil(NamedTuple):
+class CivilDate(NamedTuple):
     year: Any
     month: Any
     day: Any
@@ -68,7 +68,7 @@ def days_of(year: Any, month: Any, day: Any) -> Any:
     return era * _DAYS_IN_400_YEARS + day_of_era - _DAYS_BEFORE_1970
 
 
-def civil_of(days: Any) -> Civil:
+def civil_of(days: Any) -> CivilDate:
     """Return year, month and day, the inverse of `days_of`."""
     era, day_of_era = divmod(days + _DAYS_BEFORE_1970, _DAYS_IN_400_YEARS)
     leaps = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096
@@ -77,7 +77,7 @@ def civil_of(days: Any) -> Civil:
     shifted = (5 * day_of_year + 2) // 153  # months since March
     month = shifted + 3 - 12 * (shifted >= 10)
     year = year_of_era + era * 400 + (month <= 2)
-    return Civil(year, month, day_of_year - (153 * shifted + 2) // 5 + 1)
+    return CivilDate(year, month, day_of_year - (153 * shifted + 2) // 5 + 1)
 
 
 def is_date(year: Any, month: Any, day: Any) -> Any:
@@ -216,7 +216,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _TOKEN = re.compile(r"([A-Za-z])\1*|'((?:[^']|'')*)'|(.)", re.DOTALL)
 
 
-class Moment(NamedTuple):
+class TimestampFields(NamedTuple):
     year: int
     month: int
     day: int
@@ -227,14 +227,14 @@ class Moment(NamedTuple):
     us: int
 
 
-def formatted(us: int, pattern: str) -> str:
+def format_timestamp(us: int, pattern: str) -> str:
     """Format a timestamp.
 
     >>> formatted(0, "EEE d MMM yyyy, HH:mm")
     'Thu 1 Jan 1970, 00:00'
     """
     days, rest = divmod(us, DAY_US)
-    moment = Moment(
+    moment = TimestampFields(
         *civil_of(days),
         days,
         rest // HOUR_US,
@@ -242,7 +242,7 @@ def formatted(us: int, pattern: str) -> str:
         rest // SECOND_US % 60,
         rest % SECOND_US,
     )
-    return "".join(part(moment) for part in writers(pattern))
+    return "".join(part(moment) for part in pattern_writers(pattern))
 
 
 _FINEST = {"s": SECOND_US, "m": MINUTE_US, **dict.fromkeys("Hha", HOUR_US)}
@@ -256,7 +256,7 @@ def finest_us(pattern: str) -> int:
     >>> finest_us("HH:mm")
     60000000
     """
-    writers(pattern)  # raises if the pattern is invalid
+    pattern_writers(pattern)  # raises if the pattern is invalid
     sizes = [
         10 ** (6 - len(text)) if letter == "S" else _FINEST.get(letter, DAY_US)
         for letter, text in _tokens(pattern)
@@ -280,7 +280,7 @@ def _tokens(pattern: str) -> list[tuple[str, str]]:
     return found
 
 
-def _unsupported(field: str, pattern: str) -> ExpressionError:
+def _pattern_error(field: str, pattern: str) -> ExpressionError:
     return ExpressionError(
         f"'{field}' is not supported in the date pattern '{pattern}'; supported are "
         "y yy yyyy, M MM MMM MMMM, d dd, D DDD, E EEE EEEE, Q, a, H HH, h hh, m mm, s ss and S to SSSSSS"
@@ -288,12 +288,12 @@ def _unsupported(field: str, pattern: str) -> ExpressionError:
 
 
 @lru_cache(maxsize=256)
-def writers(pattern: str) -> list[Callable[[Moment], str]]:
+def pattern_writers(pattern: str) -> list[Callable[[TimestampFields], str]]:
     """Return functions that write the parts of a pattern."""
     return [_writer(letter, text, pattern) for letter, text in _tokens(pattern)]
 
 
-def _writer(letter: str, text: str, pattern: str) -> Callable[[Moment], str]:
+def _writer(letter: str, text: str, pattern: str) -> Callable[[TimestampFields], str]:
     width = len(text)
     if not letter:
         return lambda _moment: text
@@ -309,16 +309,16 @@ def _writer(letter: str, text: str, pattern: str) -> Callable[[Moment], str]:
         return lambda m: f"{m.us:06d}"[:width]
     number = _NUMBERS.get(letter)
     if number is None or width not in number[1]:
-        raise _unsupported(text, pattern)
+        raise _pattern_error(text, pattern)
     value = number[0]
     return lambda m: f"{value(m):0{width}d}"
 
 
-def _year(moment: Moment) -> str:
+def _year(moment: TimestampFields) -> str:
     return str(moment.year)
 
 
-_NUMBERS: dict[str, tuple[Callable[[Moment], int], tuple[int, ...]]] = {
+_NUMBERS: dict[str, tuple[Callable[[TimestampFields], int], tuple[int, ...]]] = {
     "M": (lambda m: m.month, (1, 2)),
     "L": (lambda m: m.month, (1, 2)),
     "d": (lambda m: m.day, (1, 2)),
@@ -336,9 +336,9 @@ _NUMBERS: dict[str, tuple[Callable[[Moment], int], tuple[int, ...]]] = {
 _SHORT_MONTHS = [month[:3].lower() for month in _MONTHS]
 
 
-def parsed(text: str, pattern: str) -> int:
+def parse_with_pattern(text: str, pattern: str) -> int:
     """Parse a timestamp. Fields that the pattern omits default to 1970-01-01 00:00:00."""
-    match = reader(pattern).fullmatch(text)
+    match = pattern_regex(pattern).fullmatch(text)
     if match is None:
         raise ExpressionError(f"'{text}' does not have the form {pattern}")
     fields = match.groupdict()
@@ -366,7 +366,7 @@ def _half_day_hour(hour: int, half: str | None, text: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def reader(pattern: str) -> re.Pattern[str]:
+def pattern_regex(pattern: str) -> re.Pattern[str]:
     """Return the regular expression that reads times in a pattern."""
     parts = []
     for letter, text in _tokens(pattern):
@@ -377,7 +377,7 @@ def reader(pattern: str) -> re.Pattern[str]:
         elif letter == "S" and len(text) <= 6:
             parts.append(rf"(?P<S>\d{{1,{len(text)}}})")
         else:
-            raise _unsupported(text, pattern)
+            raise _pattern_error(text, pattern)
     try:
         return re.compile("".join(parts), re.ASCII | re.IGNORECASE)
     except re.error:

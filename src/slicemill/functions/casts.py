@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill import types as t
-from slicemill.functions.arithmetic import narrowed, times
+from slicemill.functions.arithmetic import narrow_to_32_bits, times
 from slicemill.functions.calendar import (
     BLANKS,
     DAY_US,
@@ -27,17 +27,17 @@ from slicemill.functions.calendar import (
     parse_timestamp,
     timestamp_text,
 )
-from slicemill.functions.decimals import NARROW, from_unscaled, rounded_column, texts_column, unscaled
+from slicemill.functions.decimals import NARROW, digits_of, from_unscaled, round_column, texts_column
 from slicemill.functions.function import RowFunction
-from slicemill.functions.kernel import Fallback, Kernel, Out, Strict
+from slicemill.functions.kernel import Fallback, Kernel, KernelResult, Strict
 from slicemill.functions.source import Snippet, SnippetMaker
 from slicemill.functions.values import (
     EXACT,
     ExpressionError,
-    bigint_checked,
+    check_bigint,
+    check_int,
     decimal_fit,
     double_text,
-    int_checked,
     integer_check,
 )
 from slicemill.functions.vectors import Numbers, arrow_type, dtype_of, numbers
@@ -236,20 +236,20 @@ _USUAL_DATE = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
 _USUAL_TIMESTAMP = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\z"
 
 
-def _parsed_column(pattern: str, target: pa.DataType) -> Strict:
+def _parse_column(pattern: str, target: pa.DataType) -> Strict:
     """Return a kernel that parses common formats with Arrow.
 
     All other texts are left to the row form.
     """
 
-    def parse(text: pa.Array) -> Out:
+    def parse(text: pa.Array) -> KernelResult:
         usual = pc.match_substring_regex(text, pattern)
         known = pc.all(usual).as_py() is not False
         try:
             found = pc.cast(text if known else pc.if_else(usual, text, None), target)
         except pa.ArrowInvalid:
             raise Fallback from None  # such as February 30
-        return Out(numbers(found), fallback=None if known else ~numbers(usual))
+        return KernelResult(numbers(found), fallback=None if known else ~numbers(usual))
 
     return parse
 
@@ -282,11 +282,11 @@ def _double_to_timestamp(value: float) -> object:
 
 
 def _seconds_to_timestamp(value: int) -> int:
-    return bigint_checked(value * SECOND_US)
+    return check_bigint(value * SECOND_US)
 
 
 def _decimal_to_timestamp(value: Decimal) -> int:
-    return bigint_checked(int(EXACT.multiply(value, Decimal(SECOND_US))))
+    return check_bigint(int(EXACT.multiply(value, Decimal(SECOND_US))))
 
 
 def _timestamp_to_exact(value: int) -> Decimal:
@@ -302,23 +302,23 @@ def _not_zero_column(value: Numbers) -> Bools:
     return np.asarray(value != 0)
 
 
-def _scaled_column(unit: int) -> Strict:
+def _scale_column(unit: int) -> Strict:
     factor = np.asarray(unit, np.int64)
     return lambda value: times(value.astype(np.int64), factor)
 
 
-def _truncated_column(limit: float, dtype: type[np.generic]) -> Strict:
+def _truncate_column(limit: float, dtype: type[np.generic]) -> Strict:
     """Convert doubles to integers; values near the limit are fallbacks."""
-    return lambda value: Out(value.astype(dtype), fallback=~(np.abs(value) < limit))
+    return lambda value: KernelResult(value.astype(dtype), fallback=~(np.abs(value) < limit))
 
 
-def _double_to_timestamp_column(value: Numbers) -> Out:
+def _double_to_timestamp_column(value: Numbers) -> KernelResult:
     us = value * SECOND_US
-    return Out(us.astype(np.int64), fallback=~(np.abs(us) < 2.0**63))
+    return KernelResult(us.astype(np.int64), fallback=~(np.abs(us) < 2.0**63))
 
 
-def _timestamp_to_double_column(us: Numbers) -> Out:
-    return Out(us / SECOND_US, fallback=(us > _EXACT_DOUBLE) | (us < -_EXACT_DOUBLE))
+def _timestamp_to_double_column(us: Numbers) -> KernelResult:
+    return KernelResult(us / SECOND_US, fallback=(us > _EXACT_DOUBLE) | (us < -_EXACT_DOUBLE))
 
 
 def _seconds_column(us: Numbers) -> Numbers:
@@ -350,17 +350,17 @@ def _texts_column(value: Numbers) -> pa.Array:
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
-def _date_texts_column(days: Numbers) -> Out:
+def _date_texts_column(days: Numbers) -> KernelResult:
     usual = (days >= _FIRST_DAY) & (days <= _LAST_DAY)
     known = pa.array(np.where(usual, days, 0).astype(np.int32), pa.date32())
-    return Out(pc.cast(known, pa.string()), fallback=~usual)
+    return KernelResult(pc.cast(known, pa.string()), fallback=~usual)
 
 
-def _timestamp_texts_column(us: Numbers) -> Out:
+def _timestamp_texts_column(us: Numbers) -> KernelResult:
     usual = (us >= _FIRST_DAY * DAY_US) & (us < (_LAST_DAY + 1) * DAY_US)
     texts = pc.cast(pa.array(np.where(usual, us, 0), pa.timestamp("us")), pa.string())
     # Arrow always writes six decimal places.
-    return Out(pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), "."), fallback=~usual)
+    return KernelResult(pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), "."), fallback=~usual)
 
 
 # -- decimals ---------------------------------------------------------------------------------------------
@@ -371,15 +371,15 @@ def _to_decimal_column(source: Type, target: Type) -> Strict | None:
     if source.kind is Kind.DECIMAL:
         assert source.scale is not None
         if target.scale < source.scale:
-            return rounded_column(source, target, target.scale)
-        return _rescaled_column(arrow_type(target))
+            return round_column(source, target, target.scale)
+        return _rescale_column(arrow_type(target))
     if source.kind not in (Kind.INT, Kind.BIGINT, Kind.BOOLEAN) or target.scale > NARROW:
         return None
     power = np.asarray(10**target.scale, np.int64)
     whole_digits = min(target.precision - target.scale, NARROW)
     limit = 10**whole_digits
 
-    def from_whole(value: Numbers) -> Out:
+    def from_whole(value: Numbers) -> KernelResult:
         wide = value.astype(np.int64)
         out = times(wide, power).except_for((wide >= limit) | (wide <= -limit))
         return out._replace(data=from_unscaled(out.data, target))
@@ -387,7 +387,7 @@ def _to_decimal_column(source: Type, target: Type) -> Strict | None:
     return from_whole
 
 
-def _rescaled_column(target: pa.DataType) -> Strict:
+def _rescale_column(target: pa.DataType) -> Strict:
     def rescale(value: pa.Array) -> pa.Array:
         try:
             return pc.cast(value, target)
@@ -405,25 +405,25 @@ def _from_decimal_column(source: Type, kind: Kind) -> Strict | None:
         return None
     power = 10**source.scale
 
-    def to_double(value: pa.Array) -> Out:
-        digits, wide = unscaled(value)
+    def to_double(value: pa.Array) -> KernelResult:
+        digits, wide = digits_of(value)
         # Both operands are exact, so that the quotient is rounded once.
-        return Out(
+        return KernelResult(
             digits / float(power), fallback=wide | (digits > _EXACT_DOUBLE) | (digits < -_EXACT_DOUBLE)
         )
 
     def to_boolean(value: pa.Array) -> Bools:
-        digits, wide = unscaled(value)
+        digits, wide = digits_of(value)
         return np.asarray((digits != 0) | wide)
 
-    def to_bigint(value: pa.Array) -> Out:
-        digits, wide = unscaled(value)
+    def to_bigint(value: pa.Array) -> KernelResult:
+        digits, wide = digits_of(value)
         floor = digits // power
-        return Out(floor + ((digits < 0) & (floor * power != digits)), fallback=wide)
+        return KernelResult(floor + ((digits < 0) & (floor * power != digits)), fallback=wide)
 
-    def to_int(value: pa.Array) -> Out:
+    def to_int(value: pa.Array) -> KernelResult:
         whole = to_bigint(value)
-        return narrowed(whole.data, whole.fallback)
+        return narrow_to_32_bits(whole.data, whole.fallback)
 
     conversions: dict[Kind, Callable[[pa.Array], Any]] = {
         Kind.DOUBLE: to_double,
@@ -451,13 +451,13 @@ _ROWS: dict[tuple[Kind, Kind], RowFunction] = {
     (Kind.INT, Kind.BOOLEAN): bool,
     (Kind.INT, Kind.TIMESTAMP): _seconds_to_timestamp,
     (Kind.INT, Kind.VARCHAR): str,
-    (Kind.BIGINT, Kind.INT): int_checked,
+    (Kind.BIGINT, Kind.INT): check_int,
     (Kind.BIGINT, Kind.DOUBLE): float,
     (Kind.BIGINT, Kind.BOOLEAN): bool,
     (Kind.BIGINT, Kind.TIMESTAMP): _seconds_to_timestamp,
     (Kind.BIGINT, Kind.VARCHAR): str,
-    (Kind.DECIMAL, Kind.INT): lambda value: int_checked(int(value)),
-    (Kind.DECIMAL, Kind.BIGINT): lambda value: bigint_checked(int(value)),
+    (Kind.DECIMAL, Kind.INT): lambda value: check_int(int(value)),
+    (Kind.DECIMAL, Kind.BIGINT): lambda value: check_bigint(int(value)),
     (Kind.DECIMAL, Kind.DOUBLE): float,
     (Kind.DECIMAL, Kind.BOOLEAN): bool,
     (Kind.DECIMAL, Kind.TIMESTAMP): _decimal_to_timestamp,
@@ -480,11 +480,11 @@ _ROWS: dict[tuple[Kind, Kind], RowFunction] = {
     (Kind.VARCHAR, Kind.TIMESTAMP): parse_timestamp,
     (Kind.BINARY, Kind.VARCHAR): lambda value: value.decode(errors="replace"),
     (Kind.TIMESTAMP, Kind.DATE): lambda value: value // DAY_US,
-    (Kind.TIMESTAMP, Kind.INT): lambda value: int_checked(value // SECOND_US),
+    (Kind.TIMESTAMP, Kind.INT): lambda value: check_int(value // SECOND_US),
     (Kind.TIMESTAMP, Kind.BIGINT): lambda value: value // SECOND_US,
     (Kind.TIMESTAMP, Kind.DOUBLE): lambda value: value / SECOND_US,
     (Kind.TIMESTAMP, Kind.VARCHAR): timestamp_text,
-    (Kind.DATE, Kind.TIMESTAMP): lambda value: bigint_checked(value * DAY_US),
+    (Kind.DATE, Kind.TIMESTAMP): lambda value: check_bigint(value * DAY_US),
     (Kind.DATE, Kind.VARCHAR): date_text,
     (Kind.INTERVAL, Kind.VARCHAR): _interval_text,
     (Kind.MONTHS, Kind.VARCHAR): _months_text,
@@ -494,31 +494,31 @@ _COLUMNS: dict[tuple[Kind, Kind], Strict] = {
     (Kind.INT, Kind.BIGINT): _as_column(Kind.BIGINT),
     (Kind.INT, Kind.DOUBLE): _as_column(Kind.DOUBLE),
     (Kind.INT, Kind.BOOLEAN): _not_zero_column,
-    (Kind.INT, Kind.TIMESTAMP): _scaled_column(SECOND_US),
+    (Kind.INT, Kind.TIMESTAMP): _scale_column(SECOND_US),
     (Kind.INT, Kind.VARCHAR): _texts_column,
-    (Kind.BIGINT, Kind.INT): narrowed,
+    (Kind.BIGINT, Kind.INT): narrow_to_32_bits,
     (Kind.BIGINT, Kind.DOUBLE): _as_column(Kind.DOUBLE),
     (Kind.BIGINT, Kind.BOOLEAN): _not_zero_column,
-    (Kind.BIGINT, Kind.TIMESTAMP): _scaled_column(SECOND_US),
+    (Kind.BIGINT, Kind.TIMESTAMP): _scale_column(SECOND_US),
     (Kind.BIGINT, Kind.VARCHAR): _texts_column,
-    (Kind.DOUBLE, Kind.INT): _truncated_column(2.0**31 - 1, np.int32),
-    (Kind.DOUBLE, Kind.BIGINT): _truncated_column(2.0**63, np.int64),
+    (Kind.DOUBLE, Kind.INT): _truncate_column(2.0**31 - 1, np.int32),
+    (Kind.DOUBLE, Kind.BIGINT): _truncate_column(2.0**63, np.int64),
     (Kind.DOUBLE, Kind.BOOLEAN): _not_zero_column,
     (Kind.DOUBLE, Kind.TIMESTAMP): _double_to_timestamp_column,
     (Kind.BOOLEAN, Kind.INT): _as_column(Kind.INT),
     (Kind.BOOLEAN, Kind.BIGINT): _as_column(Kind.BIGINT),
     (Kind.BOOLEAN, Kind.DOUBLE): _as_column(Kind.DOUBLE),
     (Kind.BOOLEAN, Kind.VARCHAR): _texts_column,
-    (Kind.VARCHAR, Kind.INT): _parsed_column(_USUAL_INT, pa.int32()),
-    (Kind.VARCHAR, Kind.BIGINT): _parsed_column(_USUAL_BIGINT, pa.int64()),
-    (Kind.VARCHAR, Kind.DOUBLE): _parsed_column(_USUAL_DOUBLE, pa.float64()),
-    (Kind.VARCHAR, Kind.DATE): _parsed_column(_USUAL_DATE, pa.date32()),
-    (Kind.VARCHAR, Kind.TIMESTAMP): _parsed_column(_USUAL_TIMESTAMP, pa.timestamp("us")),
+    (Kind.VARCHAR, Kind.INT): _parse_column(_USUAL_INT, pa.int32()),
+    (Kind.VARCHAR, Kind.BIGINT): _parse_column(_USUAL_BIGINT, pa.int64()),
+    (Kind.VARCHAR, Kind.DOUBLE): _parse_column(_USUAL_DOUBLE, pa.float64()),
+    (Kind.VARCHAR, Kind.DATE): _parse_column(_USUAL_DATE, pa.date32()),
+    (Kind.VARCHAR, Kind.TIMESTAMP): _parse_column(_USUAL_TIMESTAMP, pa.timestamp("us")),
     (Kind.TIMESTAMP, Kind.DATE): lambda us: (us // DAY_US).astype(np.int32),
-    (Kind.TIMESTAMP, Kind.INT): lambda us: narrowed(_seconds_column(us)),
+    (Kind.TIMESTAMP, Kind.INT): lambda us: narrow_to_32_bits(_seconds_column(us)),
     (Kind.TIMESTAMP, Kind.BIGINT): _seconds_column,
     (Kind.TIMESTAMP, Kind.DOUBLE): _timestamp_to_double_column,
     (Kind.TIMESTAMP, Kind.VARCHAR): _timestamp_texts_column,
-    (Kind.DATE, Kind.TIMESTAMP): _scaled_column(DAY_US),
+    (Kind.DATE, Kind.TIMESTAMP): _scale_column(DAY_US),
     (Kind.DATE, Kind.VARCHAR): _date_texts_column,
 }

@@ -34,12 +34,12 @@ from slicemill.functions.values import INTS_32, INTS_64
 from slicemill.functions.vectors import (
     Data,
     Vector,
+    and_masks,
     arrow_type,
-    both,
-    chosen,
-    either,
-    held_by_arrow,
+    choose_values,
+    is_arrow_type,
     on_arrow,
+    or_masks,
 )
 from slicemill.kernels.arrays import Bools
 from slicemill.types import Kind, Type
@@ -83,7 +83,7 @@ def _double_equals(a: float, b: float) -> bool:
 def equal_columns(type_: Type) -> Test:
     if type_.kind is Kind.DOUBLE:
         return lambda a, b: (a == b) | ((a != a) & (b != b))
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         return lambda a, b: on_arrow(pc.equal, a, b)
     if type_.kind is Kind.PERIOD:
         return lambda a, b: (a == b).all(axis=-1)
@@ -109,7 +109,7 @@ def _double_less(a: float, b: float) -> bool:
 def _less_columns(type_: Type) -> Test:
     if type_.kind is Kind.DOUBLE:
         return lambda a, b: ~(a >= b) & (a == a)
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         return lambda a, b: on_arrow(pc.less, a, b)
     return np.less
 
@@ -118,7 +118,7 @@ def less_source(kind: Kind, a: str, b: str) -> str:
     return f"({a} < {b} or ({b} != {b} and {a} == {a}))" if kind is Kind.DOUBLE else f"({a} < {b})"
 
 
-class Relation(NamedTuple):
+class ComparisonForms(NamedTuple):
     """Relation of two values, made for a type.
 
     The values are not NULL.
@@ -131,15 +131,19 @@ class Relation(NamedTuple):
     source: Callable[[Kind, str, str], str]
 
 
-_EQUAL = Relation(equality, equal_columns, _equal_source)
-_LESS = Relation(less, _less_columns, less_source)
+_EQUAL = ComparisonForms(equality, equal_columns, _equal_source)
+_LESS = ComparisonForms(less, _less_columns, less_source)
 
 
 # -- = <> < <= > >=: equal or less, with operands swapped or result negated ----------------------------------
 
 
 def _comparison(
-    relation: Relation, numbers: Test, arrow: Callable[..., Any], swapped: bool = False, negated: bool = False
+    relation: ComparisonForms,
+    numbers: Test,
+    arrow: Callable[..., Any],
+    swapped: bool = False,
+    negated: bool = False,
 ) -> ScalarFunction:
     """Return the comparison operator of a relation.
 
@@ -154,7 +158,7 @@ def _comparison(
 
     def column(call: KernelCall) -> Strict:
         type_ = call.types[0]
-        if held_by_arrow(type_):
+        if is_arrow_type(type_):
             return lambda a, b: on_arrow(arrow, a, b)
         if type_.kind not in (Kind.DOUBLE, Kind.PERIOD):
             return numbers
@@ -222,10 +226,10 @@ def _null_safe_column(call: KernelCall) -> Kernel:
     same = equal_columns(call.types[0])
 
     def equal_or_both_null(left: Vector, right: Vector) -> Vector:
-        fallback = either(left.fallback, right.fallback)
+        fallback = or_masks(left.fallback, right.fallback)
         found = same(left.data, right.data)
         if left.valid is not None or right.valid is not None:
-            known_left, known_right = _known(left), _known(right)
+            known_left, known_right = _non_null_mask(left), _non_null_mask(right)
             found = (found & known_left & known_right) | ~(known_left | known_right)
         return Vector(t.BOOLEAN, found, None, fallback)
 
@@ -260,7 +264,7 @@ def _in_column(call: KernelCall) -> Kernel:
     same = equal_columns(type_)
 
     def member(value: Vector, *others: Vector) -> Vector:
-        fallback = reduce(either, (vector.fallback for vector in (value, *others)))
+        fallback = reduce(or_masks, (vector.fallback for vector in (value, *others)))
         if sought is not None:
             hit = sought(value.data)
         else:
@@ -270,14 +274,14 @@ def _in_column(call: KernelCall) -> Kernel:
                 hit = hit | (found if other.valid is None else found & other.valid)
         for other in others:
             if other.valid is not None:
-                value = Vector(type_, value.data, both(value.valid, hit | other.valid))
+                value = Vector(type_, value.data, and_masks(value.valid, hit | other.valid))
         return Vector(t.BOOLEAN, hit, value.valid, fallback)
 
     return Kernel(member, strict=False)
 
 
 def _lookup(type_: Type, choices: list[Any]) -> Callable[[Data], Bools] | None:
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         values = pa.array(choices, arrow_type(type_))
         return lambda data: on_arrow(pc.is_in, data, values)
     if type_.kind in (Kind.DOUBLE, Kind.PERIOD):
@@ -322,11 +326,11 @@ def _extreme_column(largest: bool) -> KernelMaker:
                     wins = wins & vector.valid
                 if best.valid is not None:
                     wins = wins | ~best.valid
-                data = chosen(wins, vector.data, best.data, type_)
+                data = choose_values(wins, vector.data, best.data, type_)
                 valid = None
                 if best.valid is not None and vector.valid is not None:
                     valid = best.valid | vector.valid
-                best = Vector(type_, data, valid, either(best.fallback, vector.fallback))
+                best = Vector(type_, data, valid, or_masks(best.fallback, vector.fallback))
             return best
 
         return Kernel(extreme, strict=False)
@@ -337,16 +341,16 @@ def _extreme_column(largest: bool) -> KernelMaker:
 # -- tests for NULL and NaN -------------------------------------------------------------------------------
 
 
-def _known(vector: Vector) -> Bools:
+def _non_null_mask(vector: Vector) -> Bools:
     return np.asarray(True) if vector.valid is None else vector.valid
 
 
 def _is_null_column(vector: Vector) -> Vector:
-    return Vector(t.BOOLEAN, ~_known(vector), None, vector.fallback)
+    return Vector(t.BOOLEAN, ~_non_null_mask(vector), None, vector.fallback)
 
 
 def _is_not_null_column(vector: Vector) -> Vector:
-    return Vector(t.BOOLEAN, _known(vector), None, vector.fallback)
+    return Vector(t.BOOLEAN, _non_null_mask(vector), None, vector.fallback)
 
 
 def _is_nan_row(value: float | None) -> bool:
@@ -354,7 +358,7 @@ def _is_nan_row(value: float | None) -> bool:
 
 
 def _is_nan_column(vector: Vector) -> Vector:
-    return Vector(t.BOOLEAN, np.isnan(vector.data) & _known(vector), None, vector.fallback)
+    return Vector(t.BOOLEAN, np.isnan(vector.data) & _non_null_mask(vector), None, vector.fallback)
 
 
 COMPARISON: dict[str, ScalarFunction] = {

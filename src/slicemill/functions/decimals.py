@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.functions.kernel import Fallback, Out
+from slicemill.functions.kernel import Fallback, KernelResult
 from slicemill.functions.vectors import arrow_type
 from slicemill.kernels.arrays import Bools
 from slicemill.kernels.kernel import kernel
@@ -18,7 +18,7 @@ from slicemill.types import MAX_DECIMAL_PRECISION, Kind, Type
 NARROW = 18  # decimals of this precision always fit into 64 bits
 
 
-def unscaled(array: pa.Array) -> tuple[NDArray[np.int64], Bools]:
+def digits_of(array: pa.Array) -> tuple[NDArray[np.int64], Bools]:
     """Return the unscaled 64-bit integer of each decimal, and an overflow mask."""
     rows = len(array)
     buffer = array.buffers()[1]
@@ -57,39 +57,39 @@ def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | No
 # -- arithmetic on unscaled 64-bit integers. Rows with more digits are left to the row form. ----------------
 
 
-def rounded_column(source: Type, result: Type, places: int) -> Callable[..., Out] | None:
+def round_column(source: Type, result: Type, places: int) -> Callable[..., KernelResult] | None:
     """Return a kernel that rounds decimals to `places`, halves away from zero."""
     dropped = (source.scale or 0) - places
     if not 0 <= dropped <= NARROW or places != result.scale:
         return None
     power, limit = 10**dropped, 10 ** min(result.precision or 0, NARROW)
 
-    def nearest(value: pa.Array, *_constants: Any) -> Out:
-        digits, wide = unscaled(value)
+    def nearest(value: pa.Array, *_constants: Any) -> KernelResult:
+        digits, wide = digits_of(value)
         size = np.abs(digits)
         whole = size // power
         whole += size - whole * power >= power - power // 2
         found = from_unscaled(np.where(digits < 0, -whole, whole), result)
-        return Out(found, fallback=wide | (whole >= limit) | (size < 0))
+        return KernelResult(found, fallback=wide | (whole >= limit) | (size < 0))
 
     return nearest
 
 
-def whole_column(source: Type, result: Type, up: bool) -> Callable[..., Out] | None:
+def whole_column(source: Type, result: Type, up: bool) -> Callable[..., KernelResult] | None:
     """Return a kernel for CEIL (`up`) or FLOOR of decimals."""
     if (source.scale or 0) > NARROW or result.scale:
         return None
     power, limit = 10 ** (source.scale or 0), 10 ** min(result.precision or 0, NARROW)
 
-    def whole(value: pa.Array) -> Out:
-        digits, wide = unscaled(value)
+    def whole(value: pa.Array) -> KernelResult:
+        digits, wide = digits_of(value)
         found = -(-digits // power) if up else digits // power
-        return Out(from_unscaled(found, result), fallback=wide | (np.abs(found) >= limit))
+        return KernelResult(from_unscaled(found, result), fallback=wide | (np.abs(found) >= limit))
 
     return whole
 
 
-def _aligned(left: Type, right: Type) -> Callable[[pa.Array, pa.Array], tuple[Any, Any, Bools]] | None:
+def _align_scales(left: Type, right: Type) -> Callable[[pa.Array, pa.Array], tuple[Any, Any, Bools]] | None:
     """Return a function that aligns the scales of two columns.
 
     The function also returns a mask of rows that overflow, or whose divisor is 0.
@@ -115,38 +115,40 @@ _LEAST = -(2**63)
 
 
 def _digits(value: pa.Array | pa.Scalar) -> tuple[NDArray[np.int64], Bools]:
-    return unscaled(pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value)
+    return digits_of(pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value)
 
 
-def remainder_column(types: tuple[Type, ...], result: Type, positive: bool) -> Callable[..., Out] | None:
+def remainder_column(
+    types: tuple[Type, ...], result: Type, positive: bool
+) -> Callable[..., KernelResult] | None:
     """Return a kernel for MOD of decimals, or PMOD (`positive`)."""
-    align = _aligned(*types)
+    align = _align_scales(*types)
     if align is None or result.scale != max(type_.scale or 0 for type_ in types):
         return None
 
     limit = 10 ** min(result.precision or 0, NARROW)
 
-    def remainder(a: pa.Array, b: pa.Array) -> Out:
+    def remainder(a: pa.Array, b: pa.Array) -> KernelResult:
         left, right, bad = align(a, b)
         found = np.fmod(left, right)
         if positive:
             found = np.where(found < 0, np.fmod(found + right, right), found)
             bad = bad | (np.abs(found) >= limit)
-        return Out(from_unscaled(found, result), fallback=bad)
+        return KernelResult(from_unscaled(found, result), fallback=bad)
 
     return remainder
 
 
-def div_column(types: tuple[Type, ...]) -> Callable[..., Out] | None:
+def div_column(types: tuple[Type, ...]) -> Callable[..., KernelResult] | None:
     """Return a kernel for DIV of decimals, which rounds towards zero."""
-    align = _aligned(*types)
+    align = _align_scales(*types)
     if align is None:
         return None
 
-    def divide(a: pa.Array, b: pa.Array) -> Out:
+    def divide(a: pa.Array, b: pa.Array) -> KernelResult:
         left, right, bad = align(a, b)
         size = np.abs(left) // np.abs(right)
-        return Out(np.where((left < 0) == (right < 0), size, -size), fallback=bad)
+        return KernelResult(np.where((left < 0) == (right < 0), size, -size), fallback=bad)
 
     return divide
 
@@ -205,7 +207,7 @@ def _quotients(
     return found, bad
 
 
-def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Out] | None:
+def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., KernelResult] | None:
     """Return a kernel for quotients of decimals.
 
     The row form rounds twice, first to 39 places. The kernel rounds once. The results are equal if the
@@ -218,7 +220,7 @@ def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Out]
     largest = 10.0 ** min(MAX_DECIMAL_PRECISION - scale, NARROW - 1)
     limit = 10.0 ** min(result.precision or 0, MAX_DECIMAL_PRECISION - 1) * (1 - 1e-9)
 
-    def divide(a: pa.Array, b: pa.Array) -> Out:
+    def divide(a: pa.Array, b: pa.Array) -> KernelResult:
         (left, wide), (right, wide_too) = _digits(a), _digits(b)
         rows = max(len(left), len(right))
         found, bad = _quotients(
@@ -229,7 +231,7 @@ def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Out]
             largest,
         )
         data = pa.Array.from_buffers(arrow_type(result), rows, [None, pa.py_buffer(found)])
-        return Out(data, fallback=bad | wide | wide_too)
+        return KernelResult(data, fallback=bad | wide | wide_too)
 
     return divide
 

@@ -35,22 +35,22 @@ from slicemill.catalog.expressions import (
 from slicemill.functions.casts import cast_kernel
 from slicemill.functions.kernel import VARIES, Fallback, Free, Kernel, KernelCall, apply
 from slicemill.functions.logic import case_column
-from slicemill.functions.registry import expanded, function_of, kernel_of, may_take_long
+from slicemill.functions.registry import expand_abbreviation, function_of, kernel_of, may_take_long
 from slicemill.functions.rows import compile_expression
 from slicemill.functions.values import MOST_TEXT, ExpressionError, representable
 from slicemill.functions.vectors import (
     Vector,
+    and_masks,
     arrow_type,
-    both,
     constant,
-    either,
     from_arrow,
     from_values,
     full_length,
     is_constant,
-    nothing,
-    patched,
-    some,
+    mask_or_none,
+    null_constant,
+    or_masks,
+    replace_values,
     take,
     to_arrow,
     to_values,
@@ -84,12 +84,12 @@ def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], l
             if computed
             else []
         )
-        return [_stored(table, expr) if isinstance(expr, ColumnRef) else next(made) for expr in exprs]
+        return [_load_column(table, expr) if isinstance(expr, ColumnRef) else next(made) for expr in exprs]
 
     return evaluate
 
 
-def _stored(table: Arrived, expr: ColumnRef) -> pa.ChunkedArray:
+def _load_column(table: Arrived, expr: ColumnRef) -> pa.ChunkedArray:
     column, wanted = table.column(expr.name), arrow_type(expr.type)
     found = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     return found if found.type == wanted else found.cast(wanted)
@@ -125,7 +125,7 @@ def fallbacks(expr: Expr, schema: Schema) -> tuple[Expr, ...]:
     return tuple(step.expr for step in ColumnProgram([expr], schema).steps if not step.vectorised)
 
 
-def vectorised(expr: Expr, schema: Schema) -> bool:
+def is_vectorizable(expr: Expr, schema: Schema) -> bool:
     return not fallbacks(expr, schema)
 
 
@@ -145,7 +145,7 @@ def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
     yield from table.to_batches(max_chunksize=BLOCK_ROWS)
 
 
-class Root:
+class RootExpression:
     """Root expression: the index of its vector, and its row form."""
 
     def __init__(self, expr: Expr, index: int, schema: Schema) -> None:
@@ -158,7 +158,7 @@ class Root:
     def _row_form(self) -> RowForm:
         return compile_expression(self.expr, self._read)
 
-    def settled(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
+    def evaluate_fallbacks(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
         """Return the vector with its fallback rows evaluated by the row form.
 
         A failing row raises its error, or becomes NULL with `or_null`.
@@ -184,7 +184,7 @@ class Root:
             length += len(value) if isinstance(value, str) else 0
             self._check_texts(length)
             values.append(value)
-        return replace(patched(vector, rows, indices, values), fallback=None)
+        return replace(replace_values(vector, rows, indices, values), fallback=None)
 
     def _check_texts(self, length: int) -> None:
         if length > MOST_TEXT:
@@ -207,7 +207,7 @@ class ColumnProgram:
 
     def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
         steps = ColumnSteps(schema)
-        self.roots = [Root(expr, steps.add(expr), schema) for expr in exprs]
+        self.roots = [RootExpression(expr, steps.add(expr), schema) for expr in exprs]
         self.steps = tuple(steps.steps)
 
     def run(
@@ -225,7 +225,7 @@ class ColumnProgram:
                 if isinstance(results, ExpressionError):
                     continue
                 try:
-                    vector = root.settled(vectors[root.index], batch, or_null=or_null)
+                    vector = root.evaluate_fallbacks(vectors[root.index], batch, or_null=or_null)
                 except ExpressionError as error:
                     found[index] = error
                 else:
@@ -256,7 +256,7 @@ Run = Callable[[pa.RecordBatch, list[Vector]], Vector]
 class ColumnStep:
     """Computation of one sub-expression from the results of earlier steps.
 
-    A step that is not `vectorised` runs by the row form.
+    A step that is not `is_vectorizable` runs by the row form.
     """
 
     expr: Expr
@@ -280,8 +280,8 @@ class ColumnSteps:
             return self._once(("column", expr.name), lambda: _column(expr, self.schema))
         if not isinstance(expr, Literal | Call | Cast | Case):
             raise TypeError(f"{type(expr).__name__} has no meaning outside an aggregate's body")
-        if isinstance(expr, Call) and expanded(expr) is not expr:
-            return self.add(expanded(expr))
+        if isinstance(expr, Call) and expand_abbreviation(expr) is not expr:
+            return self.add(expand_abbreviation(expr))
         if isinstance(expr, Literal) or not any(isinstance(node, ColumnRef) for node in walk(expr)):
             return self._constant(expr)
         parts = tuple(self.add(child) for child in children(expr))
@@ -302,7 +302,7 @@ class ColumnSteps:
         """
         if any(isinstance(node, Call) and may_take_long(node) for node in walk(expr)):
             # Time limits hold only while the step runs.
-            late = ColumnStep(expr, (), _computed_once(expr, self.schema))
+            late = ColumnStep(expr, (), _compute_once(expr, self.schema))
             return self._once(("late constant", repr(expr)), lambda: late)
         vector = _value_of(expr, self.schema)
         # Compare by text: 0.0 and -0.0 are equal but distinct.
@@ -314,9 +314,9 @@ class ColumnSteps:
 
     def _step(self, expr: Call | Cast | Case) -> ColumnStep:
         if isinstance(expr, Case):
-            parts = [part for when, then in expr.branches for part in (when, converted(then, expr.type))]
+            parts = [part for when, then in expr.branches for part in (when, implicit_cast(then, expr.type))]
             if not is_null_literal(expr.default):
-                parts.append(converted(expr.default, expr.type))
+                parts.append(implicit_cast(expr.default, expr.type))
             return ColumnStep(expr, tuple(self.add(part) for part in parts), _free(case_column(expr.type)))
         kernel_and_inputs = self._cast(expr) if isinstance(expr, Cast) else self._call(expr)
         if kernel_and_inputs is None:
@@ -339,7 +339,7 @@ class ColumnSteps:
         if function.column is None or any(type_.kind is Kind.ANY for type_ in types):
             return None
         wanted = function.takes(types, expr.type)
-        arguments = [converted(a, target) for a, target in zip(expr.arguments, wanted, strict=True)]
+        arguments = [implicit_cast(a, target) for a, target in zip(expr.arguments, wanted, strict=True)]
         inputs = tuple(self.add(argument) for argument in arguments)
         call = KernelCall(
             expr.function,
@@ -372,10 +372,10 @@ def _value_of(expr: Expr, schema: Schema) -> Vector:
         value = representable(compile_expression(expr, schema)(()), expr.type)
         return constant(value, expr.type)
     except (ExpressionError, ArithmeticError):
-        return replace(nothing(expr.type), fallback=np.asarray(True))
+        return replace(null_constant(expr.type), fallback=np.asarray(True))
 
 
-def _computed_once(expr: Expr, schema: Schema) -> Run:
+def _compute_once(expr: Expr, schema: Schema) -> Run:
     """Return a step that evaluates a constant expression on first use."""
     known: list[Vector] = []
 
@@ -393,7 +393,7 @@ def _column(expr: ColumnRef, schema: Schema) -> ColumnStep:
     return ColumnStep(expr, (), lambda batch, _inputs: from_arrow(batch.column(expr.name), type_))
 
 
-def converted(expr: Expr, target: Type) -> Expr:
+def implicit_cast(expr: Expr, target: Type) -> Expr:
     """Return the expression with the implicit conversion to a type."""
     return expr if expr.type == target or target.kind in (Kind.ANY, Kind.NULL) else Cast(expr, target)
 
@@ -410,8 +410,8 @@ def _always_null(type_: Type) -> Kernel:
     def null(*vectors: Vector) -> Vector:
         fallback = None
         for vector in vectors:
-            fallback = either(fallback, vector.fallback)
-        return replace(nothing(type_), fallback=fallback)
+            fallback = or_masks(fallback, vector.fallback)
+        return replace(null_constant(type_), fallback=fallback)
 
     return Kernel(null, strict=False)
 
@@ -432,7 +432,7 @@ def _kernel(kernel: Kernel, count: int, expr: Call | Cast, by_row: Run) -> Run:
             return vector
         if kernel.patches:
             return patch(vector, own, form, inputs[count:], batch.num_rows)
-        return replace(vector, fallback=either(vector.fallback, own))
+        return replace(vector, fallback=or_masks(vector.fallback, own))
 
     return run
 
@@ -455,7 +455,7 @@ def row_form_of(expr: Call | Cast) -> RowForm:
         return compile_expression(replace(expr, operand=next(given)), schema)
     arguments = tuple(a if isinstance(a, Literal) else next(given) for a in expr.arguments)
     form = compile_expression(replace(expr, arguments=arguments), schema)
-    return _reluctant(form) if expr.function in _LENGTHENING else form
+    return _reject_long_texts(form) if expr.function in _LENGTHENING else form
 
 
 def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
@@ -465,10 +465,11 @@ def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
     return tuple(argument for argument in expr.arguments if not isinstance(argument, Literal))
 
 
-def _reluctant(form: RowForm) -> RowForm:
+def _reject_long_texts(form: RowForm) -> RowForm:
     """Make a row form fail for long strings.
 
-    A guard such as CASE may exclude the row. If not, `Root` evaluates the complete expression on that row.
+    A guard such as CASE may exclude the row. If not, `RootExpression` evaluates the complete expression on
+    that row.
     """
 
     def unless_long(row: tuple[Any, ...]) -> object:
@@ -479,7 +480,7 @@ def _reluctant(form: RowForm) -> RowForm:
     return unless_long
 
 
-def answers(
+def evaluate_rows(
     form: RowForm, result: Type, vectors: Sequence[Vector], rows: int
 ) -> tuple[list[Any], list[bool]]:
     """Evaluate the row form on each row.
@@ -508,19 +509,21 @@ def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows
     """Evaluate a call over columns; rows on which it fails become fallbacks."""
     fallback: Bools | None = None
     for vector in vectors:
-        fallback = either(fallback, vector.fallback)
+        fallback = or_masks(fallback, vector.fallback)
     if fallback is not None:
         # Fallback rows have arbitrary data. NULL is the cheapest argument for them.
-        vectors = [replace(vector, valid=both(vector.valid, ~fallback), fallback=None) for vector in vectors]
-    codes, first = distinct(vectors, rows)
-    values, failed = answers(form, result, [take(vector, first) for vector in vectors], len(first))
+        vectors = [
+            replace(vector, valid=and_masks(vector.valid, ~fallback), fallback=None) for vector in vectors
+        ]
+    codes, first = distinct_codes(vectors, rows)
+    values, failed = evaluate_rows(form, result, [take(vector, first) for vector in vectors], len(first))
     if result.kind is Kind.VARCHAR and len(first) < rows:
         lengths = np.array([len(value or "") for value in values], np.int64)
         if int(lengths[codes].sum()) > MOST_TEXT:  # a text that many rows share counts once per row
             values, failed = [None] * len(values), [True] * len(values)
     found = take(from_values(values, result), codes)
-    own = some(np.array(failed, np.bool_)[codes]) if any(failed) else None
-    return Vector(result, found.data, found.valid, either(fallback, own))
+    own = mask_or_none(np.array(failed, np.bool_)[codes]) if any(failed) else None
+    return Vector(result, found.data, found.valid, or_masks(fallback, own))
 
 
 def patch(vector: Vector, own: Bools, form: RowForm, arguments: Sequence[Vector], rows: int) -> Vector:
@@ -528,29 +531,29 @@ def patch(vector: Vector, own: Bools, form: RowForm, arguments: Sequence[Vector]
     indices = np.flatnonzero(np.broadcast_to(own, (rows,)))
     parts = [take(argument, indices) for argument in arguments]
     answer = by_distinct_row(form, vector.type, parts, len(indices))
-    filled = patched(vector, rows, indices, to_values(replace(answer, fallback=None), len(indices)))
+    filled = replace_values(vector, rows, indices, to_values(replace(answer, fallback=None), len(indices)))
     if answer.fallback is None:
         return filled
     open_ = np.zeros(rows, np.bool_)
     open_[indices] = answer.fallback
-    return replace(filled, fallback=either(filled.fallback, open_))
+    return replace(filled, fallback=or_masks(filled.fallback, open_))
 
 
-def distinct(vectors: Sequence[Vector], rows: int) -> tuple[Int64s, Int64s]:
+def distinct_codes(vectors: Sequence[Vector], rows: int) -> tuple[Int64s, Int64s]:
     """Return a code per distinct row, and each code's first row."""
     codes: Int64s = np.zeros(rows, np.int64)
     count = min(rows, 1)
     for vector in vectors:
         for part in _parts(vector):
-            own, size = _encoded(part)
+            own, size = _dictionary_codes(part)
             # Both factors are at most the number of rows, so that the product fits into 64 bits.
-            codes, count = _encoded(pa.array(codes * size + own)) if count > 1 else (own, size)
+            codes, count = _dictionary_codes(pa.array(codes * size + own)) if count > 1 else (own, size)
     first: Int64s = np.zeros(count, np.int64)
     first[codes[::-1]] = np.arange(rows - 1, -1, -1)
     return codes, first
 
 
-def _encoded(array: pa.Array) -> tuple[Int64s, int]:
+def _dictionary_codes(array: pa.Array) -> tuple[Int64s, int]:
     encoded = array.dictionary_encode(null_encoding="encode")
     indices = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return indices, len(encoded.dictionary)

@@ -20,8 +20,8 @@ import numpy as np
 
 from slicemill.functions.function import SAME, RowFunction, RowMaker, ScalarFunction, Sql, Types, plain
 from slicemill.functions.kernel import Kernel, KernelCall, KernelMaker
-from slicemill.functions.values import ExpressionError, unscaled, wrapped
-from slicemill.functions.vectors import Vector, either
+from slicemill.functions.values import ExpressionError, decimal_digits, wrap_integer
+from slicemill.functions.vectors import Vector, or_masks
 from slicemill.types import Kind, Type
 
 _SEED = 42
@@ -37,7 +37,7 @@ Words: TypeAlias = Any  # arrays of unsigned integers
 SeededColumn: TypeAlias = Callable[[Words, Words], Words]
 
 
-def _rotated_column(words: Words, by: int) -> Words:
+def _rotate_column(words: Words, by: int) -> Words:
     width = words.dtype.itemsize * 8
     return (words << by) | (words >> (width - by))
 
@@ -79,8 +79,8 @@ def _murmur_bytes_row(value: bytes, seed: int) -> int:
 
 
 def _mix_column(hash_: Words, word: Words) -> Words:
-    word = _rotated_column(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
-    return _rotated_column(hash_ ^ word, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    word = _rotate_column(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    return _rotate_column(hash_ ^ word, 13) * np.uint32(5) + np.uint32(0xE6546B64)
 
 
 def _end_column(hash_: Words, length: int) -> Words:
@@ -105,20 +105,20 @@ _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 
-def _rotated_row(value: int, by: int) -> int:
+def _rotate_row(value: int, by: int) -> int:
     return (value << by | value >> (64 - by)) & _M64
 
 
 def _xx_round(hash_: int, word: int) -> int:
-    return _rotated_row((hash_ + word * _P2) & _M64, 31) * _P1 & _M64
+    return _rotate_row((hash_ + word * _P2) & _M64, 31) * _P1 & _M64
 
 
 def _xx_long_step(hash_: int, word: int) -> int:
-    return (_rotated_row(hash_ ^ _xx_round(0, word), 27) * _P1 + _P4) & _M64
+    return (_rotate_row(hash_ ^ _xx_round(0, word), 27) * _P1 + _P4) & _M64
 
 
 def _xx_int_step(hash_: int, word: int) -> int:
-    return (_rotated_row(hash_ ^ (word * _P1 & _M64), 23) * _P2 + _P3) & _M64
+    return (_rotate_row(hash_ ^ (word * _P1 & _M64), 23) * _P2 + _P3) & _M64
 
 
 def _xx_end_row(hash_: int) -> int:
@@ -147,7 +147,7 @@ def _xx_bytes_row(value: bytes, seed: int) -> int:
     for (word,) in struct.iter_unpack("<I", rest[longs:ints]):
         hash_ = _xx_int_step(hash_, word)
     for byte in rest[ints:]:
-        hash_ = _rotated_row(hash_ ^ (byte * _P5 & _M64), 11) * _P1 & _M64
+        hash_ = _rotate_row(hash_ ^ (byte * _P5 & _M64), 11) * _P1 & _M64
     return _xx_end_row(hash_)
 
 
@@ -155,7 +155,7 @@ def _xx_stripes(value: bytes, seed: int) -> int:
     lanes = [(seed + _P1 + _P2) & _M64, (seed + _P2) & _M64, seed, (seed - _P1) & _M64]
     for words in struct.iter_unpack("<4Q", value):
         lanes = [_xx_round(lane, word) for lane, word in zip(lanes, words, strict=True)]
-    hash_ = sum(_rotated_row(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & _M64
+    hash_ = sum(_rotate_row(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & _M64
     for lane in lanes:
         hash_ = ((hash_ ^ _xx_round(0, lane)) * _P1 + _P4) & _M64
     return hash_
@@ -173,12 +173,12 @@ def _xx_end_column(hash_: Words) -> Words:
 
 def _xx_int_column(value: Words, seed: Words) -> Words:
     hash_ = (seed + _U5 + np.uint64(4)) ^ (value.astype(np.uint32).astype(np.uint64) * _U1)
-    return _xx_end_column(_rotated_column(hash_, 23) * _U2 + _U3)
+    return _xx_end_column(_rotate_column(hash_, 23) * _U2 + _U3)
 
 
 def _xx_long_column(value: Words, seed: Words) -> Words:
-    word = _rotated_column(value * _U2, 31) * _U1
-    return _xx_end_column(_rotated_column((seed + _U5 + np.uint64(8)) ^ word, 27) * _U1 + _U4)
+    word = _rotate_column(value * _U2, 31) * _U1
+    return _xx_end_column(_rotate_column((seed + _U5 + np.uint64(8)) ^ word, 27) * _U1 + _U4)
 
 
 # -- by type ----------------------------------------------------------------------------------------------
@@ -211,12 +211,12 @@ def _hasher(type_: Type, on_int: Seeded, on_long: Seeded, on_bytes: SeededBytes)
         assert type_.precision is not None and type_.scale is not None
         scale = type_.scale
         if type_.precision <= _SHORT_DECIMAL_DIGITS:
-            return lambda value, seed: on_long(unscaled(value, scale), seed)
-        return lambda value, seed: on_bytes(_decimal_bytes(unscaled(value, scale)), seed)
+            return lambda value, seed: on_long(decimal_digits(value, scale), seed)
+        return lambda value, seed: on_bytes(_decimal_bytes(decimal_digits(value, scale)), seed)
     raise ExpressionError(f"{type_} has no hash")
 
 
-def _chained_row(on_int: Seeded, on_long: Seeded, on_bytes: SeededBytes, bits: int) -> RowMaker:
+def _chain_row(on_int: Seeded, on_long: Seeded, on_bytes: SeededBytes, bits: int) -> RowMaker:
     def make(types: Types, _result: Type) -> RowFunction:
         hashers = [_hasher(type_, on_int, on_long, on_bytes) for type_ in types]
 
@@ -225,7 +225,7 @@ def _chained_row(on_int: Seeded, on_long: Seeded, on_bytes: SeededBytes, bits: i
             for value, hasher in zip(values, hashers, strict=True):
                 if value is not None:
                     seed = hasher(value, seed)
-            return wrapped(seed, bits)
+            return wrap_integer(seed, bits)
 
         return hash_of
 
@@ -240,7 +240,7 @@ def _bits_column(data: Words, type_: Type) -> Words:
     return data.astype(np.int64).view(np.uint64)
 
 
-def _chained_column(on_int: SeededColumn, on_long: SeededColumn, dtype: type[np.generic]) -> KernelMaker:
+def _chain_column(on_int: SeededColumn, on_long: SeededColumn, dtype: type[np.generic]) -> KernelMaker:
     signed = np.int32 if dtype is np.uint32 else np.int64
 
     def make(call: KernelCall) -> Kernel | None:
@@ -253,7 +253,7 @@ def _chained_column(on_int: SeededColumn, on_long: SeededColumn, dtype: type[np.
                 hasher = on_int if vector.type.kind in _INTS else on_long
                 found = hasher(np.atleast_1d(_bits_column(vector.data, vector.type)), seed)
                 seed = found if vector.valid is None else np.where(vector.valid, found, seed)
-            fallback = reduce(either, (vector.fallback for vector in vectors))
+            fallback = reduce(or_masks, (vector.fallback for vector in vectors))
             return Vector(call.result, seed.view(signed), None, fallback)
 
         return Kernel(hash_of, strict=False)
@@ -293,14 +293,14 @@ def _unhex(text: str) -> bytes | None:
 
 HASHES: dict[str, ScalarFunction] = {
     "hash": ScalarFunction(
-        row=_chained_row(_murmur_int_row, _murmur_long_row, _murmur_bytes_row, 32),
+        row=_chain_row(_murmur_int_row, _murmur_long_row, _murmur_bytes_row, 32),
         strict=False,
-        column=_chained_column(_murmur_int_column, _murmur_long_column, np.uint32),
+        column=_chain_column(_murmur_int_column, _murmur_long_column, np.uint32),
     ),
     "xxhash64": ScalarFunction(
-        row=_chained_row(_xx_int_row, _xx_long_row, _xx_bytes_row, 64),
+        row=_chain_row(_xx_int_row, _xx_long_row, _xx_bytes_row, 64),
         strict=False,
-        column=_chained_column(_xx_int_column, _xx_long_column, np.uint64),
+        column=_chain_column(_xx_int_column, _xx_long_column, np.uint64),
     ),
     "crc32": ScalarFunction(row=plain(lambda text: zlib.crc32(text.encode()))),
     "md5": _digest("md5", SAME),

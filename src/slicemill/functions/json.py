@@ -12,21 +12,21 @@ from slicemill.functions.json_path import json_path
 from slicemill.functions.values import double_text
 
 
-class _Number(str):
+class _JsonNumber(str):
     """Number in a JSON text, in Spark's format."""
 
     __slots__ = ()
 
 
-def _double(value: float) -> _Number:
-    return _Number(double_text(value) if math.isfinite(value) else f'"{double_text(value)}"')
+def _double(value: float) -> _JsonNumber:
+    return _JsonNumber(double_text(value) if math.isfinite(value) else f'"{double_text(value)}"')
 
 
 def _not_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-class _Object(list[tuple[str, Any]]):
+class _JsonObject(list[tuple[str, Any]]):
     """Fields of a JSON object, including duplicate names."""
 
     def first(self, name: str) -> Any:
@@ -34,10 +34,10 @@ class _Object(list[tuple[str, Any]]):
 
 
 _DECODER = json.JSONDecoder(
-    parse_int=lambda text: _Number(int(text) if len(text) < 4_000 else text),
+    parse_int=lambda text: _JsonNumber(int(text) if len(text) < 4_000 else text),
     parse_float=lambda text: _double(float(text)),
     parse_constant=_not_json,
-    object_pairs_hook=_Object,
+    object_pairs_hook=_JsonObject,
     strict=False,
 )
 _BLANKS = " \t\r\n"
@@ -56,31 +56,31 @@ def get_json_object(text: str, path: str) -> str | None:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, _Number) and text[end : end + 1].strip(_BLANKS):
+    if isinstance(value, _JsonNumber) and text[end : end + 1].strip(_BLANKS):
         return None  # the text 2024-02-29 is not the number 2024
     for step in steps:
         if isinstance(step, str):
-            value = value.first(step) if isinstance(value, _Object) else None
+            value = value.first(step) if isinstance(value, _JsonObject) else None
         else:
             value = value[step] if type(value) is list and step < len(value) else None
         if value is None:
             return None
-    return value if type(value) is str else None if value is None else _printed(value)
+    return value if type(value) is str else None if value is None else _print_value(value)
 
 
-def _printed(value: Any) -> str:
+def _print_value(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, _Number):
+    if isinstance(value, _JsonNumber):
         return str(value)
     if isinstance(value, str):
         return f'"{_ESCAPED.sub(_escape, value)}"'
-    if isinstance(value, _Object):
-        fields = (f"{_printed(name)}:{_printed(one)}" for name, one in value)
+    if isinstance(value, _JsonObject):
+        fields = (f"{_print_value(name)}:{_print_value(one)}" for name, one in value)
         return f"{{{','.join(fields)}}}"
-    return f"[{','.join(map(_printed, value))}]"
+    return f"[{','.join(map(_print_value, value))}]"
 
 
 def _escape(found: re.Match[str]) -> str:

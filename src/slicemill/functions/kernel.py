@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from slicemill.functions.vectors import Data, Vector, both, either, some
+from slicemill.functions.vectors import Data, Vector, and_masks, mask_or_none, or_masks
 from slicemill.kernels.arrays import Bools
 from slicemill.types import Type
 
@@ -38,16 +38,16 @@ class KernelCall:
         return self.values[index] if index < len(self.values) else default
 
 
-class Out(NamedTuple):
+class KernelResult(NamedTuple):
     """Kernel result with rows that become NULL or need the row form."""
 
     data: Data
     null: Bools | None = None
     fallback: Bools | None = None
 
-    def except_for(self, more: Bools) -> Out:
+    def except_for(self, more: Bools) -> KernelResult:
         """Return the result with more rows left to the row form."""
-        return self._replace(fallback=either(self.fallback, more))
+        return self._replace(fallback=or_masks(self.fallback, more))
 
 
 # A strict kernel receives and returns column data; `apply` handles NULLs. A free one handles whole vectors.
@@ -88,14 +88,14 @@ def apply(kernel: Kernel, result: Type, vectors: list[Vector]) -> tuple[Vector, 
     """
     if not kernel.strict:
         return kernel.function(*vectors), None
-    valid = reduce(both, (vector.valid for vector in vectors))
-    fallback = reduce(either, (vector.fallback for vector in vectors))
+    valid = reduce(and_masks, (vector.valid for vector in vectors))
+    fallback = reduce(or_masks, (vector.fallback for vector in vectors))
     out = kernel.function(*(vector.data for vector in vectors))
-    if not isinstance(out, Out):
+    if not isinstance(out, KernelResult):
         return Vector(result, out, valid, fallback), None
-    own = some(out.fallback)
+    own = mask_or_none(out.fallback)
     if own is not None and valid is not None:
-        own = some(own & valid)
+        own = mask_or_none(own & valid)
     if out.null is not None:
-        valid = both(valid, ~out.null)
+        valid = and_masks(valid, ~out.null)
     return Vector(result, out.data, valid, fallback), own

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from slicemill.functions.function import ScalarFunction, Types, plain
 from slicemill.functions.regular_expressions import java_pattern
-from slicemill.functions.strings import joined
+from slicemill.functions.strings import join_texts
 from slicemill.functions.values import ExpressionError
 from slicemill.types import Type
 
@@ -69,7 +69,7 @@ LISTS: dict[str, ScalarFunction] = {
     ),
     "array": ScalarFunction(row=plain(lambda *values: values), takes=_elements, strict=False),
     "array_join": ScalarFunction(
-        row=plain(lambda values, separator: joined("array_join", separator, values)),
+        row=plain(lambda values, separator: join_texts("array_join", separator, values)),
         duckdb="array_to_string({0}, {1})",
     ),
     "array_size": _SIZE,

@@ -19,14 +19,14 @@ from slicemill.catalog.expressions import Call, Case, Literal
 from slicemill.functions.function import SAME, Abbreviation, ScalarFunction, as_result, plain
 from slicemill.functions.kernel import Free, Kernel, KernelCall, free_kernel, kernel
 from slicemill.functions.source import Snippet
-from slicemill.functions.vectors import Vector, both, chosen, either, is_constant, nothing
+from slicemill.functions.vectors import Vector, and_masks, choose_values, is_constant, null_constant, or_masks
 from slicemill.kernels.arrays import Bools
 from slicemill.types import Type
 
 Getter: TypeAlias = Callable[[Any], object]  # from an environment, such as a row, to a value
 
 
-def holds(vector: Vector) -> Bools:
+def true_rows(vector: Vector) -> Bools:
     """Return a mask of rows where a predicate is true, not NULL."""
     return np.asarray(vector.data if vector.valid is None else vector.data & vector.valid)
 
@@ -54,10 +54,10 @@ def _and_row(left: Getter, right: Getter) -> Getter:
 def _and_column(left: Vector, right: Vector) -> Vector:
     fallback = left.fallback
     if right.fallback is not None:
-        fallback = either(fallback, right.fallback & ~_is_false(left))
+        fallback = or_masks(fallback, right.fallback & ~_is_false(left))
     if left.valid is None and right.valid is None:
         return Vector(t.BOOLEAN, left.data & right.data, None, fallback)
-    true = holds(left) & holds(right)
+    true = true_rows(left) & true_rows(right)
     return Vector(t.BOOLEAN, true, true | _is_false(left) | _is_false(right), fallback)
 
 
@@ -77,10 +77,10 @@ def _or_row(left: Getter, right: Getter) -> Getter:
 def _or_column(left: Vector, right: Vector) -> Vector:
     fallback = left.fallback
     if right.fallback is not None:
-        fallback = either(fallback, right.fallback & ~holds(left))
+        fallback = or_masks(fallback, right.fallback & ~true_rows(left))
     if left.valid is None and right.valid is None:
         return Vector(t.BOOLEAN, left.data | right.data, None, fallback)
-    true = holds(left) | holds(right)
+    true = true_rows(left) | true_rows(right)
     return Vector(t.BOOLEAN, true, true | (_is_false(left) & _is_false(right)), fallback)
 
 
@@ -102,16 +102,16 @@ def case_column(type_: Type) -> Free:
 
     An odd last input is the default.
     """
-    null = nothing(type_)
+    null = null_constant(type_)
 
     def choose(*parts: Vector) -> Vector:
         """Apply the branches in reverse, so that earlier branches override later ones."""
         value = parts[-1] if len(parts) % 2 else null
         for index in range(len(parts) // 2 * 2 - 2, -1, -2):
             when = parts[index]
-            value = _where(holds(when), parts[index + 1], value, type_)
+            value = _where(true_rows(when), parts[index + 1], value, type_)
             if when.fallback is not None:
-                value = replace(value, fallback=either(when.fallback, value.fallback))
+                value = replace(value, fallback=or_masks(when.fallback, value.fallback))
         return value
 
     return choose
@@ -122,15 +122,15 @@ def _where(mask: Bools, then: Vector, otherwise: Vector, type_: Type) -> Vector:
 
     Each row has the fallback of the selected side.
     """
-    if _is_nothing(then):
-        return _only(~mask, otherwise, type_)
-    if _is_nothing(otherwise):
-        return _only(mask, then, type_)
+    if _is_null_constant(then):
+        return _null_outside(~mask, otherwise, type_)
+    if _is_null_constant(otherwise):
+        return _null_outside(mask, then, type_)
     fallback: Bools | None = None
     if then.fallback is not None:
         fallback = then.fallback & mask
     if otherwise.fallback is not None:
-        fallback = either(fallback, otherwise.fallback & ~mask)
+        fallback = or_masks(fallback, otherwise.fallback & ~mask)
     valid: Bools | None = None
     if then.valid is not None or otherwise.valid is not None:
         valid = np.where(
@@ -138,10 +138,10 @@ def _where(mask: Bools, then: Vector, otherwise: Vector, type_: Type) -> Vector:
             True if then.valid is None else then.valid,
             True if otherwise.valid is None else otherwise.valid,
         )
-    return Vector(type_, chosen(mask, then.data, otherwise.data, type_), valid, fallback)
+    return Vector(type_, choose_values(mask, then.data, otherwise.data, type_), valid, fallback)
 
 
-def _is_nothing(vector: Vector) -> bool:
+def _is_null_constant(vector: Vector) -> bool:
     """Return True for the constant NULL."""
     valid = vector.valid
     return (
@@ -153,10 +153,10 @@ def _is_nothing(vector: Vector) -> bool:
     )
 
 
-def _only(mask: Bools, vector: Vector, type_: Type) -> Vector:
+def _null_outside(mask: Bools, vector: Vector, type_: Type) -> Vector:
     """Return the vector with NULL outside the mask."""
     fallback = None if vector.fallback is None else vector.fallback & mask
-    return Vector(type_, vector.data, both(vector.valid, mask), fallback)
+    return Vector(type_, vector.data, and_masks(vector.valid, mask), fallback)
 
 
 # -- COALESCE ---------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from slicemill import types as t
 from slicemill.catalog.expressions import Call
 from slicemill.functions.arithmetic import in_64_bits
-from slicemill.functions.decimals import rounded_column, whole_column
+from slicemill.functions.decimals import round_column, whole_column
 from slicemill.functions.function import (
     SAME,
     RowFunction,
@@ -33,15 +33,15 @@ from slicemill.functions.function import (
     as_doubles,
     plain,
 )
-from slicemill.functions.kernel import KernelCall, KernelMaker, Out, Strict, kernel
+from slicemill.functions.kernel import KernelCall, KernelMaker, KernelResult, Strict, kernel
 from slicemill.functions.source import Snippet, SnippetMaker, SourceMaker, kinds_of, source_of_double
 from slicemill.functions.values import (
     EXACT,
     ExpressionError,
-    bigint_checked,
+    check_bigint,
     decimal_fit,
     integer_check,
-    wrapped,
+    wrap_integer,
 )
 from slicemill.functions.vectors import Numbers, numbers
 from slicemill.types import Kind, Type
@@ -108,7 +108,7 @@ def _logarithm(row: Callable[[float], float], column: Callable[..., Any], name: 
     return ScalarFunction(
         row=plain(lambda value: None if value <= 0 else row(value)),
         takes=as_doubles,
-        column=kernel(lambda number: Out(_on_doubles(column, number), null=number <= 0)),
+        column=kernel(lambda number: KernelResult(_on_doubles(column, number), null=number <= 0)),
         duckdb=f"CASE WHEN {{0}} > 0 THEN {name}({{0}}) END",
     )
 
@@ -129,12 +129,12 @@ def _log_row(base: float, value: float | None = None) -> float | None:
 
 def _log_column(call: KernelCall) -> Strict:
     if len(call.types) == 1:
-        return lambda number: Out(_on_doubles(pc.ln, number), null=number <= 0)
+        return lambda number: KernelResult(_on_doubles(pc.ln, number), null=number <= 0)
 
-    def to_base(base: Numbers, number: Numbers) -> Out:
+    def to_base(base: Numbers, number: Numbers) -> KernelResult:
         found = _on_doubles(pc.ln, number) / _on_doubles(pc.ln, base)
         odd = (base == 1) | np.isinf(base) | np.isinf(number)
-        return Out(found, null=(base <= 0) | (number <= 0), fallback=odd)
+        return KernelResult(found, null=(base <= 0) | (number <= 0), fallback=odd)
 
     return to_base
 
@@ -157,9 +157,9 @@ def _power_row(base: float, exponent: float) -> float:
         return math.nan
 
 
-def _power_column(base: Numbers, exponent: Numbers) -> Out:
+def _power_column(base: Numbers, exponent: Numbers) -> KernelResult:
     found = _on_doubles(pc.power, base, exponent)
-    return Out(found, fallback=~np.isfinite(found) | ~np.isfinite(exponent) | (base == 0))
+    return KernelResult(found, fallback=~np.isfinite(found) | ~np.isfinite(exponent) | (base == 0))
 
 
 _power = ScalarFunction(row=plain(_power_row), takes=as_doubles, column=kernel(_power_column), duckdb=SAME)
@@ -216,7 +216,7 @@ def _whole_row(rounding: str) -> RowMaker:
             return 0
         if math.isinf(value):
             raise ExpressionError("an infinite value has no nearest integer")
-        return bigint_checked(on_doubles(value))
+        return check_bigint(on_doubles(value))
 
     def make(types: Types, result: Type) -> RowFunction:
         if types[0].kind is Kind.DOUBLE:
@@ -236,9 +236,9 @@ def _whole_column(function: Strict) -> KernelMaker:
         if call.types[0].kind is not Kind.DOUBLE:
             return lambda number: number.astype(np.int64)
 
-        def whole(number: Numbers) -> Out:
+        def whole(number: Numbers) -> KernelResult:
             rounded = function(number)
-            return Out(rounded.astype(np.int64), fallback=~(np.abs(rounded) < 2.0**63))
+            return KernelResult(rounded.astype(np.int64), fallback=~(np.abs(rounded) < 2.0**63))
 
         return whole
 
@@ -300,18 +300,18 @@ def _round_column(call: KernelCall) -> Strict | None:
     if call.result.kind in (Kind.INT, Kind.BIGINT):
         return lambda number, *_places: number
     if call.result.kind is Kind.DECIMAL:
-        return rounded_column(call.types[0], call.result, min(places, call.types[0].scale or 0))
+        return round_column(call.types[0], call.result, min(places, call.types[0].scale or 0))
     if call.result.kind is not Kind.DOUBLE:
         return None
     power = 10.0**places
 
-    def nearest(number: Numbers, *_places: Numbers) -> Out:
+    def nearest(number: Numbers, *_places: Numbers) -> KernelResult:
         size = np.abs(number) * power
         whole = np.rint(size)
         rounded = np.copysign(whole / power, number)
         # Near a tie, the shortest text of the number decides; only the row form uses that text.
         tie = np.abs(size - np.trunc(size) - 0.5) < 1e-4
-        return Out(rounded, fallback=tie | ~(size < _EXACT_DOUBLE / 1e4))
+        return KernelResult(rounded, fallback=tie | ~(size < _EXACT_DOUBLE / 1e4))
 
     return nearest
 
@@ -370,7 +370,7 @@ def _shift_operands(_types: Types, result: Type) -> Types:
 
 def _shift_left_row(_types: Types, result: Type) -> RowFunction:
     bits = _width(result)
-    return lambda value, by: wrapped(value << (by % bits), bits)
+    return lambda value, by: wrap_integer(value << (by % bits), bits)
 
 
 def _shift_right_row(_types: Types, result: Type) -> RowFunction:

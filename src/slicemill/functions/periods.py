@@ -13,7 +13,7 @@ import numpy as np
 
 from slicemill.functions.arithmetic import minus
 from slicemill.functions.function import ScalarFunction, plain
-from slicemill.functions.kernel import KernelCall, Out, Strict, kernel
+from slicemill.functions.kernel import KernelCall, KernelResult, Strict, kernel
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import Numbers
 from slicemill.types import Kind
@@ -57,8 +57,8 @@ def _period_row(begin: int, end: int) -> Period:
     return begin, end
 
 
-def _period_column(begin: Numbers, end: Numbers) -> Out:
-    return Out(np.stack(np.broadcast_arrays(begin, end), axis=-1), fallback=begin >= end)
+def _period_column(begin: Numbers, end: Numbers) -> KernelResult:
+    return KernelResult(np.stack(np.broadcast_arrays(begin, end), axis=-1), fallback=begin >= end)
 
 
 # -- lengths in units, rounded towards zero -----------------------------------------------------------------
@@ -73,9 +73,9 @@ def _whole_units_column(call: KernelCall) -> Strict:
     def units(us: Numbers, unit: Numbers) -> Numbers:
         return us // unit + ((us < 0) & (us % unit != 0))
 
-    def of_period(period: Numbers, unit: Numbers) -> Out:
+    def of_period(period: Numbers, unit: Numbers) -> KernelResult:
         length = minus(period[..., 1], period[..., 0])
-        return Out(units(length.data, unit), fallback=length.fallback)
+        return KernelResult(units(length.data, unit), fallback=length.fallback)
 
     return of_period if call.types[0].kind is Kind.PERIOD else units
 

@@ -20,12 +20,12 @@ from slicemill.functions.kernel import Fallback, Kernel, KernelCall
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import (
     Vector,
+    and_masks,
     arrow_type,
-    both,
-    either,
     from_arrow,
     from_values,
     is_constant,
+    or_masks,
     to_arrow,
     to_values,
 )
@@ -46,7 +46,7 @@ def external_function(name: str) -> ScalarFunction:
     def row(types: Types, result: Type) -> RowFunction:
         def value(*values: object) -> object:
             given = [from_values([one], type_) for one, type_ in zip(values, types, strict=True)]
-            return to_values(_called(name, [to_arrow(vector, 1) for vector in given], 1, result), 1)[0]
+            return to_values(_call_function(name, [to_arrow(vector, 1) for vector in given], 1, result), 1)[0]
 
         return value
 
@@ -55,11 +55,15 @@ def external_function(name: str) -> ScalarFunction:
             rows = next((len(vector.data) for vector in vectors if not is_constant(vector)), None)
             if rows is None:
                 raise Fallback
-            fallback = reduce(either, (vector.fallback for vector in vectors))
+            fallback = reduce(or_masks, (vector.fallback for vector in vectors))
             if fallback is not None:  # fallback rows have arbitrary data
-                vectors = tuple(replace(v, valid=both(v.valid, ~fallback), fallback=None) for v in vectors)
+                vectors = tuple(
+                    replace(v, valid=and_masks(v.valid, ~fallback), fallback=None) for v in vectors
+                )
             try:
-                answer = _called(name, [to_arrow(vector, rows) for vector in vectors], rows, call.result)
+                answer = _call_function(
+                    name, [to_arrow(vector, rows) for vector in vectors], rows, call.result
+                )
             except ExpressionError:
                 raise Fallback from None
             return replace(answer, fallback=fallback)
@@ -69,11 +73,11 @@ def external_function(name: str) -> ScalarFunction:
     return ScalarFunction(row, strict=False, column=column)
 
 
-def _called(name: str, columns: Sequence[pa.Array], rows: int, result: Type) -> Vector:
+def _call_function(name: str, columns: Sequence[pa.Array], rows: int, result: Type) -> Vector:
     if rows == 0:
         return from_values([], result)
     try:
-        given = _imported(name)(*columns)
+        given = _import_function(name)(*columns)
         array = _as_array(given, arrow_type(result))
     except Exception as problem:  # a UDF may raise anything
         said = str(problem).partition("\n")[0]
@@ -86,7 +90,7 @@ def _called(name: str, columns: Sequence[pa.Array], rows: int, result: Type) -> 
 
 
 @cache
-def _imported(name: str) -> Callable[..., Any]:
+def _import_function(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     return found

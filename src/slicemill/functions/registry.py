@@ -70,7 +70,7 @@ def may_take_long(call: Call) -> bool:
     return call.function in _LONG or is_external(call.function)
 
 
-def expanded(call: Call) -> Expr:
+def expand_abbreviation(call: Call) -> Expr:
     """Return the expansion of an abbreviation, or the call itself."""
     abbreviation = ABBREVIATIONS.get(call.function)
     return call if abbreviation is None else abbreviation.expand(call)

@@ -139,7 +139,7 @@ class JavaPattern:
         """Return True if the pattern matches somewhere."""
         if self._linear is not None and self._linear.takes(text):
             return self._linear.found_in(text)
-        return self._searched(text, 0) is not None
+        return self._search(text, 0) is not None
 
     def matches(self, text: str) -> Iterator[PatternMatch]:
         """Yield the matches from left to right, like Java's `find`.
@@ -150,12 +150,12 @@ class JavaPattern:
             yield from self._linear.matches(text)
             return
         place = 0
-        while place <= len(text) and (found := self._searched(text, place)) is not None:
+        while place <= len(text) and (found := self._search(text, place)) is not None:
             start, end = found.span()
             yield PatternMatch(text, tuple(found.span(number) for number in range(self.groups + 1)))
             place = end + (start == end)
 
-    def _searched(self, text: str, place: int) -> Any:
+    def _search(self, text: str, place: int) -> Any:
         import regex
 
         if self._too_slow is not None:
@@ -211,7 +211,7 @@ class _LinearPattern:
                 before = start
                 yield PatternMatch(
                     text,
-                    tuple((_places(encoded, start, characters, span)) for span in spans),
+                    tuple((_char_span(encoded, start, characters, span)) for span in spans),
                 )
             place = last
             if start == last:  # continue after the next character
@@ -220,7 +220,7 @@ class _LinearPattern:
                     place += 1
 
 
-def _places(encoded: bytes, start: int, characters: int, span: tuple[int, int]) -> tuple[int, int]:
+def _char_span(encoded: bytes, start: int, characters: int, span: tuple[int, int]) -> tuple[int, int]:
     """Return a byte span in characters; `characters` characters precede the byte `start`."""
     if span[0] < 0:
         return span
@@ -249,12 +249,12 @@ def java_pattern(pattern: str) -> JavaPattern:
     '2026'
     """
     try:
-        return JavaPattern(pattern, _translated(pattern))
+        return JavaPattern(pattern, _translate(pattern))
     except (re.error, OverflowError, RecursionError) as error:
         raise ExpressionError(f"'{pattern}' is no regular expression that is supported: {error}") from None
 
 
-def _translated(pattern: str) -> str:
+def _translate(pattern: str) -> str:
     out: list[str] = []
     place, in_class = 0, False
     while place < len(pattern):

@@ -42,7 +42,7 @@ def render(expr: Expr, dialect: Dialect = "esl") -> str:
     return _render(expr, dialect)[0]
 
 
-class _Strength(IntEnum):
+class _Precedence(IntEnum):
     """Precedence of the outermost operator of a text; weaker operands need parentheses."""
 
     OR = 1
@@ -56,19 +56,19 @@ class _Strength(IntEnum):
     ATOM = 9
 
 
-_Text: TypeAlias = tuple[str, _Strength]
+_Text: TypeAlias = tuple[str, _Precedence]
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 _BINARY = {
-    "&": _Strength.BITS,
-    "|": _Strength.BITS,
-    "^": _Strength.BITS,
-    "+": _Strength.SUM,
-    "-": _Strength.SUM,
-    "*": _Strength.PRODUCT,
-    "/": _Strength.PRODUCT,
-    "%": _Strength.PRODUCT,
-    "div": _Strength.PRODUCT,
+    "&": _Precedence.BITS,
+    "|": _Precedence.BITS,
+    "^": _Precedence.BITS,
+    "+": _Precedence.SUM,
+    "-": _Precedence.SUM,
+    "*": _Precedence.PRODUCT,
+    "/": _Precedence.PRODUCT,
+    "%": _Precedence.PRODUCT,
+    "div": _Precedence.PRODUCT,
 }
 _PATTERNS = ("like", "ilike", "rlike")
 _RELATIONS = frozenset(relation.lower() for relation in INTERVAL_RELATIONS)
@@ -80,28 +80,28 @@ _CALL_TEXT = re.compile(r'(\w+|"[^"]+")\(')
 def _render(expr: Expr, dialect: Dialect) -> _Text:
     if isinstance(expr, ex.ColumnRef):
         if dialect == "esl" and _CALL_TEXT.match(expr.name):
-            return expr.name, _Strength.ATOM
-        return column(expr.name, dialect), _Strength.ATOM
+            return expr.name, _Precedence.ATOM
+        return column(expr.name, dialect), _Precedence.ATOM
     if isinstance(expr, Literal):
         text = literal(expr, dialect)
-        return text, _Strength.SIGN if text.startswith("-") else _Strength.ATOM
+        return text, _Precedence.SIGN if text.startswith("-") else _Precedence.ATOM
     if isinstance(expr, Call):
         return _call(expr, dialect)
     if isinstance(expr, Cast):
-        return _cast(expr, dialect), _Strength.ATOM
+        return _cast(expr, dialect), _Precedence.ATOM
     if isinstance(expr, Case):
-        return _case(expr, dialect), _Strength.ATOM
+        return _case(expr, dialect), _Precedence.ATOM
     if dialect != "esl":
         raise SlicemillError(f"{type(expr).__name__} lives inside an aggregate and has no {dialect} SQL")
     if isinstance(expr, ex.Argument):
-        return column(expr.name, dialect), _Strength.ATOM
+        return column(expr.name, dialect), _Precedence.ATOM
     if isinstance(expr, ex.Oldest):
-        return f"oldest().{column(expr.column, dialect)}", _Strength.ATOM
+        return f"oldest().{column(expr.column, dialect)}", _Precedence.ATOM
     exists = "EXISTS " if isinstance(expr, ex.ExistsQuery) else ""
-    return f"{exists}({_query(expr.query)})", _Strength.ATOM
+    return f"{exists}({_query(expr.query)})", _Precedence.ATOM
 
 
-def _inside(expr: Expr, dialect: Dialect, weakest: _Strength) -> str:
+def _inside(expr: Expr, dialect: Dialect, weakest: _Precedence) -> str:
     """Return an operand, in parentheses if weaker than `weakest`."""
     text, strength = _render(expr, dialect)
     return text if strength >= weakest else f"({text})"
@@ -124,25 +124,25 @@ def _call(call: Call, dialect: Dialect) -> _Text:
     if dialect == "spark" and ":" in name:
         raise SlicemillError(f"{name} is a function in Python, and has no Spark SQL")
     if dialect == "duckdb":
-        special = duckdb_call(call, lambda expr: _inside(expr, "duckdb", _Strength.ATOM))
+        special = duckdb_call(call, lambda expr: _inside(expr, "duckdb", _Precedence.ATOM))
         if special is not None:
-            return special, _Strength.ATOM
+            return special, _Precedence.ATOM
     predicate = _predicate(call, dialect)
     if predicate is not None:
-        return predicate, _Strength.COMPARISON
+        return predicate, _Precedence.COMPARISON
     if name in _BINARY:
         return _binary(call, dialect)
     if name in ("negative", "~"):
-        operand = _inside(call.arguments[0], dialect, _Strength.SIGN)
+        operand = _inside(call.arguments[0], dialect, _Precedence.SIGN)
         sign = "~" if name == "~" else "-"
         # Two minus signs in a row would begin a comment.
-        return f"{sign}({operand})" if operand[0] in "-~" else f"{sign}{operand}", _Strength.SIGN
+        return f"{sign}({operand})" if operand[0] in "-~" else f"{sign}{operand}", _Precedence.SIGN
     if name == "concat" and len(call.arguments) == 2:
-        left = _inside(call.arguments[0], dialect, _Strength.SUM)
-        return f"{left} || {_inside(call.arguments[1], dialect, _Strength.PRODUCT)}", _Strength.SUM
+        left = _inside(call.arguments[0], dialect, _Precedence.SUM)
+        return f"{left} || {_inside(call.arguments[1], dialect, _Precedence.PRODUCT)}", _Precedence.SUM
     if name == "whole_units":
         return _whole_units(call, dialect)
-    return f"{name}({_list(call.arguments, dialect)})", _Strength.ATOM
+    return f"{name}({_list(call.arguments, dialect)})", _Precedence.ATOM
 
 
 def _reads_period(call: Call) -> bool:
@@ -150,13 +150,13 @@ def _reads_period(call: Call) -> bool:
 
 
 def _logical(call: Call, dialect: Dialect) -> _Text:
-    strength = _Strength.AND if call.function == "and" else _Strength.OR
+    strength = _Precedence.AND if call.function == "and" else _Precedence.OR
     texts = []
     for part in _flat(call):
         between = _between(part, dialect) if isinstance(part, Call) else None
-        texts.append(between or _inside(part, dialect, _Strength(strength + 1)))
+        texts.append(between or _inside(part, dialect, _Precedence(strength + 1)))
     if len(texts) == 1:
-        return texts[0], _Strength.COMPARISON
+        return texts[0], _Precedence.COMPARISON
     return f" {call.function.upper()} ".join(texts), strength
 
 
@@ -194,7 +194,7 @@ def _between(call: Call, dialect: Dialect, not_: str = "") -> str | None:
     low, high = call.arguments
     assert isinstance(low, Call) and isinstance(high, Call)
     operands = (low.arguments[0], low.arguments[1], high.arguments[1])
-    subject, least, most = (_inside(operand, dialect, _Strength.BITS) for operand in operands)
+    subject, least, most = (_inside(operand, dialect, _Precedence.BITS) for operand in operands)
     return f"{subject} {not_}BETWEEN {least} AND {most}"
 
 
@@ -203,8 +203,8 @@ def _not(call: Call, dialect: Dialect) -> _Text:
     if isinstance(operand, Call):
         negated = _between(operand, dialect, "NOT ") or _predicate(operand, dialect, negated=True)
         if negated is not None:
-            return negated, _Strength.COMPARISON
-    return f"NOT {_inside(operand, dialect, _Strength.NOT)}", _Strength.NOT
+            return negated, _Precedence.COMPARISON
+    return f"NOT {_inside(operand, dialect, _Precedence.NOT)}", _Precedence.NOT
 
 
 def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | None:
@@ -216,7 +216,7 @@ def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | Non
     if not call.arguments:
         return None
     first, rest = call.arguments[0], call.arguments[1:]
-    subject: Callable[[], str] = lambda: _inside(first, dialect, _Strength.BITS)  # noqa: E731
+    subject: Callable[[], str] = lambda: _inside(first, dialect, _Precedence.BITS)  # noqa: E731
     not_ = "NOT " if negated else ""
     if name == "isnull":
         return f"{subject()} IS {not_}NULL"
@@ -224,16 +224,16 @@ def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | Non
         return f"{subject()} IS {not_}{str(rest[0].value).upper()}"
     if name == "<=>" and (negated or dialect == "duckdb"):
         words = "IS DISTINCT FROM" if negated else "IS NOT DISTINCT FROM"
-        return f"{subject()} {words} {_inside(rest[0], dialect, _Strength.BITS)}"
+        return f"{subject()} {words} {_inside(rest[0], dialect, _Precedence.BITS)}"
     if name == "in":
         return f"{subject()} {not_}IN ({_list(rest, dialect)})"
     if name in _PATTERNS:
-        text = f"{subject()} {not_}{name.upper()} {_inside(rest[0], dialect, _Strength.BITS)}"
+        text = f"{subject()} {not_}{name.upper()} {_inside(rest[0], dialect, _Precedence.BITS)}"
         return text + _escape(name, rest[1:], dialect)
     if negated:
         return None
     if name in _COMPARISONS or (name in _RELATIONS and (name != "contains" or _reads_period(call))):
-        return f"{subject()} {name.upper()} {_inside(rest[0], dialect, _Strength.BITS)}"
+        return f"{subject()} {name.upper()} {_inside(rest[0], dialect, _Precedence.BITS)}"
     return None
 
 
@@ -249,9 +249,9 @@ def _binary(call: Call, dialect: Dialect) -> _Text:
     strength = _BINARY[name]
     first = call.arguments[0]
     # ESL evaluates & | ^ from left to right, but Spark and DuckDB differ, so mixed operators get parentheses.
-    mixed = strength is _Strength.BITS and not (isinstance(first, Call) and first.function == name)
-    left = _inside(first, dialect, _Strength.SUM if mixed else strength)
-    right = _inside(call.arguments[1], dialect, _Strength(strength + 1))
+    mixed = strength is _Precedence.BITS and not (isinstance(first, Call) and first.function == name)
+    left = _inside(first, dialect, _Precedence.SUM if mixed else strength)
+    right = _inside(call.arguments[1], dialect, _Precedence(strength + 1))
     return f"{left} {name.upper()} {right}", strength
 
 
@@ -259,9 +259,9 @@ def _whole_units(call: Call, dialect: Dialect) -> _Text:
     operand, unit = call.arguments
     assert isinstance(unit, Literal) and isinstance(unit.value, int)
     if dialect == "esl":
-        return f"CAST({render(operand)} AS INTERVAL {_UNIT_OF_US[unit.value]})", _Strength.ATOM
-    left = _inside(operand, dialect, _Strength.PRODUCT)
-    return f"{left} DIV {render(unit, dialect)}", _Strength.PRODUCT
+        return f"CAST({render(operand)} AS INTERVAL {_UNIT_OF_US[unit.value]})", _Precedence.ATOM
+    left = _inside(operand, dialect, _Precedence.PRODUCT)
+    return f"{left} DIV {render(unit, dialect)}", _Precedence.PRODUCT
 
 
 def _cast(cast: Cast, dialect: Dialect) -> str:
@@ -269,10 +269,10 @@ def _cast(cast: Cast, dialect: Dialect) -> str:
         return duckdb_cast(cast, render(cast.operand, dialect))
     type_ = type_name(cast.type, dialect)
     text = f"{'TRY_CAST' if cast.safe else 'CAST'}({render(cast.operand, dialect)} AS {type_})"
-    return _shortened(text, cast.type) if dialect == "spark" else text
+    return _shorten_text(text, cast.type) if dialect == "spark" else text
 
 
-def _shortened(text: str, type_: Type) -> str:
+def _shorten_text(text: str, type_: Type) -> str:
     """Shorten text to the length of its type.
 
     Spark's CAST(… AS VARCHAR(n)) does not enforce the length.

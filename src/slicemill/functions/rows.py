@@ -28,7 +28,7 @@ from slicemill.catalog.expressions import (
 from slicemill.functions.casts import converter, type_of_value
 from slicemill.functions.function import RowFunction, Types
 from slicemill.functions.logic import case_row
-from slicemill.functions.registry import expanded, function_of, row_form
+from slicemill.functions.registry import expand_abbreviation, function_of, row_form
 from slicemill.functions.signatures import SCALARS, arithmetic_type, result_type
 from slicemill.functions.values import ExpressionError
 from slicemill.types import Kind, Schema, Type
@@ -67,16 +67,16 @@ def compile_with(expr: Expr, resolve: Resolve[E]) -> Callable[[E], object]:
         return _cast(expr, compile_with(expr.operand, resolve))
     if isinstance(expr, Case):
         branches = [
-            (compile_with(when, resolve), _converted(then, expr.type, resolve))
+            (compile_with(when, resolve), _getter_as(then, expr.type, resolve))
             for when, then in expr.branches
         ]
-        return case_row(branches, _converted(expr.default, expr.type, resolve))
+        return case_row(branches, _getter_as(expr.default, expr.type, resolve))
     if isinstance(expr, Call):
         return _call(expr, resolve)
     return resolve(expr)
 
 
-def _converted(expr: Expr, target: Type, resolve: Resolve[E]) -> Getter[E]:
+def _getter_as(expr: Expr, target: Type, resolve: Resolve[E]) -> Getter[E]:
     """Return a getter whose value has the target type."""
     getter = compile_with(expr, resolve)
     if expr.type == target or target.kind is Kind.ANY:
@@ -107,7 +107,7 @@ def _cast(expr: Cast, operand: Getter[E]) -> Getter[E]:
 
 
 def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
-    meant = expanded(call)
+    meant = expand_abbreviation(call)
     if meant is not call:
         return compile_with(meant, resolve)
     types = tuple(argument.type for argument in call.arguments)
@@ -115,11 +115,11 @@ def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
     if entry.lazy:
         wanted = entry.takes(types, call.type)
         pairs = zip(call.arguments, wanted, strict=True)
-        lazy: Getter[E] = entry.row(wanted, call.type)(*(_converted(a, to, resolve) for a, to in pairs))
+        lazy: Getter[E] = entry.row(wanted, call.type)(*(_getter_as(a, to, resolve) for a, to in pairs))
         return lazy
     arguments = [compile_with(argument, resolve) for argument in call.arguments]
     if any(type_.kind is Kind.ANY for type_ in types):
-        return _values(arguments, untyped_call(call.function, call.arguments))
+        return _values(arguments, dynamic_call(call.function, call.arguments))
     conversions, function, strict = row_form(call.function, types, call.type)
     getters = [
         getter if convert is None else _strict((getter,), convert)
@@ -190,7 +190,7 @@ _ARITHMETIC = ("+", "-", "*", "/", "%", "div", "&", "|", "^")
 _UNARY = ("negative", "~")
 
 
-def untyped_call(name: str, arguments: Sequence[Expr]) -> RowFunction:
+def dynamic_call(name: str, arguments: Sequence[Expr]) -> RowFunction:
     """Return a call as a function of its values.
 
     Values of ANY arguments are typed at run time.

@@ -10,7 +10,7 @@ DATE; `moment` is a `time` or a text; `any` and `value` are every type except a 
 type except a list and a PERIOD. `[x]` is optional; `x...` may be repeated. Results: a type, `same` (the
 first argument's type), `common` (the common type of all arguments that are `any` or `plain`), `first`
 (the first argument's type, if there is a common type), `whole` (the integer type of a rounding),
-`rounded` or `remainder`.
+`to_number` or `remainder`.
 
 Braces contain the allowed values of an argument (`argument_range`), or `any` for all values of its type;
 every integer and pattern parameter has braces. The checker rejects a constant out of its range. A
@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicemill import types as t
-from slicemill.catalog.argument_range import ArgumentRange, declared
+from slicemill.catalog.argument_range import ArgumentRange, parse_range
 from slicemill.catalog.expressions import Expr, Literal
-from slicemill.functions.calendar import reader, writers
+from slicemill.functions.calendar import pattern_regex, pattern_writers
 from slicemill.functions.json_path import json_path
 from slicemill.functions.regular_expressions import java_pattern, like_pattern
 from slicemill.functions.values import ExpressionError
@@ -296,7 +296,7 @@ def _signature(line: str) -> Signature:
     optional = sum(word.startswith("[") for word in words)
     repeats = words[-1].endswith("...")
     bare = [word.removesuffix("...").strip("[]") for word in words]
-    ranges = tuple(declared(word, _NAMED_RANGES) for word in bare)
+    ranges = tuple(parse_range(word, _NAMED_RANGES) for word in bare)
     return Signature(name, tuple(w.partition("{")[0] for w in bare), ranges, optional, repeats, result)
 
 
@@ -320,16 +320,16 @@ PATTERN_RANGES = {"like": _LIKE, "ilike": _LIKE, "rlike": _REGULAR}
 _LONG_UNITS = "year|yyyy|yy|quarter|month|mm|mon|week"
 _SHORT_UNITS = "day|dd|hour|minute|second|millisecond|microsecond"
 _NAMED_RANGES = {
-    "long unit": declared(f"string{{{_LONG_UNITS}}}"),
-    "unit": declared(f"string{{{_LONG_UNITS}|{_SHORT_UNITS}}}"),
-    "mon": declared("integer{1..12}"),
-    "hh": declared("integer{0..23}"),
-    "min": declared("integer{0..59}"),
-    "sec": declared("number{0..60}"),
-    "day": declared("integer{1..31}"),
+    "long unit": parse_range(f"string{{{_LONG_UNITS}}}"),
+    "unit": parse_range(f"string{{{_LONG_UNITS}|{_SHORT_UNITS}}}"),
+    "mon": parse_range("integer{1..12}"),
+    "hh": parse_range("integer{0..23}"),
+    "min": parse_range("integer{0..59}"),
+    "sec": parse_range("number{0..60}"),
+    "day": parse_range("integer{1..31}"),
     "pattern": _REGULAR,
-    "written date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", writers),
-    "read date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", reader),
+    "written date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", pattern_writers),
+    "read date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", pattern_regex),
     "json path": _pattern("a path such as '$.a.b[0]'", json_path),
 }
 
@@ -376,10 +376,10 @@ def result_type(signature: Signature, arguments: Sequence[Expr]) -> Type | None:
         return (first if first.kind is not Kind.NULL else t.DOUBLE) if rule == "rounded" else t.BIGINT
     if rule == "whole" and first.scale == 0:
         return first
-    return _rounded_decimal(first, arguments[1:] if rule == "rounded" else ())
+    return _round_type(first, arguments[1:] if rule == "rounded" else ())
 
 
-def _rounded_decimal(type_: Type, places: Sequence[Expr]) -> Type:
+def _round_type(type_: Type, places: Sequence[Expr]) -> Type:
     assert type_.precision is not None and type_.scale is not None
     whole_digits = type_.precision - type_.scale + 1
     given = places[0].value if places and isinstance(places[0], Literal) else 0
@@ -452,14 +452,14 @@ def _decimal_type(operator: str, a: Type, b: Type) -> Type:
     assert b.precision is not None and b.scale is not None
     if operator in ("+", "-"):
         scale = max(a.scale, b.scale)
-        return adjusted(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+        return limit_precision(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
     if operator == "*":
-        return adjusted(a.precision + b.precision + 1, a.scale + b.scale)
+        return limit_precision(a.precision + b.precision + 1, a.scale + b.scale)
     scale = max(MIN_ADJUSTED_SCALE, a.scale + b.precision + 1)
-    return adjusted(a.precision - a.scale + b.scale + scale, scale)
+    return limit_precision(a.precision - a.scale + b.scale + scale, scale)
 
 
-def adjusted(precision: int, scale: int) -> Type:
+def limit_precision(precision: int, scale: int) -> Type:
     """Limit a decimal type to 38 digits.
 
     Drop fractional digits first, down to six.

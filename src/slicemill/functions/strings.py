@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from slicemill import types as t
 from slicemill.catalog.expressions import Call
 from slicemill.functions.function import SAME, ScalarFunction, Types, plain
-from slicemill.functions.kernel import Fallback, KernelCall, KernelMaker, Out, Strict, kernel
+from slicemill.functions.kernel import Fallback, KernelCall, KernelMaker, KernelResult, Strict, kernel
 from slicemill.functions.values import LONGEST_TEXT, MOST_TEXT, ExpressionError, check_length
 from slicemill.functions.vectors import Numbers, numbers, on_arrow
 from slicemill.types import Kind, Type
@@ -88,10 +88,10 @@ def _concat_in_duckdb(call: Call) -> str:
 
 
 def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
-    return None if separator is None else joined("concat_ws", separator, parts)
+    return None if separator is None else join_texts("concat_ws", separator, parts)
 
 
-def joined(name: str, separator: str, parts: Sequence[str | None]) -> str:
+def join_texts(name: str, separator: str, parts: Sequence[str | None]) -> str:
     """Join the parts that are not NULL."""
     known = [part for part in parts if part is not None]
     check_length(name, sum(map(len, known)) + len(separator) * max(len(known) - 1, 0))
@@ -103,7 +103,7 @@ def _repeat_row(text: str, count: int) -> str:
     return text * max(count, 0)
 
 
-def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> Out:
+def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> KernelResult:
     bounded = np.clip(count, 0, _LONG)
     longest = _most_bytes(text)
     if longest * int(np.max(bounded, initial=0)) > LONGEST_TEXT or longest * int(np.sum(bounded)) > MOST_TEXT:
@@ -111,7 +111,7 @@ def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> Out:
     times = pa.scalar(int(bounded)) if np.ndim(count) == 0 else pa.array(bounded)
     if isinstance(text, pa.Scalar) and not isinstance(times, pa.Scalar):
         text = pa.repeat(text, len(times))
-    return Out(pc.binary_repeat(text, times), fallback=np.asarray(count > _LONG))
+    return KernelResult(pc.binary_repeat(text, times), fallback=np.asarray(count > _LONG))
 
 
 def _padding(text: str, width: int, pad: str) -> str:

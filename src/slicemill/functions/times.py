@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from slicemill import types as t
 from slicemill.catalog.expressions import Call, Cast, Expr, Literal
-from slicemill.functions.arithmetic import dates_plus_months, in_64_bits, narrowed, times, too_many
+from slicemill.functions.arithmetic import dates_plus_months, in_64_bits, narrow_to_32_bits, times, too_many
 from slicemill.functions.calendar import (
     DAY_US,
     HOUR_US,
@@ -25,12 +25,12 @@ from slicemill.functions.calendar import (
     day_of_year,
     days_of,
     finest_us,
-    formatted,
+    format_timestamp,
     is_date,
     last_day,
     parse_date,
     parse_timestamp,
-    parsed,
+    parse_with_pattern,
     plus_months,
     week_of_year,
     weekday,
@@ -46,8 +46,8 @@ from slicemill.functions.function import (
     as_timestamps,
     plain,
 )
-from slicemill.functions.kernel import KernelCall, Out, Strict, kernel
-from slicemill.functions.values import EXACT, ExpressionError, bigint_checked, int_checked, unscaled
+from slicemill.functions.kernel import KernelCall, KernelResult, Strict, kernel
+from slicemill.functions.values import EXACT, ExpressionError, check_bigint, check_int, decimal_digits
 from slicemill.functions.vectors import Data, Numbers
 from slicemill.kernels.arrays import Bools
 from slicemill.time import UNITS_US
@@ -120,7 +120,7 @@ def _trunc_row(days: int, unit: str) -> int | None:
 
 def _trunc_column(call: KernelCall) -> Strict | None:
     first = _first_day(call.constant(1))
-    return None if first is None else lambda days, _unit: narrowed(first(in_64_bits(days)))
+    return None if first is None else lambda days, _unit: narrow_to_32_bits(first(in_64_bits(days)))
 
 
 def _date_trunc_row(unit: str, us: int) -> int | None:
@@ -135,11 +135,11 @@ def _date_trunc_column(call: KernelCall) -> Strict | None:
     unit = call.constant(0)
     size = _UNIT_US.get(unit.upper()) if isinstance(unit, str) else None
     if size is not None:
-        return lambda _unit, us: Out(us // size * size, fallback=_near_the_ends(us))
+        return lambda _unit, us: KernelResult(us // size * size, fallback=_near_the_ends(us))
     first = _first_day(unit)
     if first is None:
         return None
-    return lambda _unit, us: Out(first(us // DAY_US) * DAY_US, fallback=_near_the_ends(us))
+    return lambda _unit, us: KernelResult(first(us // DAY_US) * DAY_US, fallback=_near_the_ends(us))
 
 
 # Units that DuckDB knows by the same name.
@@ -171,10 +171,10 @@ def _near_the_ends(us: Numbers) -> Bools:
 
 def _days_later(sign: int) -> ScalarFunction:
     def row(days: int, count: int) -> int:
-        return int_checked(days + sign * count)
+        return check_int(days + sign * count)
 
-    def column(days: Numbers, count: Numbers) -> Out:
-        return narrowed(in_64_bits(days) + sign * in_64_bits(count)).except_for(too_many(count))
+    def column(days: Numbers, count: Numbers) -> KernelResult:
+        return narrow_to_32_bits(in_64_bits(days) + sign * in_64_bits(count)).except_for(too_many(count))
 
     operator = "+" if sign > 0 else "-"
     return ScalarFunction(
@@ -186,15 +186,15 @@ def _days_later(sign: int) -> ScalarFunction:
 
 
 def _add_months_row(days: int, months: int) -> int:
-    return int_checked(plus_months(days, months))
+    return check_int(plus_months(days, months))
 
 
-def _add_months_column(days: Numbers, months: Numbers) -> Out:
+def _add_months_column(days: Numbers, months: Numbers) -> KernelResult:
     return dates_plus_months(days, in_64_bits(months))
 
 
-def _days_apart_column(end: Numbers, start: Numbers) -> Out:
-    return narrowed(in_64_bits(end) - start)
+def _days_apart_column(end: Numbers, start: Numbers) -> KernelResult:
+    return narrow_to_32_bits(in_64_bits(end) - start)
 
 
 # -- from fields and numbers ------------------------------------------------------------------------------
@@ -203,22 +203,22 @@ def _days_apart_column(end: Numbers, start: Numbers) -> Out:
 def _make_date_row(year: int, month: int, day: int) -> int:
     if not is_date(year, month, day):
         raise ExpressionError(f"there is no date {year}-{month}-{day}")
-    return int_checked(days_of(year, month, day))
+    return check_int(days_of(year, month, day))
 
 
-def _make_date_column(year: Numbers, month: Numbers, day: Numbers) -> Out:
+def _make_date_column(year: Numbers, month: Numbers, day: Numbers) -> KernelResult:
     fields = [in_64_bits(field) for field in (year, month, day)]
     known = is_date(*fields) & (np.abs(fields[0]) < 5_000_000)
-    return narrowed(days_of(*fields)).except_for(~known)
+    return narrow_to_32_bits(days_of(*fields)).except_for(~known)
 
 
 def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, second: Decimal) -> int:
-    second_us = unscaled(second, 6)
+    second_us = decimal_digits(second, 6)
     # Second 60 means the first second of the next minute, and has no fraction.
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second_us <= 60 * SECOND_US):
         raise ExpressionError(f"there is no time {hour}:{minute}:{second}")
     day_us = _make_date_row(year, month, day) * DAY_US
-    return bigint_checked(day_us + hour * HOUR_US + minute * MINUTE_US + second_us)
+    return check_bigint(day_us + hour * HOUR_US + minute * MINUTE_US + second_us)
 
 
 def _timestamp_fields(_types: Types, _result: Type) -> Types:
@@ -230,23 +230,23 @@ def _timestamp_seconds_row(types: Types, _result: Type) -> RowFunction:
         return _double_seconds
     if types[0].kind is Kind.DECIMAL:
         return _exact_seconds
-    return lambda value: bigint_checked(value * SECOND_US)
+    return lambda value: check_bigint(value * SECOND_US)
 
 
 def _double_seconds(value: float) -> int | None:
     us = value * SECOND_US
-    return bigint_checked(int(us)) if math.isfinite(us) else None
+    return check_bigint(int(us)) if math.isfinite(us) else None
 
 
 def _exact_seconds(value: Decimal) -> int:
     us = value.scaleb(6, context=EXACT)
     if us != us.to_integral_value():
         raise ExpressionError(f"{value} seconds are no integer number of microseconds; round it")
-    return bigint_checked(int(us))
+    return check_bigint(int(us))
 
 
 def _timestamp_seconds_column(call: KernelCall) -> Strict | None:
-    return _scaled(SECOND_US) if call.types[0].kind in (Kind.INT, Kind.BIGINT) else None
+    return _scale_column(SECOND_US) if call.types[0].kind in (Kind.INT, Kind.BIGINT) else None
 
 
 def _seconds_in_duckdb(call: Call) -> str:
@@ -255,7 +255,7 @@ def _seconds_in_duckdb(call: Call) -> str:
     return "make_timestamp(CAST(trunc({0} * 1000000) AS BIGINT))"
 
 
-def _scaled(unit_us: int) -> Strict:
+def _scale_column(unit_us: int) -> Strict:
     unit = np.asarray(unit_us, np.int64)
     return lambda number: times(in_64_bits(number), unit)
 
@@ -264,15 +264,15 @@ def _scaled(unit_us: int) -> Strict:
 
 
 def _to_date(text: str, pattern: str | None = None) -> int:
-    return parse_date(text) if pattern is None else parsed(text, pattern) // DAY_US
+    return parse_date(text) if pattern is None else parse_with_pattern(text, pattern) // DAY_US
 
 
 def _to_timestamp(text: str, pattern: str | None = None) -> int:
-    return parse_timestamp(text) if pattern is None else parsed(text, pattern)
+    return parse_timestamp(text) if pattern is None else parse_with_pattern(text, pattern)
 
 
 def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
-    return formatted(bigint_checked(seconds * SECOND_US), pattern)
+    return format_timestamp(check_bigint(seconds * SECOND_US), pattern)
 
 
 def _date_format_column(call: KernelCall) -> Strict | None:
@@ -290,9 +290,9 @@ def _date_format_column(call: KernelCall) -> Strict | None:
 
     def written(us: Numbers, _pattern: Data) -> pa.Array | pa.Scalar:
         if not us.ndim:
-            return pa.scalar(formatted(int(us), pattern))
+            return pa.scalar(format_timestamp(int(us), pattern))
         units = pa.array(us // size).dictionary_encode()
-        texts = [formatted(unit * size, pattern) for unit in units.dictionary.to_pylist()]
+        texts = [format_timestamp(unit * size, pattern) for unit in units.dictionary.to_pylist()]
         return pa.array(texts, pa.string()).take(units.indices)
 
     return written
@@ -339,7 +339,9 @@ TIMES: dict[str, ScalarFunction] = {
     ),
     "date_add": _days_later(1),
     "date_diff": _days_apart,
-    "date_format": ScalarFunction(row=plain(formatted), takes=as_timestamps, column=_date_format_column),
+    "date_format": ScalarFunction(
+        row=plain(format_timestamp), takes=as_timestamps, column=_date_format_column
+    ),
     "date_sub": _days_later(-1),
     "date_trunc": ScalarFunction(
         row=plain(_date_trunc_row),
@@ -357,7 +359,7 @@ TIMES: dict[str, ScalarFunction] = {
     "last_day": ScalarFunction(
         row=plain(last_day),
         takes=as_dates,
-        column=kernel(lambda days: narrowed(last_day(in_64_bits(days)))),
+        column=kernel(lambda days: narrow_to_32_bits(last_day(in_64_bits(days)))),
         duckdb=SAME,
     ),
     "make_date": ScalarFunction(row=plain(_make_date_row), column=kernel(_make_date_column), duckdb=SAME),
@@ -370,8 +372,8 @@ TIMES: dict[str, ScalarFunction] = {
         row=plain(lambda value: value), column=kernel(in_64_bits), duckdb="make_timestamp({0})"
     ),
     "timestamp_millis": ScalarFunction(
-        row=plain(lambda value: bigint_checked(value * 1000)),
-        column=kernel(_scaled(1000)),
+        row=plain(lambda value: check_bigint(value * 1000)),
+        column=kernel(_scale_column(1000)),
         duckdb="make_timestamp({0} * 1000)",
     ),
     "timestamp_seconds": ScalarFunction(

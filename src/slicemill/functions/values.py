@@ -51,13 +51,13 @@ def check_length(name: str, length: int) -> None:
         raise ExpressionError(f"{name} would make a text of {length} characters; {LONGEST_TEXT} are allowed")
 
 
-def int_checked(value: int) -> int:
+def check_int(value: int) -> int:
     if INT_MIN <= value <= INT_MAX:
         return value
     raise ExpressionError(f"{value} is out of the range of INT; convert an operand to BIGINT")
 
 
-def bigint_checked(value: int) -> int:
+def check_bigint(value: int) -> int:
     if BIGINT_MIN <= value <= BIGINT_MAX:
         return value
     raise ExpressionError(f"{value} is out of the range of 64 bits; convert an operand to DECIMAL or DOUBLE")
@@ -68,7 +68,7 @@ def integer_check(type_: Type) -> Callable[[int], int]:
 
     The range has 32 bits for INT and MONTHS, and 64 bits for all other types.
     """
-    return int_checked if type_.kind in (Kind.INT, Kind.MONTHS) else bigint_checked
+    return check_int if type_.kind in (Kind.INT, Kind.MONTHS) else check_bigint
 
 
 def representable(value: object, type_: Type) -> object:
@@ -84,7 +84,7 @@ def representable(value: object, type_: Type) -> object:
     return value
 
 
-def wrapped(value: int, bits: int) -> int:
+def wrap_integer(value: int, bits: int) -> int:
     """Wrap an integer to two's complement of `bits` bits."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
@@ -111,7 +111,7 @@ def decimal_fit(type_: Type) -> Callable[[Decimal], Decimal]:
     return fit
 
 
-def unscaled(value: Decimal, scale: int) -> int:
+def decimal_digits(value: Decimal, scale: int) -> int:
     """Return the digits of a decimal of this scale as an integer."""
     return int(value.scaleb(scale, context=EXACT))
 

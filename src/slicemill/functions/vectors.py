@@ -81,7 +81,7 @@ def arrow_type(type_: Type) -> pa.DataType:
     return _ARROW[type_.kind]
 
 
-def held_by_arrow(type_: Type) -> bool:
+def is_arrow_type(type_: Type) -> bool:
     return type_.kind in (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL, Kind.LIST)
 
 
@@ -92,21 +92,21 @@ def dtype_of(type_: Type) -> type[np.generic]:
 # -- masks ------------------------------------------------------------------------------------------------
 
 
-def both(left: Bools | None, right: Bools | None) -> Bools | None:
+def and_masks(left: Bools | None, right: Bools | None) -> Bools | None:
     """Return the AND of two masks; None means all rows."""
     if left is None or right is None:
         return right if left is None else left
     return left & right
 
 
-def either(left: Bools | None, right: Bools | None) -> Bools | None:
+def or_masks(left: Bools | None, right: Bools | None) -> Bools | None:
     """Return the OR of two masks; None means no row."""
     if left is None or right is None:
         return right if left is None else left
     return left | right
 
 
-def some(mask: Bools | None) -> Bools | None:
+def mask_or_none(mask: Bools | None) -> Bools | None:
     """Return the mask, or None if no row is set."""
     return mask if mask is not None and mask.any() else None
 
@@ -171,7 +171,7 @@ def from_arrow(array: pa.Array, type_: Type) -> Vector:
     if array.type != wanted:
         array = array.cast(wanted)
     valid = validity(array)
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         return Vector(type_, array, valid)
     if type_.kind is Kind.NULL:
         return Vector(type_, np.zeros(len(array), np.bool_), valid)
@@ -186,7 +186,7 @@ def to_arrow(vector: Vector, rows: int) -> pa.Array:
     type_, data = vector.type, vector.data
     valid = None if vector.valid is None else np.broadcast_to(vector.valid, (rows,))
     target = arrow_type(type_)
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         array = full_length(vector, rows).data
         return array if valid is None else pc.if_else(boolean_array(valid), array, pa.scalar(None, target))
     if type_.kind is Kind.NULL:
@@ -201,9 +201,9 @@ def to_arrow(vector: Vector, rows: int) -> pa.Array:
     return fixed_width(values, valid, target)
 
 
-def chosen(mask: Bools, then: Data, otherwise: Data, type_: Type) -> Data:
+def choose_values(mask: Bools, then: Data, otherwise: Data, type_: Type) -> Data:
     """Return `then` where the mask is set, and `otherwise` elsewhere."""
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         if np.ndim(mask) == 0:
             return then if mask else otherwise
         return pc.if_else(boolean_array(mask), then, otherwise)
@@ -218,7 +218,7 @@ def chosen(mask: Bools, then: Data, otherwise: Data, type_: Type) -> Data:
 def from_values(values: Sequence[Any], type_: Type) -> Vector:
     known = np.fromiter((value is not None for value in values), np.bool_, len(values))
     valid = None if known.all() else known
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         return Vector(type_, pa.array(values, arrow_type(type_)), valid)
     if type_.kind is Kind.PERIOD:
         pairs = [(0, 0) if value is None else value[:2] for value in values]
@@ -231,7 +231,7 @@ def to_values(vector: Vector, rows: int) -> list[Any]:
     """Return each row's value in the representation of the row form."""
     if vector.type.kind is Kind.LIST:
         return list_values(to_arrow(vector, rows))
-    if held_by_arrow(vector.type):
+    if is_arrow_type(vector.type):
         return list(to_arrow(vector, rows).to_pylist())
     if vector.type.kind is Kind.PERIOD:
         values: list[Any] = [tuple(pair) for pair in np.broadcast_to(vector.data, (rows, 2)).tolist()]
@@ -258,10 +258,10 @@ def constant(value: object, type_: Type) -> Vector:
     return Vector(type_, one.data[0], None if one.valid is None else np.asarray(False))
 
 
-def nothing(type_: Type) -> Vector:
+def null_constant(type_: Type) -> Vector:
     """Return a constant NULL of a type."""
     never = np.asarray(False)
-    if held_by_arrow(type_):
+    if is_arrow_type(type_):
         return Vector(type_, pa.scalar(None, arrow_type(type_)), never)
     shape = (2,) if type_.kind is Kind.PERIOD else ()
     return Vector(type_, np.zeros(shape, dtype_of(type_)), never)
@@ -281,7 +281,7 @@ def full_length(vector: Vector, rows: int) -> Vector:
     """Return the vector with constant data repeated for each row."""
     if not is_constant(vector):
         return vector
-    if held_by_arrow(vector.type):
+    if is_arrow_type(vector.type):
         return replace(vector, data=pa.repeat(vector.data, rows))
     shape = (rows, 2) if vector.type.kind is Kind.PERIOD else (rows,)
     return replace(vector, data=np.broadcast_to(vector.data, shape).copy())
@@ -297,17 +297,17 @@ def take(vector: Vector, indices: NDArray[np.int64]) -> Vector:
     )
     if is_constant(vector):
         return replace(vector, valid=valid, fallback=fallback)
-    data = vector.data.take(pa.array(indices)) if held_by_arrow(vector.type) else vector.data[indices]
+    data = vector.data.take(pa.array(indices)) if is_arrow_type(vector.type) else vector.data[indices]
     return Vector(vector.type, data, valid, fallback)
 
 
-def patched(vector: Vector, rows: int, indices: NDArray[np.int64], values: Sequence[Any]) -> Vector:
+def replace_values(vector: Vector, rows: int, indices: NDArray[np.int64], values: Sequence[Any]) -> Vector:
     """Replace the values at these indices; fallbacks are unchanged."""
     fresh = from_values(values, vector.type)
     valid = np.ones(rows, np.bool_) if vector.valid is None else np.broadcast_to(vector.valid, (rows,)).copy()
     valid[indices] = True if fresh.valid is None else fresh.valid
     data = full_length(vector, rows).data
-    if held_by_arrow(vector.type):
+    if is_arrow_type(vector.type):
         mask = np.zeros(rows, np.bool_)
         mask[indices] = True
         data = pc.replace_with_mask(data, boolean_array(mask), fresh.data)

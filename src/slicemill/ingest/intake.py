@@ -173,20 +173,20 @@ class Intake:
             self._watermark = max(self._watermark, watermark)
             times = passed.times if passed is not None else self._times(rows)
             is_late = self._find_late(times, was.max_ts)
-            self._partitions[partition] = _moved(now, times, arrivals, is_late)
+            self._partitions[partition] = _advance_progress(now, times, arrivals, is_late)
             moments = moments_of(times[~is_late] - self.stream.slack_us, arrivals[~is_late])
             if self.stream.skew_us is not None:  # silence advances the watermark too
                 self._slack_line.passed(self._watermark, seen_us)
             known, announced = self._slack_line.after(BEGINNING), self._watermark
             for ts, at_us in moments:
                 self._slack_line.arrived(ts, at_us)
-            fresh = _chosen(rows, passed, times, seqs, arrivals) if count else None
-            admitted, late, held = self._sort_out(fresh, _wanted(is_late, passed), side)
+            fresh = _select_rows(rows, passed, times, seqs, arrivals) if count else None
+            admitted, late, held = self._sort_out(fresh, _select_values(is_late, passed), side)
             admitted = self._after_slack(admitted, known, announced)
         elif count:
             stamps = self.stamps(count, arrival_us, watermark)
             self._stamp = int(stamps[-1])
-            admitted = _chosen(rows, passed, stamps, seqs, arrivals)
+            admitted = _select_rows(rows, passed, stamps, seqs, arrivals)
         else:
             admitted = self._nothing
         bad = self._bad(errors, max([seen_us, *arrivals[-1:].tolist()]), side)
@@ -350,7 +350,7 @@ def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
     return whole.take(np.lexsort((seqs, times))) if behind.any() else whole
 
 
-def _moved(
+def _advance_progress(
     part: PartitionProgress, times: Int64s, arrivals: Int64s, is_late: NDArray[np.bool_]
 ) -> PartitionProgress:
     """Return a partition's progress after a batch.
@@ -368,16 +368,18 @@ def _stamps(arrivals: Int64s, least: int) -> Int64s:
     return np.maximum.accumulate(np.maximum(arrivals, least))
 
 
-def _wanted(values: NDArray[Any], passed: BatchTimestamps | None) -> NDArray[Any]:
+def _select_values(values: NDArray[Any], passed: BatchTimestamps | None) -> NDArray[Any]:
     return values if passed is None else values[passed.wanted]
 
 
-def _chosen(
+def _select_rows(
     rows: pa.Table | None, passed: BatchTimestamps | None, times: Int64s, seqs: Int64s, arrivals: Int64s
 ) -> pa.Table:
     """Return the needed rows of a batch, with their system columns."""
     assert rows is not None
-    return _with_system(rows, _wanted(times, passed), _wanted(seqs, passed), _wanted(arrivals, passed))
+    return _with_system(
+        rows, _select_values(times, passed), _select_values(seqs, passed), _select_values(arrivals, passed)
+    )
 
 
 def _with_system(rows: pa.Table, times: Int64s, seqs: Int64s, arrivals: Int64s) -> pa.Table:

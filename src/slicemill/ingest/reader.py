@@ -45,7 +45,7 @@ class SourceReader(Protocol):
         """Read about `limit_rows` rows after an offset (None: from the beginning)."""
         ...
 
-    def committed(self, offset: Any) -> None:
+    def commit(self, offset: Any) -> None:
         """Note that an offset is committed; a spool may free its rows."""
         ...
 

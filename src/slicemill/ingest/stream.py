@@ -22,7 +22,7 @@ from slicemill.ingest.intake import ONLY, Admitted, BatchTimestamps, Intake
 from slicemill.ingest.reader import OpenReaders, SourceBatch, SourceReader
 from slicemill.ingest.watermarks import PARTITIONS
 from slicemill.plan.partitioning import Exchange
-from slicemill.plan.projection_pushdown import Need
+from slicemill.plan.projection_pushdown import SourceProjection
 from slicemill.storage.segments import Extent, read_extent
 from slicemill.time import BEGINNING, wall_clock_us
 
@@ -38,7 +38,7 @@ class StreamPlan:
     """Everything that a worker needs to read a stream."""
 
     stream: Stream
-    need: Need
+    need: SourceProjection
     folder: Path  # base of relative source paths
     logs: Mapping[str, Path]  # of its rows, errors, late rows and held-back rows
     spool: Path
@@ -132,7 +132,7 @@ class OpenStream:
         if plan.external:
             empty = to_arrow(plan.stream.schema)
             tables = [with_default_columns(read_extent(plan.logs["held"], e), plan.columns) for e in held]
-            self._intake.restore(_concatenated(tables, empty))
+            self._intake.restore(_concatenate(tables, empty))
         self._wanted = _condition(plan)
         self._skipping = plan.skips_past and (SKIPPING in progress or not progress.get(PARTITIONS))
 
@@ -159,11 +159,11 @@ class OpenStream:
     def clock(self) -> int:
         return wall_clock_us() if self._now_us is None else self._now_us
 
-    def committed(self, offsets: Mapping[str, Any]) -> None:
+    def commit(self, offsets: Mapping[str, Any]) -> None:
         """Inform readers that rows before these offsets are committed."""
         for partition, offset in offsets.items():
             if partition in self._readers:
-                self._readers[partition].committed(offset)
+                self._readers[partition].commit(offset)
 
     def read(
         self, offsets: Mapping[str, Any], announced: Announced, limit_rows: int, now_us: int | None
@@ -296,7 +296,7 @@ def _true(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     return found
 
 
-def _concatenated(tables: list[pa.Table], columns: pa.Schema) -> pa.Table:
+def _concatenate(tables: list[pa.Table], columns: pa.Schema) -> pa.Table:
     if not tables:
         return with_system_columns(columns).empty_table()
     return pa.concat_tables(tables, promote_options="default")

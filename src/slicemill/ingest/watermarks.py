@@ -108,7 +108,7 @@ def watermark_by_silence(
     """Return the watermark by silence (M25); None without a SKEW."""
     known = list(partitions)
     waits = _waits(stream, known)
-    seen = _seen(known, seen_us)
+    seen = _complete_read_until(known, seen_us)
     if not waits or seen is None:
         return None
     # Time before a tuple's arrival is no silence after it.
@@ -122,7 +122,7 @@ def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> i
         return ts
     known = list(partitions_of(progress).values())
     moments = [ts - max_ts + arrival + allowed for max_ts, arrival, allowed in _waits(stream, known)]
-    if not moments or _seen(known, None) is None:
+    if not moments or _complete_read_until(known, None) is None:
         return None
     return min(moments) if _all_silent(known) else max(moments)
 
@@ -146,7 +146,7 @@ def _all_silent(partitions: list[PartitionProgress]) -> bool:
     return all(part.silent for part in partitions)
 
 
-def _seen(partitions: list[PartitionProgress], seen_us: int | None) -> int | None:
+def _complete_read_until(partitions: list[PartitionProgress], seen_us: int | None) -> int | None:
     """Return the time up to which all partitions were read.
 
     A later `seen_us` overrides it.

@@ -49,7 +49,7 @@ _NICENESS = 5
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class _Calls(Enum):
+class _ExecutionMode(Enum):
     """Execution mode of the kernels that a thread calls."""
 
     AS_READY = "as machine code, if that is ready"
@@ -58,12 +58,12 @@ class _Calls(Enum):
 
 
 class _Thread(threading.local):
-    calls = _Calls.AS_READY
+    calls = _ExecutionMode.AS_READY
     python_s = 0.0
 
 
 _THREAD = _Thread()
-_AS_READY = _Calls.AS_READY
+_AS_READY = _ExecutionMode.AS_READY
 
 
 def python_seconds() -> float:
@@ -72,9 +72,9 @@ def python_seconds() -> float:
 
 
 @contextmanager
-def interpreted() -> Iterator[None]:
+def interpret_kernels() -> Iterator[None]:
     """Run the kernels that this thread calls as Python, within this context."""
-    with _calling(_Calls.INTERPRETED):
+    with _calling(_ExecutionMode.INTERPRETED):
         yield
 
 
@@ -84,12 +84,12 @@ def inside_python() -> Iterator[None]:
 
     Used while the Python version of a kernel runs.
     """
-    with _calling(_Calls.INSIDE), np.errstate(all="ignore"):
+    with _calling(_ExecutionMode.INSIDE), np.errstate(all="ignore"):
         yield
 
 
 @contextmanager
-def _calling(how: _Calls) -> Iterator[None]:
+def _calling(how: _ExecutionMode) -> Iterator[None]:
     before, _THREAD.calls = _THREAD.calls, how
     try:
         yield
@@ -97,7 +97,7 @@ def _calling(how: _Calls) -> Iterator[None]:
         _THREAD.calls = before
 
 
-class Trial:
+class KernelTrial:
     """Measurements of one kernel for given argument types, while it runs as Python."""
 
     def __init__(self) -> None:
@@ -123,14 +123,14 @@ class KernelFunction:
         self._options = options
         self._rows = rows
         self._code: dict[Signature, Callable[..., Any]] = {}
-        self._trials: dict[Signature, Trial] = {}
+        self._trials: dict[Signature, KernelTrial] = {}
         self._row_s: float | None = None  # latest measured time per row as Python
 
     def __call__(self, *arguments: Any) -> Any:
         calls = _THREAD.calls
         if calls is not _AS_READY:
-            inside = calls is _Calls.INSIDE
-            return self.py_func(*arguments) if inside else self._as_python(Trial(), 0, arguments)
+            inside = calls is _ExecutionMode.INSIDE
+            return self.py_func(*arguments) if inside else self._as_python(KernelTrial(), 0, arguments)
         signature = self.signature(arguments)
         code = self._code.get(signature)
         if code is not None:
@@ -142,7 +142,7 @@ class KernelFunction:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the kernel by name."""
-        return _named, (self.py_func.__module__, self.py_func.__qualname__)
+        return _import_name, (self.py_func.__module__, self.py_func.__qualname__)
 
     @cached_property
     def digest(self) -> str:
@@ -162,10 +162,10 @@ class KernelFunction:
 
     def compile(self, signature: Signature) -> None:
         """Read the code from the store, or compile it."""
-        from slicemill.kernels.numba_kernels import compiled
+        from slicemill.kernels.numba_kernels import compile_kernel
 
         if signature not in self._code:
-            self._code[signature] = compiled(self, signature)
+            self._code[signature] = compile_kernel(self, signature)
 
     def is_stored(self, signature: Signature) -> bool:
         return store.find(self.digest, names_of(signature)) is not None
@@ -195,7 +195,7 @@ class KernelFunction:
     def _without_code(self, signature: Signature, arguments: tuple[Any, ...]) -> Any:
         trial = self._trials.get(signature)
         if trial is None:
-            trial = self._trials[signature] = Trial()
+            trial = self._trials[signature] = KernelTrial()
         if _mode() == "always" and not trial.asked:
             trial.asked = True
             self.compile(signature)
@@ -212,7 +212,7 @@ class KernelFunction:
                 return code(*arguments)
         return self._as_python(trial, rows, arguments)
 
-    def _is_due(self, signature: Signature, trial: Trial, expected_s: float) -> bool:
+    def _is_due(self, signature: Signature, trial: KernelTrial, expected_s: float) -> bool:
         after_s = trial.spent_s + expected_s
         if after_s > self._patience_s:
             return True
@@ -223,7 +223,7 @@ class KernelFunction:
         trial.stored = self.is_stored(signature)
         return trial.stored
 
-    def _as_python(self, trial: Trial, rows: int, arguments: tuple[Any, ...]) -> Any:
+    def _as_python(self, trial: KernelTrial, rows: int, arguments: tuple[Any, ...]) -> Any:
         records = [isinstance(each, np.ndarray) and each.dtype.names is not None for each in arguments]
         both = list(zip(arguments, records, strict=True))
         dtypes = {each.dtype: each.dtype for each, is_record in both if is_record}
@@ -236,7 +236,7 @@ class KernelFunction:
         _THREAD.python_s += took_s
         if rows >= _MANY:
             trial.row_s = self._row_s = took_s / rows
-        return _given_back(answer, dtypes)
+        return _to_machine_types(answer, dtypes)
 
     def _count(self, arguments: tuple[Any, ...]) -> int:
         if self._rows is not None:
@@ -244,18 +244,18 @@ class KernelFunction:
         return max((each.size for each in arguments if isinstance(each, np.ndarray)), default=1)
 
 
-def _named(module: str, name: str) -> Any:
+def _import_name(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def _given_back(value: Any, dtypes: Mapping[Any, Any]) -> Any:
+def _to_machine_types(value: Any, dtypes: Mapping[Any, Any]) -> Any:
     """Convert a result of Python to the types of machine code.
 
     Numbers become Python numbers, and records lose their attributes. A dtype with attributes equals the
     one without.
     """
     if isinstance(value, tuple):
-        return tuple([_given_back(each, dtypes) for each in value])
+        return tuple([_to_machine_types(each, dtypes) for each in value])
     if isinstance(value, np.generic):
         return value.item()
     return value.view(dtypes[value.dtype]) if isinstance(value, np.ndarray) and value.dtype.names else value
@@ -307,9 +307,9 @@ class _Compiler:
 
     def __init__(self) -> None:
         self._process = 0
-        self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, Trial]] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, KernelTrial]] = queue.SimpleQueue()
 
-    def ask(self, wanted: KernelFunction, signature: Signature, trial: Trial) -> None:
+    def ask(self, wanted: KernelFunction, signature: Signature, trial: KernelTrial) -> None:
         if self._process != os.getpid():  # a forked process has only the thread that forked
             self._process, self._asked = os.getpid(), queue.SimpleQueue()
             threading.Thread(target=self._work, name="slicemill compiler", daemon=True).start()

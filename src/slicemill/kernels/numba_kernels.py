@@ -34,7 +34,7 @@ _PYTHON = {int: types.int64, float: types.float64, bool: types.boolean, np.bool_
 
 def dispatcher_of(wanted: KernelFunction, options: dict[str, Any]) -> Any:
     made = numba.njit(**options)(wanted.py_func)
-    made._cache = _Stored(wanted)
+    made._cache = _KernelCache(wanted)
     return made
 
 
@@ -45,7 +45,7 @@ def _as_dispatcher(value: KernelFunction, context: object) -> Any:
     return types.Dispatcher(value.dispatcher)
 
 
-def get_ready() -> None:
+def initialise_numba() -> None:
     """Initialise Numba, which takes 0.2 s of CPU time per process."""
     cpu_target.target_context.refresh()
     cpu_target.typing_context.refresh()
@@ -101,7 +101,7 @@ def _name(kind: Any) -> str:
 
 
 @dataclass(slots=True)
-class _Begun:
+class _RunningCompilation:
     """A compilation in progress. Kernels that it calls are compiled within it."""
 
     names: str
@@ -110,19 +110,19 @@ class _Begun:
     inside_s: float = 0.0
 
 
-_BEGUN: list[_Begun] = []  # compilations of the thread that has Numba's lock
+_BEGUN: list[_RunningCompilation] = []  # compilations of the thread that has Numba's lock
 
 
-def compiled(wanted: KernelFunction, signature: Signature) -> Callable[..., Any]:
+def compile_kernel(wanted: KernelFunction, signature: Signature) -> Callable[..., Any]:
     """Return the machine code of a kernel for these argument types."""
-    return compiled_for(wanted, numba_types(signature))
+    return compile_for(wanted, numba_types(signature))
 
 
 def is_stored(wanted: KernelFunction, arguments: Any) -> bool:
     return store.find(wanted.digest, _names(arguments)) is not None
 
 
-def compiled_for(wanted: KernelFunction, arguments: Any) -> Callable[..., Any]:
+def compile_for(wanted: KernelFunction, arguments: Any) -> Callable[..., Any]:
     with global_compiler_lock:
         try:
             code: Callable[..., Any] = wanted.dispatcher.compile(arguments)
@@ -132,7 +132,7 @@ def compiled_for(wanted: KernelFunction, arguments: Any) -> Callable[..., Any]:
     return code
 
 
-def _end(begun: _Begun) -> float:
+def _end(begun: _RunningCompilation) -> float:
     """End a compilation, and return its CPU seconds without nested ones."""
     took_s = time.thread_time() - begun.began_s
     if _BEGUN:
@@ -142,7 +142,7 @@ def _end(begun: _Begun) -> float:
     return took_s - begun.inside_s
 
 
-class _Stored(caching._Cache):
+class _KernelCache(caching._Cache):
     """Numba's cache interface.
 
     Numba loads code before it compiles, and saves it afterwards. The lock is held in between.
@@ -158,10 +158,10 @@ class _Stored(caching._Cache):
         target_context.refresh()
         found = self._read(names, target_context)
         if found is None:
-            lock = store.locked(store.key_of(self._wanted.digest, names))
+            lock = store.acquire_lock(store.key_of(self._wanted.digest, names))
             found = self._read(names, target_context)
             if found is None:
-                _BEGUN.append(_Begun(names, lock, time.thread_time()))
+                _BEGUN.append(_RunningCompilation(names, lock, time.thread_time()))
             elif lock is not None:
                 lock.release()
         return found

@@ -60,7 +60,7 @@ def cache_folder() -> Path:
 def key_of(digest: str, types: str, processor: str | None = None) -> str:
     """Return the file name of a function's code."""
     made_for = processor or _processor()
-    return hashlib.sha256("\0".join((digest, types, _made_by(), made_for)).encode()).hexdigest()[:40]
+    return hashlib.sha256("\0".join((digest, types, _environment_id(), made_for)).encode()).hexdigest()[:40]
 
 
 def find(digest: str, types: str) -> Path | None:
@@ -106,7 +106,7 @@ def write(key: str, told: Compilation, code: bytes) -> None:
             raise
 
 
-def stored(folder: Path) -> Iterator[Compilation]:
+def list_compilations(folder: Path) -> Iterator[Compilation]:
     """Yield the metadata of all files in a folder."""
     for path in sorted(folder.iterdir()) if folder.exists() else ():
         found = None if path.suffix else read(path)
@@ -127,7 +127,7 @@ class Lock:
         os.close(self.handle)
 
 
-def locked(key: str) -> Lock | None:
+def acquire_lock(key: str) -> Lock | None:
     """Wait until no other process compiles this function.
 
     Return None if locks are not possible.
@@ -157,7 +157,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 @cache
-def _made_by() -> str:
+def _environment_id() -> str:
     parts = [sys.implementation.cache_tag or "", platform.machine()]
     for name in ("slicemill", "numpy", "numba", "llvmlite"):
         with contextlib.suppress(PackageNotFoundError):  # slicemill may run from a source folder

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.binder.script import Bound, bind_script
+from slicemill.binder.script import BoundScript, bind_script
 from slicemill.catalog.catalog import LATE, AlteredStream, Catalog, Statement
 from slicemill.columns.arrow_schema import columns_with_default, to_arrow, with_default
 from slicemill.columns.rows import plain_table
@@ -24,9 +24,9 @@ from slicemill.lifecycle.replace import Replacement, without_statement
 from slicemill.operators.graph import Node
 from slicemill.operators.registry import kind_of
 from slicemill.plan.planner import Plan
-from slicemill.plan.projection_pushdown import Need
+from slicemill.plan.projection_pushdown import SourceProjection
 from slicemill.plan.state_reuse import names_of_state
-from slicemill.plan.statement_equality import changed_parts
+from slicemill.plan.statement_equality import diff_statements
 from slicemill.runtime.streams import logs_of
 from slicemill.sql.dialect import to_esl
 from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
@@ -35,7 +35,7 @@ from slicemill.types import Schema
 
 
 def with_added_columns(
-    catalog: Catalog, bound: Bound, entries: Sequence[dict[str, Any]], home: Home
+    catalog: Catalog, bound: BoundScript, entries: Sequence[dict[str, Any]], home: Home
 ) -> tuple[Catalog, Replacement]:
     """Bind readers of altered streams again; return catalog and change.
 
@@ -46,13 +46,13 @@ def with_added_columns(
     problems: list[Diagnostic] = []
     altered = [(one, span) for one, span in bound.statements if isinstance(one, AlteredStream)]
     for one, span in altered:
-        widened |= dict(_widened(one, home, widened))
+        widened |= dict(_logs_to_widen(one, home, widened))
         for user in (
             user for name in (one.name, one.name + LATE) for user in catalog.users("RELATION", name)
         ):
             if (key := key_of(user)) not in known:
                 continue
-            found = _restated(user, known[key], one, catalog, span)
+            found = _rewrite_reader(user, known[key], one, catalog, span)
             if isinstance(found, Diagnostic):
                 problems.append(found)
             elif found is not None:
@@ -67,7 +67,7 @@ def with_added_columns(
     return catalog, Replacement(entries=[*entries, *again], altered=names, widened=widened)
 
 
-def _restated(
+def _rewrite_reader(
     user: Statement, entry: Entry, one: AlteredStream, catalog: Catalog, span: TextSpan
 ) -> tuple[Catalog, str] | Diagnostic | None:
     """Return catalog and text that keep a query's meaning.
@@ -79,12 +79,12 @@ def _restated(
     before.add(one.before)
     said = declaration(entry)
     bound = bind_script(SourceText(said), before, stored=True)
-    text = _written_out(bound)
+    text = _expand_stars(bound)
     for words in (said, text):
         found = bind_script(SourceText(words), without, stored=True)
         if found.diagnostics:
             why = found.diagnostics[0].message
-        elif parts := changed_parts(user, found.statements[0][0]):
+        elif parts := diff_statements(user, found.statements[0][0]):
             why = f"its {parts[0]} would change"
         else:
             return None if words == said else (found.catalog, words)
@@ -96,7 +96,7 @@ def _restated(
     )
 
 
-def _written_out(bound: Bound) -> str:
+def _expand_stars(bound: BoundScript) -> str:
     """Return a text with each * expanded."""
     text = bound.source.text
     for span, columns in sorted(bound.stars.items(), key=lambda star: -star[0].start):
@@ -104,7 +104,7 @@ def _written_out(bound: Bound) -> str:
     return text
 
 
-def _widened(
+def _logs_to_widen(
     one: AlteredStream, home: Home, before: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[str, pa.Schema]]:
     """Yield the logs that get a stream's new columns, with schemas."""
@@ -119,7 +119,7 @@ def _widened(
             yield name, pa.schema([*known, *columns])
 
 
-def refuse_lost_state(before: Plan, after: Plan) -> None:
+def reject_lost_state(before: Plan, after: Plan) -> None:
     """Raise if a query would lose its state, or its state is unreadable.
 
     State is named by its content. A subquery that selects all columns is no operator, and a subquery that
@@ -152,7 +152,9 @@ def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
             yield log, names_of_state(plan.graph, unit, root)
 
 
-def always_stored(needs: Mapping[str, Need], home: Home, widened: Mapping[str, pa.Schema]) -> dict[str, Need]:
+def always_stored(
+    needs: Mapping[str, SourceProjection], home: Home, widened: Mapping[str, pa.Schema]
+) -> dict[str, SourceProjection]:
     """Require columns with a default for all logs.
 
     A missing value would mean an older row.

@@ -22,10 +22,10 @@ from slicemill.catalog.catalog import DroppedName, Statement
 from slicemill.columns.arrow_schema import as_results
 from slicemill.connectors.sinks.folder import encode_json_lines
 from slicemill.connectors.sinks.json_values import plain
-from slicemill.connectors.webhook import TIMEOUT_S, WebhookError, place_of, post
+from slicemill.connectors.webhook import TIMEOUT_S, WebhookError, post, url_origin
 from slicemill.functions.rows import compile_expression
 from slicemill.functions.values import ExpressionError
-from slicemill.lifecycle.pause_and_retry import LifeState, QueryLives
+from slicemill.lifecycle.pause_and_retry import LifecycleState, QueryLifecycle
 from slicemill.lifecycle.query import Query
 from slicemill.metrics.quality_of_service import Quantiles
 from slicemill.operators.graph import QueryGraph
@@ -115,7 +115,9 @@ class AlertDelivery:
 
     # -- conditions ------------------------------------------------------------------------------------
 
-    def looked(self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None) -> None:
+    def apply_condition(
+        self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None
+    ) -> None:
         """Apply the condition's values, by query or stream; queue messages."""
         now = self._clock()
         with self._changing:
@@ -126,7 +128,7 @@ class AlertDelivery:
                 if name not in holds and self.alert.target is not None:
                     continue  # not running; without a target, it has been dropped
                 before = self._alarms.get(name, Alarm())
-                after, told = before.looked(found, now, self.alert.for_us, self.alert.repeat_us)
+                after, told = before.apply_condition(found, now, self.alert.for_us, self.alert.repeat_us)
                 if after.state is AlarmState.OK:
                     self._alarms.pop(name, None)
                 else:
@@ -290,7 +292,7 @@ class AlertedMill(Protocol):
     def streams(self) -> Mapping[str, RunningStream]: ...
 
     @property
-    def lives(self) -> QueryLives: ...
+    def lives(self) -> QueryLifecycle: ...
 
     @property
     def graph(self) -> QueryGraph: ...
@@ -306,7 +308,7 @@ class AlertRunner:
         self._mill = mill
         self._clock = clock
         self.send = send
-        self._history = FigureHistory(mill)
+        self._history = AlertMetrics(mill)
         self._deliveries: dict[str, AlertDelivery] = {}
         self._conditions: dict[str, Value] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -367,7 +369,7 @@ class AlertRunner:
     def problems(self) -> list[str]:
         """Describe alerts whose webhook fails or whose condition has no value."""
         return [
-            f"alert {one.name} ({place_of(one.url)}): {one.error}; it is tried again"
+            f"alert {one.name} ({url_origin(one.url)}): {one.error}; it is tried again"
             for one in self.status()
             if one.error is not None
         ]
@@ -404,7 +406,7 @@ class AlertRunner:
                 except ExpressionError as problem:
                     value, unclear = None, f"its condition has no value for {name}: {problem}"
                 holds[name] = (value if value is None else value is True), found
-            delivery.looked(holds, unclear)
+            delivery.apply_condition(holds, unclear)
         self._history.forget(seen)
         if any(delivery.has_messages for delivery in self._deliveries.values()):
             self._wake()
@@ -445,7 +447,7 @@ class AlertRunner:
 
     def _start_threads(self) -> None:
         if self._conditions and (self._looker is None or not self._looker.is_alive()):
-            self._looker = threading.Thread(target=self._look_on, name="alerts", daemon=True)
+            self._looker = threading.Thread(target=self._tick_on, name="alerts", daemon=True)
             self._looker.start()
         for key, delivery in self._deliveries.items():
             if key not in self._threads:
@@ -454,7 +456,7 @@ class AlertRunner:
                 )
                 self._threads[key].start()
 
-    def _look_on(self) -> None:
+    def _tick_on(self) -> None:
         while self._running:
             began = time.thread_time()
             try:
@@ -512,7 +514,7 @@ class _Counts:
     responses: dict[int, int] = field(default_factory=dict)
 
 
-class FigureHistory:
+class AlertMetrics:
     """Metrics of one mill for alert conditions, with their history.
 
     Only one thread may use the history.
@@ -627,8 +629,8 @@ class FigureHistory:
         return max(0, now.at_us - self._changed_us[key])
 
 
-def _stream_state(stream: RunningStream, life: LifeState) -> str:
-    if life is LifeState.PAUSED:
+def _stream_state(stream: RunningStream, life: LifecycleState) -> str:
+    if life is LifecycleState.PAUSED:
         return life.value
     return "failing" if stream.error else "ended" if stream.ended else "running"
 
@@ -669,7 +671,7 @@ class Alarm:
     told_us: int = 0
     times: int = 0
 
-    def looked(
+    def apply_condition(
         self, holds: bool | None, now_us: int, for_us: int, repeat_us: int | None
     ) -> tuple[Alarm, str | None]:
         """Apply the condition's value; return the new state and the message."""

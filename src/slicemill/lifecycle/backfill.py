@@ -45,9 +45,9 @@ from slicemill.ingest.intake import NEXT_ARRIVAL
 from slicemill.ingest.watermarks import HELD_FROM, WATERMARK, newest_tuple
 from slicemill.lifecycle.unit_fields import complete_from_of, new_fields, newest_ts
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.content import quoted
+from slicemill.plan.content import quote_name
 from slicemill.plan.history import history_us
-from slicemill.plan.late_queries import Apart, log_again
+from slicemill.plan.late_queries import BackfillPlan, backfill_log_name
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.pipeline import UnitPlan
 from slicemill.runtime.retained_logs import WHOLE
@@ -68,11 +68,11 @@ _RATE_US, _SAMPLES_US = 10 * US, US // 2
 _AGAIN_US = US // 2
 
 
-def fields_from_the_past(
+def backfill_fields(
     plan: UnitPlan,
     home: Home,
     query: str,
-    apart: Apart,
+    apart: BackfillPlan,
     catalog: Catalog,
     given_us: int | None = None,
 ) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def fields_from_the_past(
         if AGAIN in log:
             continue  # the log of a second read is read from its first row
         if log in apart.kept:
-            first, reach[log] = retained_from(log, home, catalog)
+            first, reach[log] = retention_gap(log, home, catalog)
             before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
             cursors[log] = max(first, before)
         else:
@@ -125,7 +125,7 @@ def fields_from_the_past(
     return fields
 
 
-def starts_in_words(running: RunningUnits, graph: QueryGraph, name: str) -> str:
+def describe_start(running: RunningUnits, graph: QueryGraph, name: str) -> str:
     """Return where a query starts and when its windows are complete."""
     unit = running.writers.get(name)
     if unit is None or name not in unit.since:
@@ -147,7 +147,7 @@ def starts_in_words(running: RunningUnits, graph: QueryGraph, name: str) -> str:
     return words + after
 
 
-def retained_from(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
+def retention_gap(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
     """Return a log's last incomplete epoch, and the time of its gap.
 
     All rows after that time are kept. The time is None if the log has had all rows from the beginning.
@@ -217,7 +217,7 @@ class BackfillProgress:
             "seconds_left": self.seconds_left,
         }
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Return text such as `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
         words = [f"{100 * self.share:.0f} % of {self.rows:,} rows"]
         words += [f"{self.rows_per_s:,.0f} rows/s"] if self.rows_per_s else []
@@ -244,12 +244,12 @@ class Backfills:
     def advance(self) -> bool:
         """Take the next step of one backfill. False if none is possible."""
         for unit in self.dispatcher.running.apart:
-            if unit.rests:
+            if unit.is_idle:
                 continue  # it is paused, or has failed
             if unit.catching_up:
                 self._sample(unit)
-                readings = self._second_readings(unit)
-                if self._go_over(unit, readings) if readings else self._note_caught_up(unit):
+                readings = self._second_reads(unit)
+                if self._switch_to_stream(unit, readings) if readings else self._note_caught_up(unit):
                     return True
             elif self.why_apart(unit) is None and self._join(unit):
                 return True
@@ -282,17 +282,17 @@ class Backfills:
 
     def _read_again(self, stream: str, query: str) -> int:
         """Return how many rows a second read has delivered so far."""
-        fields: Mapping[str, Any] = self.home.streams.get(log_again(stream, query), {})
+        fields: Mapping[str, Any] = self.home.streams.get(backfill_log_name(stream, query), {})
         return int(fields.get(NEXT_ARRIVAL, 0))
 
-    def in_words(self, query: str) -> str:
+    def describe(self, query: str) -> str:
         """Return a line for EXPLAIN on a query's backfill, or ""."""
         unit = self.dispatcher.running.writers.get(query)
         if unit is None or BACKFILL not in unit.fields:
             return ""
         progress, why = self.progress_of(query), self.why_apart(unit)
         if progress is not None:
-            words = f"reads the past in a unit of its own: {progress.in_words()}"
+            words = f"reads the past in a unit of its own: {progress.describe()}"
         elif why is None:
             words = "has read the past, and is about to join the others"
         else:
@@ -312,7 +312,7 @@ class Backfills:
         """Return why a query keeps its own unit. None if it joins."""
         backfill = unit.fields[BACKFILL]
         query = backfill["query"]
-        if unit.id == quoted(query) or "alone" in backfill:
+        if unit.id == quote_name(query) or "alone" in backfill:
             return "it has nothing that others could share"
         if self.graph().streams.get(query):
             return "a derived stream that starts in the past keeps it"
@@ -334,13 +334,15 @@ class Backfills:
             while now - samples[0][0] > _RATE_US and len(samples) > 2:
                 samples.pop(0)
 
-    def _second_readings(self, unit: RunningUnit) -> list[tuple[RunningStream, RunningStream]]:
+    def _second_reads(self, unit: RunningUnit) -> list[tuple[RunningStream, RunningStream]]:
         """Return the streams that are read again, with their second reads."""
         backfill, streams = unit.fields[BACKFILL], self.dispatcher.streams
-        names = [(name, log_again(name, backfill["query"])) for name in backfill.get("again", ())]
+        names = [(name, backfill_log_name(name, backfill["query"])) for name in backfill.get("again", ())]
         return [(streams[name], streams[again]) for name, again in names if again in streams]
 
-    def _go_over(self, unit: RunningUnit, readings: list[tuple[RunningStream, RunningStream]]) -> bool:
+    def _switch_to_stream(
+        self, unit: RunningUnit, readings: list[tuple[RunningStream, RunningStream]]
+    ) -> bool:
         """Switch units to the stream if its second read has caught up.
 
         Return False if it has not.
@@ -378,11 +380,11 @@ class Backfills:
         """
         self.dispatcher.read_now([one for pair in readings for one in pair])
         newest = unit.fields[BACKFILL]["newest"]
-        if not all(_is_at_same_place(*pair, newest[pair[0].name]) for pair in readings):
+        if not all(_is_at_same_position(*pair, newest[pair[0].name]) for pair in readings):
             return False
-        with _time_held(self.dispatcher):
+        with _freeze_watermarks(self.dispatcher):
             for one in units:
-                _bring_to_now(self.dispatcher, one)
+                _run_to_head(self.dispatcher, one)
                 self.dispatcher.finish(one)
             for one in units:
                 marks = one.input_watermarks()
@@ -390,11 +392,11 @@ class Backfills:
                 passed = any(
                     marks.get(log, BEGINNING) > self.dispatcher.watermark(renamed[log]) for log in logs
                 )
-                if passed or one.failed or one.has_pending or one.unwritten:
+                if passed or one.failed or one.has_pending or one.is_checkpoint_outdated:
                     return False
         change = Change()
         for one in units:
-            fields = _with_logs_renamed(one.fields, renamed)
+            fields = _rename_logs(one.fields, renamed)
             heads = {log: self.home.logs[log].head for log in fields["cursors"] if log in renamed.values()}
             fields["cursors"] |= heads
             fields["checkpoint"]["cursors"] |= heads
@@ -432,7 +434,7 @@ class Backfills:
             return False
         self.home.commit(Change(units={unit.id: {BACKFILL: {**unit.fields[BACKFILL], "done": now}}}))
         self._samples.pop(unit.id, None)
-        self.dispatcher.running.caught_up(unit)
+        self.dispatcher.running.mark_live(unit)
         return True
 
     def _join(self, unit: RunningUnit) -> bool:
@@ -464,10 +466,10 @@ class Backfills:
 
         Call while paused.
         """
-        with _time_held(self.dispatcher):
-            catch_up_feeding(self.dispatcher, self.dispatcher.running.units, unit.plan.unit.inputs)
+        with _freeze_watermarks(self.dispatcher):
+            catch_up_upstream(self.dispatcher, self.dispatcher.running.units, unit.plan.unit.inputs)
             for one in (unit, other):
-                _bring_to_now(self.dispatcher, one)
+                _run_to_head(self.dispatcher, one)
             self.dispatcher.finish(other)
         marks, name = other.input_watermarks(), query + JOINING
         same = all(
@@ -478,8 +480,8 @@ class Backfills:
             return False  # a run failed; it is retried or reported
         renamed: dict[str, Any] = {
             "outputs": sorted(query if log == name else log for log in other.fields["outputs"]),
-            "since": _renamed(other.fields["since"], name, query, unit.since[query]),
-            "output_watermarks": _renamed(
+            "since": _rename_key(other.fields["since"], name, query, unit.since[query]),
+            "output_watermarks": _rename_key(
                 other.fields["output_watermarks"], name, query, unit.watermark(query)
             ),
         }
@@ -488,14 +490,14 @@ class Backfills:
         return True
 
 
-def _is_at_same_place(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
+def _is_at_same_position(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
     """Return True if two reads of a source have the same position.
 
     Both have read the same rows and hold back the same rows. Rows that the stream holds from before the query
     was created may lack columns that the query reads. `newest` is the greatest timestamp of these rows.
     """
     one, other = stream.fields, again.fields
-    if stream.error is not None or again.error is not None or not stream.is_where(again):
+    if stream.error is not None or again.error is not None or not stream.is_at_position_of(again):
         return False
     if one.get(HELD_FROM) is None:
         return other.get(HELD_FROM) is None
@@ -503,7 +505,7 @@ def _is_at_same_place(stream: RunningStream, again: RunningStream, newest: int |
     return passed and one.get(WATERMARK) == other.get(WATERMARK)
 
 
-def _with_logs_renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _rename_logs(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return a unit's fields with some input logs renamed."""
 
     def renamed(value: Any) -> Any:
@@ -515,11 +517,11 @@ def _with_logs_renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> d
     return found
 
 
-def _renamed(by_log: Mapping[str, Any], before: str, after: str, value: Any) -> dict[str, Any]:
+def _rename_key(by_log: Mapping[str, Any], before: str, after: str, value: Any) -> dict[str, Any]:
     return {**{log: known for log, known in by_log.items() if log != before}, after: value}
 
 
-def catch_up_feeding(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
+def catch_up_upstream(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
     """Run the units upstream of some logs on all pending input.
 
     Call while paused.
@@ -533,7 +535,7 @@ def catch_up_feeding(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs:
         dispatcher.catch_up(unit)
 
 
-def _bring_to_now(dispatcher: Dispatcher, unit: RunningUnit) -> None:
+def _run_to_head(dispatcher: Dispatcher, unit: RunningUnit) -> None:
     """Run a unit up to the heads and watermarks of its inputs.
 
     Call while paused.
@@ -548,7 +550,7 @@ def _bring_to_now(dispatcher: Dispatcher, unit: RunningUnit) -> None:
 
 
 @contextmanager
-def _time_held(dispatcher: Dispatcher) -> Iterator[None]:
+def _freeze_watermarks(dispatcher: Dispatcher) -> Iterator[None]:
     """Freeze each log's watermark, so that several units get the same."""
     known: dict[str, int] = {}
     asked = dispatcher.watermark

@@ -22,7 +22,7 @@ from typing import Any
 from sqlglot import exp
 
 from slicemill.aggregates.udf.python_source import source_digest
-from slicemill.binder.script import Bound, bind_script
+from slicemill.binder.script import BoundScript, bind_script
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.alert import Alert
 from slicemill.catalog.catalog import (
@@ -41,14 +41,14 @@ from slicemill.catalog.catalog import (
 from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.function import FunctionDefinition
 from slicemill.catalog.queries import ServiceLevel
-from slicemill.catalog.statements import LifeChange, Replay
+from slicemill.catalog.statements import LifecycleChange, Replay
 from slicemill.errors import all_of
 from slicemill.explain.statements import describe
 from slicemill.extension import called_kinds
 from slicemill.functions.render import timestamp_text
-from slicemill.plan.content import quoted
-from slicemill.plan.statement_equality import called_by, changed_parts
-from slicemill.secrets import redacted
+from slicemill.plan.content import quote_name
+from slicemill.plan.statement_equality import aggregates_called, diff_statements
+from slicemill.secrets import redact
 from slicemill.sql.dialect import to_esl
 from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan, render
 from slicemill.sql.grammar.statements import script
@@ -77,16 +77,16 @@ def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
     """Return the statements in force, by kind and name."""
     found: dict[Key, Entry] = {}
     for entry in entries:
-        _take(entry, found)
+        _apply_entry(entry, found)
     return found
 
 
-def shown(entry: Entry) -> Entry:
+def redact_entry(entry: Entry) -> Entry:
     """Redact secrets in an entry; earlier versions stored passwords."""
-    return {**entry, "text": redacted(entry["text"])} if "text" in entry else entry
+    return {**entry, "text": redact(entry["text"])} if "text" in entry else entry
 
 
-def _take(entry: Entry, found: dict[Key, Entry]) -> None:
+def _apply_entry(entry: Entry, found: dict[Key, Entry]) -> None:
     for kind in entry.get("dropped", ()):
         found.pop((kind, entry["name"].lower()), None)
     if "dropped" not in entry:
@@ -97,13 +97,13 @@ def _key(entry: Entry) -> Key:
     return entry["kind"], entry["name"].lower()
 
 
-def runs_nothing(statement: Statement) -> bool:
+def changes_no_unit(statement: Statement) -> bool:
     """Return True if a statement leaves all units as they are."""
     dropped = isinstance(statement, DroppedName) and statement.kind == "ALERT"
-    return dropped or isinstance(statement, (Alert, LifeChange, Replay, Setting))
+    return dropped or isinstance(statement, (Alert, LifecycleChange, Replay, Setting))
 
 
-def log_warnings(bound: Bound) -> None:
+def log_warnings(bound: BoundScript) -> None:
     """Log the binder's warnings about a script."""
     for warning in bound.warnings:
         _LOGGER.warning("%s", render(bound.source, warning))
@@ -120,7 +120,7 @@ class ReplacedStatement:
     @property
     def only_moves(self) -> bool:
         """Return True if only the source of a stream changes."""
-        return isinstance(self.after, Stream) and changed_parts(self.before, self.after) == ["source"]
+        return isinstance(self.after, Stream) and diff_statements(self.before, self.after) == ["source"]
 
 
 def key_of(statement: Statement) -> Key:
@@ -129,7 +129,7 @@ def key_of(statement: Statement) -> Key:
 
 
 @dataclass(frozen=True)
-class KeptStatements:
+class StoredStatements:
     """Statements in force in a home; `logs` are its log names."""
 
     entries: Mapping[Key, Entry]
@@ -137,8 +137,8 @@ class KeptStatements:
     logs: Collection[str]
 
     @staticmethod
-    def of(statements: Iterable[Entry], home: Path, logs: Collection[str]) -> KeptStatements:
-        return KeptStatements(in_force(statements), home, logs)
+    def of(statements: Iterable[Entry], home: Path, logs: Collection[str]) -> StoredStatements:
+        return StoredStatements(in_force(statements), home, logs)
 
     @cached_property
     def _read(self) -> tuple[Catalog, list[Setting], list[str]]:
@@ -176,9 +176,9 @@ class KeptStatements:
     def without(self, others: Collection[Key]) -> Catalog:
         """Return the catalog of the entries whose keys are also in `others`."""
         entries = {key: entry for key, entry in self.entries.items() if key in others}
-        return KeptStatements(entries, self.home, self.logs).catalog
+        return StoredStatements(entries, self.home, self.logs).catalog
 
-    def agreed(self, bound: Bound) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
+    def reconcile(self, bound: BoundScript) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
         """Return the catalog after a script, texts to store, and replacements.
 
         If only the wording of a statement differs, the stored definition counts, because state is found under
@@ -191,11 +191,11 @@ class KeptStatements:
         problems: list[Diagnostic] = []
         replaced: list[ReplacedStatement] = []
         for position, (statement, span) in enumerate(bound.statements):
-            if isinstance(statement, (*_ALTERED, LifeChange, Replay)):
+            if isinstance(statement, (*_ALTERED, LifecycleChange, Replay)):
                 continue
             entry = _identity(statement)
             if isinstance(statement, DroppedName):
-                _take({**entry, "text": ""}, entries)
+                _apply_entry({**entry, "text": ""}, entries)
                 dropped.append(statement)
                 continue
             key = _key(entry)
@@ -203,28 +203,28 @@ class KeptStatements:
             text = bound.source.text[span.start : span.end]
             if known is None and entry["name"] in self.logs and (problem := self._taken(statement)):
                 problems.append(Diagnostic(problem[0], span, problem[1]))
-            if known is None or isinstance(statement, Setting) or _says(known, text, entry):
+            if known is None or isinstance(statement, Setting) or _has_text(known, text, entry):
                 continue
             kept = self.catalog.copy()
             for name in dropped:
                 kept.add(name)
-            before = _declared(key, kept)
+            before = _find_declaration(key, kept)
             if before is None:
                 continue
-            now = _altered_further_down(statement, catalog)
+            now = _apply_later_alters(statement, catalog)
             if isinstance(now, Stream) and isinstance(before, Stream):
                 if len(now.schema) == len(before.schema):
                     statement = now  # the home already has the columns that a later ALTER of the script adds
                 now = statement
-            parts = changed_parts(before, statement)
+            parts = diff_statements(before, statement)
             if known.get("code") != entry.get("code") and not parts:
                 parts = ["source"]
-            if not parts and position in bound.replacing and _begins_elsewhere(before, statement):
+            if not parts and position in bound.replacing and _begin_differs(before, statement):
                 parts = ["FROM"]
             if not parts:
-                same[key] = _standing(known, before, now, text)
-                _keep(before, now, catalog)
-            elif position in bound.replacing and self._may_be(
+                same[key] = _text_to_store(known, before, now, text)
+                _use_stored_definition(before, now, catalog)
+            elif position in bound.replacing and self._is_replaceable(
                 one := ReplacedStatement(before, statement, span)
             ):
                 replaced.append(one)
@@ -237,7 +237,7 @@ class KeptStatements:
             raise EslError(bound.source, [Diagnostic(why, replaced[0].span, "run them one after another")])
         return catalog, same, replaced
 
-    def _may_be(self, one: ReplacedStatement) -> bool:
+    def _is_replaceable(self, one: ReplacedStatement) -> bool:
         """Return True if a statement may be replaced.
 
         Of a stream with stored rows only the source may change.
@@ -266,7 +266,7 @@ class KeptStatements:
             if name not in self.logs:
                 return None
             has = "has" if len(parts) == 1 and not parts[0].endswith("s") else "have"
-            text = redacted(before.text if isinstance(before, QueryDefinition) else text)
+            text = redact(before.text if isinstance(before, QueryDefinition) else text)
             was = " ".join(text.split())
             was = was if len(was) <= _SHOWN else f"{was[: _SHOWN - 1]}…"
             message = (
@@ -274,13 +274,13 @@ class KeptStatements:
             )
             if isinstance(before, Stream):
                 return message, (
-                    f"write CREATE OR REPLACE STREAM {quoted(name)}, which reads on from the new source"
+                    f"write CREATE OR REPLACE STREAM {quote_name(name)}, which reads on from the new source"
                     if parts == ["source"]
                     else "give the new stream another name, and read both with UNION ALL; "
                     "columns are added with ALTER STREAM … ADD COLUMN"
                 )
             if isinstance(before, ComputedStream):
-                return message, f"DROP {before.kind} {quoted(name)} first, or give this one another name"
+                return message, f"DROP {before.kind} {quote_name(name)} first, or give this one another name"
             return message, f"write CREATE OR REPLACE {kind.upper()}, or give this one another name"
         users = [] if isinstance(before, Alert) else _users(before, kept)
         if not users:
@@ -290,7 +290,7 @@ class KeptStatements:
 
 
 def new_entries(
-    bound: Bound,
+    bound: BoundScript,
     known: Iterable[Entry],
     at_us: int,
     same: Mapping[Key, str] | None = None,
@@ -304,11 +304,11 @@ def new_entries(
     entries, who = in_force(known), user() if by is None else by
     found: list[dict[str, Any]] = []
     for statement, span in bound.statements:
-        if isinstance(statement, (LifeChange, Replay)):
+        if isinstance(statement, (LifecycleChange, Replay)):
             continue  # their effect is not stored as a statement
         text = bound.source.text[span.start : span.end]
         if isinstance(statement, AlteredQuery):
-            text = _standing(entries[key_of(statement.after)], statement.before, statement.after, text)
+            text = _text_to_store(entries[key_of(statement.after)], statement.before, statement.after, text)
         elif isinstance(statement, AlteredStream):
             text = _with_columns(entries[key_of(statement.after)], text)
         entry = {"at": at_us, "by": who, **_identity(statement), "text": text}
@@ -318,13 +318,13 @@ def new_entries(
             entry["text"] = same.get(_key(entry), text)
             if _key(entry) in same:
                 entry["altered"] = True
-        if not _says_nothing_new(entry, entries):
+        if not _repeats_entry(entry, entries):
             found.append(entry)
-            _take(entry, entries)
+            _apply_entry(entry, entries)
     return found
 
 
-def withdrawn(entries: Sequence[Entry], known: Iterable[Entry]) -> list[dict[str, Any]]:
+def undo_entries(entries: Sequence[Entry], known: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return entries that undo declarations, and keep dropped names dropped."""
     dropped = [entry for entry in entries if "dropped" in entry]
     before = in_force([*known, *dropped])
@@ -338,18 +338,18 @@ def withdrawn(entries: Sequence[Entry], known: Iterable[Entry]) -> list[dict[str
     return found
 
 
-def _says_nothing_new(entry: Entry, entries: Mapping[Key, Entry]) -> bool:
+def _repeats_entry(entry: Entry, entries: Mapping[Key, Entry]) -> bool:
     if "dropped" in entry:
         return False
     known = entries.get(_key(entry))
-    return known is not None and _says(known, entry["text"], entry)
+    return known is not None and _has_text(known, entry["text"], entry)
 
 
-def _says(known: Entry, text: str, entry: Entry) -> bool:
+def _has_text(known: Entry, text: str, entry: Entry) -> bool:
     return (known["text"], known.get("code")) == (text, entry.get("code"))
 
 
-def gives_changes(statement: Statement | None) -> bool:
+def emits_changelog(statement: Statement | None) -> bool:
     """Return True if the results of a statement are a changelog."""
     return isinstance(statement, (QueryDefinition, DerivedStream)) and statement.schema.changelog
 
@@ -391,10 +391,10 @@ def declaration(entry: Entry) -> str:
     """Return an entry's text; a bare SELECT becomes CREATE QUERY."""
     text: str = entry["text"]
     bare = entry["kind"] == _QUERY and not text.upper().startswith("CREATE")
-    return f"CREATE QUERY {quoted(entry['name'])} AS {text}" if bare else text
+    return f"CREATE QUERY {quote_name(entry['name'])} AS {text}" if bare else text
 
 
-def _declared(key: Key, catalog: Catalog) -> Statement | None:
+def _find_declaration(key: Key, catalog: Catalog) -> Statement | None:
     kind, name = key
     base, window = catalog.declared_versions(name)
     found: dict[str, Statement | None] = {
@@ -409,14 +409,14 @@ def _declared(key: Key, catalog: Catalog) -> Statement | None:
     return called if called is not None and called.kind.lower() == kind else found.get(kind)
 
 
-def _begins_elsewhere(before: Statement, after: Statement) -> bool:
+def _begin_differs(before: Statement, after: Statement) -> bool:
     """Return True if the definition starts at another time in the past."""
     if not (isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition)):
         return False
     return after.begins_us not in (None, END, before.begins_us)
 
 
-def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:
+def _apply_later_alters(statement: Statement, catalog: Catalog) -> Statement:
     """Return a statement with the script's later ALTERs applied."""
     if isinstance(statement, Stream):
         found = catalog.relations.get(statement.name.lower())
@@ -428,9 +428,9 @@ def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:
     return statement
 
 
-def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
+def _use_stored_definition(before: Statement, statement: Statement, catalog: Catalog) -> None:
     """Replace a statement by the stored definition of the same meaning."""
-    if _declared((_kind(statement), statement.name.lower()), catalog) is not statement:
+    if _find_declaration((_kind(statement), statement.name.lower()), catalog) is not statement:
         return  # dropped or declared again further down
     if isinstance(before, QueryDefinition) and isinstance(statement, QueryDefinition):
         catalog.add(replace(before, options=statement.options, retain_us=statement.retain_us))
@@ -449,7 +449,7 @@ def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
         catalog.add(before)
 
 
-def _standing(known: Entry, before: Statement, after: Statement, said: str) -> str:
+def _text_to_store(known: Entry, before: Statement, after: Statement, said: str) -> str:
     """Return the text to store if only the wording changed.
 
     It is the stored text with the new RETAIN, BEGIN and delivery options. If the units of a source change,
@@ -532,12 +532,16 @@ def _callers(aggregates: set[str], kept: Catalog) -> list[str]:
     defined = [*kept.base_aggregates.values(), *kept.window_aggregates.values()]
     while found < len(names):
         found = len(names)
-        names |= {definition.name.lower() for definition in defined if _called_by(definition, kept) & names}
+        names |= {
+            definition.name.lower()
+            for definition in defined
+            if _aggregates_called_by(definition, kept) & names
+        }
     return list(dict.fromkeys(user for name in sorted(names) for user in kept.dependants("AGGREGATE", name)))
 
 
-def _called_by(definition: AggregateDefinition, kept: Catalog) -> set[str]:
-    return {kept.declared_as(name).lower() for name in called_by(definition)}
+def _aggregates_called_by(definition: AggregateDefinition, kept: Catalog) -> set[str]:
+    return {kept.declaration_name(name).lower() for name in aggregates_called(definition)}
 
 
 def user() -> str:
@@ -588,7 +592,7 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
             found = []
         elif entry.get("kind") in kinds and entry.get("altered") and found:
             # only weight, slo, sink or RETAIN changed
-            found[-1] = replace(found[-1], text=redacted(entry["text"]))
+            found[-1] = replace(found[-1], text=redact(entry["text"]))
         elif entry.get("kind") in kinds:
             found.append(
                 QueryVersion(
@@ -596,14 +600,14 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
                     entry.get("epoch", 0),
                     entry["at"],
                     entry.get("by", ""),
-                    redacted(entry["text"]),
+                    redact(entry["text"]),
                     entry.get("because"),
                 )
             )
     return found
 
 
-def shown_after(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
+def last_hidden_epoch(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
     """Return the last epoch of hidden, earlier definitions. -1 without any.
 
     The visible definition is the newest one, or, while the log is paused, the one at the pause.

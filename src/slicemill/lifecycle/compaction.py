@@ -86,19 +86,19 @@ class Compactor:
             if name not in changing or name in based or first <= log.begun_after:
                 continue
             epochs = [epoch for epoch in log.all_epochs() if epoch.number < first]
-            if self._worth_it(log, epochs):
+            if self._is_worthwhile(log, epochs):
                 self._begin(log, changing[name], epochs)
                 break
         return based
 
-    def _worth_it(self, log: Log, epochs: Sequence[Epoch]) -> bool:
+    def _is_worthwhile(self, log: Log, epochs: Sequence[Epoch]) -> bool:
         base = epochs[0].rows if epochs and epochs[0].number == log.base else 0
         return sum(epoch.rows for epoch in epochs) - base >= max(self.least_rows, base)
 
     def _begin(self, log: Log, schema: Schema, epochs: Sequence[Epoch]) -> None:
         def fold() -> None:
             try:
-                self._folded = folded(log, schema, epochs, self._durable)
+                self._folded = fold_epochs(log, schema, epochs, self._durable)
             except Exception:  # the changes are kept, so a later fold can retry
                 _LOGGER.exception("the changes of %s could not be folded; they stay", log.name)
 
@@ -106,11 +106,11 @@ class Compactor:
         self._thread.start()
 
 
-def folded(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
+def fold_epochs(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
     """Write the table that the first epochs of a log result in."""
-    rows = _now(log, schema, epochs)
+    rows = _current_table(log, schema, epochs)
     table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(with_system_columns(log.columns))
-    extents = _written(log, "base", table, durable) if table.num_rows else []
+    extents = _write_extents(log, "base", table, durable) if table.num_rows else []
     # It is as old as the newest folded change.
     arrival_us = max(epoch.arrival_us for epoch in epochs)
     return FoldedLog(log, epochs[-1].number, Appended(extents, *time_range(table), arrival_us))
@@ -121,7 +121,7 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
 
     The deletes have the table's last timestamp.
     """
-    rows = _now(log, schema, log.all_epochs())
+    rows = _current_table(log, schema, log.all_epochs())
     if not rows.num_rows:
         return None
     count, at_us = rows.num_rows, log.end.max_ts
@@ -131,10 +131,10 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
             place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type)
         )
     table = with_ops(rows, np.full(count, DELETE)).cast(with_system_columns(log.columns))
-    return Appended(_written(log, "deletes", table, durable), at_us, at_us, now_us)
+    return Appended(_write_extents(log, "deletes", table, durable), at_us, at_us, now_us)
 
 
-def _now(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
+def _current_table(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
     """Return the table that the first epochs of a log result in.
 
     Epochs of earlier definitions cancel out and are skipped.
@@ -144,7 +144,7 @@ def _now(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
     return table_of_now(pa.concat_tables([empty, *found]), schema)
 
 
-def _written(log: Log, what: str, table: pa.Table, durable: bool) -> list[Extent]:
+def _write_extents(log: Log, what: str, table: pa.Table, durable: bool) -> list[Extent]:
     writer = SegmentWriter(log.folder, f"{what}.{unique_name()}")
     extent = writer.append(table, compress=True)
     if durable:
@@ -175,14 +175,14 @@ class ChangelogTables:
         key, schema = str(log.folder), log.schema_shown(schema)
         with self._lock:
             head, now = self._known.get(key, (-1, None))
-            if log.missed(head) or head < log.shown_begun_after:
+            if log.has_freed_after(head) or head < log.shown_begun_after:
                 head, now = -1, None
             epochs, found = log.read_after(head)
             if now is None or epochs:
                 changes = as_results(
                     pa.concat_tables([with_system_columns(log.columns_shown).empty_table(), *found])
                 )
-                now = table_of_now(changes if now is None else _after(now, changes), schema)
+                now = table_of_now(changes if now is None else _append_changes(now, changes), schema)
                 self._keep(key, epochs[-1].number if epochs else head, now)
             self._known.move_to_end(key)
         return now
@@ -193,7 +193,7 @@ class ChangelogTables:
             self._known.popitem(last=False)
 
 
-def _after(now: pa.Table, changes: pa.Table) -> pa.Table:
+def _append_changes(now: pa.Table, changes: pa.Table) -> pa.Table:
     """Return the current rows as inserts, followed by changes."""
     place = changes.schema.get_field_index(OP)
     inserts = pa.repeat(pa.scalar(OPS[0]), now.num_rows)

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slicemill.catalog.statements import LifeAction, LifeChange
+from slicemill.catalog.statements import LifecycleAction, LifecycleChange
 from slicemill.errors import SlicemillError
 from slicemill.lifecycle.running_catalog import RunningCatalog
-from slicemill.plan.content import quoted
+from slicemill.plan.content import quote_name
 from slicemill.runtime.step_limit import FAR_LONGER
 from slicemill.runtime.units import BACKFILL, RunningUnit
 from slicemill.storage.changes import Change
@@ -47,7 +47,7 @@ STEADY_S = 600.0
 _LOOK_US = US // 5
 
 
-class LifeState(StrEnum):
+class LifecycleState(StrEnum):
     RUNNING = "running"
     BACKFILLING = "backfilling"  # reads the past (`changing.backfill`)
     PAUSED = "paused"
@@ -56,10 +56,10 @@ class LifeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class QueryStatus:
     """Lifecycle state of a query, with its last error and next retry."""
 
-    state: LifeState
+    state: LifecycleState
     why: str | None = None
     failures: int = 0
     next_try_us: int | None = None
@@ -78,14 +78,14 @@ class Life:
 
 
 @dataclass(slots=True)
-class QueryLives:
+class QueryLifecycle:
     """Lifecycle changes of running queries; `watermark` returns the watermark of a log."""
 
     running: RunningCatalog
     watermark: Callable[[str], int]
     _looked_us: int = 0
 
-    def of(self, name: str) -> Life:
+    def of(self, name: str) -> QueryStatus:
         """Return the lifecycle state of a query or stream."""
         life = self.running.home.lives.get(name, {})
         tries, paused = life.get("tries", {}), life.get("paused")
@@ -93,23 +93,23 @@ class QueryLives:
         why = next((fields.get("failed", {}).get(name) for fields in written), None)
         next_us = tries.get("next_us") if why is not None else None
         past = any(BACKFILL in fields and "done" not in fields[BACKFILL] for fields in written)
-        state = LifeState.BACKFILLING if past else LifeState.RUNNING
+        state = LifecycleState.BACKFILLING if past else LifecycleState.RUNNING
         if paused is not None:
-            state = LifeState.PAUSED
+            state = LifecycleState.PAUSED
         elif why is not None:
             # A new failure is recorded at the next `look`, and is shown as restarting until then.
             known = "failed_us" in tries
-            state = LifeState.FAILED if known and next_us is None else LifeState.RESTARTING
+            state = LifecycleState.FAILED if known and next_us is None else LifecycleState.RESTARTING
         since, by = (paused["at"], paused["by"]) if paused is not None else (None, None)
-        return Life(state, why or tries.get("why"), tries.get("count", 0), next_us, since, by)
+        return QueryStatus(state, why or tries.get("why"), tries.get("count", 0), next_us, since, by)
 
-    def change(self, statement: LifeChange, by: str) -> None:
+    def change(self, statement: LifecycleChange, by: str) -> None:
         """Apply a PAUSE, RESUME or RESTART statement, as one record. Idempotent."""
         names = [statement.name, *(one.name for one in self.running.catalog.writers_for(statement.name))]
         with self.running.dispatcher.paused():
-            if statement.action is LifeAction.RESTART:
+            if statement.action is LifecycleAction.RESTART:
                 self._restart(names, statement.kind)
-            elif statement.action is LifeAction.PAUSE:
+            elif statement.action is LifecycleAction.PAUSE:
                 self._pause(names, by)
             else:
                 self._resume(names)
@@ -129,7 +129,7 @@ class QueryLives:
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
             elif tries["next_us"] is not None and tries["next_us"] <= now_us:
-                self._again([log])
+                self._restart_failed([log])
 
     def _pause(self, names: Sequence[str], by: str) -> None:
         home, paused = self.running.home, dict[str, dict[str, Any]]()
@@ -152,14 +152,14 @@ class QueryLives:
             }
         if paused:
             home.commit(Change(lives={name: {"paused": fields} for name, fields in paused.items()}))
-            self._look_again()
+            self._refresh_units()
 
     def _resume(self, names: Sequence[str]) -> None:
         resumed = [name for name in names if "paused" in self.running.home.lives.get(name, {})]
         if not resumed:
             return
         self.running.home.commit(Change(lives={name: {"paused": None} for name in resumed}))
-        self._look_again()
+        self._refresh_units()
         for name in resumed:
             if (query := self.running.queries.get(name)) is not None:
                 query.delivered()
@@ -171,9 +171,9 @@ class QueryLives:
         if not failed:
             raise SlicemillError(
                 f"{kind.lower()} {names[0]} has not failed, so there is nothing to restart; "
-                f"DROP {kind} {quoted(names[0])} and CREATE it to begin anew"
+                f"DROP {kind} {quote_name(names[0])} and CREATE it to begin anew"
             )
-        self._again(failed, forget_tries=True)
+        self._restart_failed(failed, forget_tries=True)
 
     def _has_failed(self, name: str) -> bool:
         unit = self._writer(name)
@@ -191,7 +191,7 @@ class QueryLives:
         noted |= {"stalls": stalls} if stalls else {}
         self.running.home.commit(Change(lives={log: {"tries": noted}}))
 
-    def _again(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
+    def _restart_failed(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
         """Restart failed queries, from the committed state if possible.
 
         One record has all of it.
@@ -223,12 +223,12 @@ class QueryLives:
             if (query := self.running.queries.get(one)) is not None:
                 query.error = None
         if resumed:
-            self._look_again()
+            self._refresh_units()
 
     def _writer(self, log: str) -> RunningUnit | None:
         return self.running.dispatcher.running.writers.get(log)
 
-    def _look_again(self) -> None:
+    def _refresh_units(self) -> None:
         """Let the dispatcher recompute which units can run."""
         dispatcher = self.running.dispatcher
         dispatcher.replace(dispatcher.running.units)

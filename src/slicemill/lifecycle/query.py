@@ -12,9 +12,9 @@ import pyarrow as pa
 from slicemill.columns.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.columns.changelog import table_of_now
 from slicemill.columns.rows import timed_rows
-from slicemill.lifecycle.catalog_journal import QueryVersion, shown_after, version_at
+from slicemill.lifecycle.catalog_journal import QueryVersion, last_hidden_epoch, version_at
 from slicemill.metrics.query_metrics import QueryMetrics
-from slicemill.plan.content import quoted
+from slicemill.plan.content import quote_name
 from slicemill.runtime.state_view import StoredSlice
 from slicemill.storage.log import Log
 from slicemill.types import Schema, Timed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from slicemill.lifecycle.backfill import BackfillProgress
-    from slicemill.lifecycle.pause_and_retry import Life
+    from slicemill.lifecycle.pause_and_retry import QueryStatus
 
 
 class Query:
@@ -40,7 +40,7 @@ class Query:
         state: Callable[[], list[StoredSlice]],
         model_values: Callable[[], list[dict[str, Any]]],
         metrics: Callable[[], QueryMetrics],
-        life: Callable[[], Life],
+        life: Callable[[], QueryStatus],
         versions: Callable[[], list[QueryVersion]],
         progress: Callable[[], BackfillProgress | None],
     ) -> None:
@@ -72,7 +72,7 @@ class Query:
 
     def _before(self) -> int:
         """Return the last epoch that is hidden with an earlier definition."""
-        return shown_after(self.versions(), self.log.hold)
+        return last_hidden_epoch(self.versions(), self.log.hold)
 
     @property
     def _shown(self) -> Schema:
@@ -134,28 +134,28 @@ class Query:
 
     def stop(self) -> None:
         """Drop the query; its results stay readable through this handle."""
-        self._execute(f"DROP QUERY {quoted(self.name)}")
+        self._execute(f"DROP QUERY {quote_name(self.name)}")
 
     def pause(self) -> None:
         """Emit no results until `resume`; no input is lost."""
-        self._execute(f"PAUSE QUERY {quoted(self.name)}")
+        self._execute(f"PAUSE QUERY {quote_name(self.name)}")
 
     def resume(self) -> None:
         """Continue after a pause, with the input that has arrived since."""
-        self._execute(f"RESUME QUERY {quoted(self.name)}")
+        self._execute(f"RESUME QUERY {quote_name(self.name)}")
 
     def restart(self) -> None:
         """Restart a failed query.
 
         The query continues from its committed state if possible, otherwise from the current input.
         """
-        self._execute(f"RESTART QUERY {quoted(self.name)}")
+        self._execute(f"RESTART QUERY {quote_name(self.name)}")
 
     def replace(self, select: str) -> None:
         """Replace the definition by another `SELECT …`; compatible state is kept."""
-        self._execute(f"CREATE OR REPLACE QUERY {quoted(self.name)} AS {select}")
+        self._execute(f"CREATE OR REPLACE QUERY {quote_name(self.name)} AS {select}")
 
-    def life(self) -> Life:
+    def life(self) -> QueryStatus:
         """Return the state (running, paused, failed or retrying) and its reason."""
         return self._life()
 
@@ -203,7 +203,9 @@ class Query:
         last, self._delivered = self._delivered, self.log.head
         for epoch in self.log.epochs(after=last) if self._subscribers else ():
             table = as_results(self.log.read(epoch))
-            self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]
+            self._subscribers = [
+                receive for receive in self._subscribers if _notify_subscriber(receive, table)
+            ]
 
     def detach(self) -> None:
         """Copy the results into the handle, before the log is deleted."""
@@ -214,7 +216,7 @@ class Query:
         self._kept = None
 
 
-def _took(receive: Callable[[pa.Table], None], table: pa.Table) -> bool:
+def _notify_subscriber(receive: Callable[[pa.Table], None], table: pa.Table) -> bool:
     try:
         receive(table)
     except Exception:  # an error of a subscriber must not stop the query

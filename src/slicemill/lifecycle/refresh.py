@@ -30,7 +30,7 @@ class DueTable:
     error: str | None = None
 
 
-class Refreshing:
+class TableRefresher:
     """Thread that refreshes tables when they are due by the mill's clock."""
 
     def __init__(

@@ -38,11 +38,11 @@ from slicemill.lifecycle.catalog_journal import (
     Key,
     ReplacedStatement,
     declaration,
-    gives_changes,
+    emits_changelog,
     key_of,
 )
-from slicemill.plan.content import quoted
-from slicemill.plan.statement_equality import called_by
+from slicemill.plan.content import quote_name
+from slicemill.plan.statement_equality import aggregates_called
 from slicemill.sql.errors import Diagnostic, EslError, SourceText
 from slicemill.time import END
 from slicemill.types import Schema
@@ -93,7 +93,7 @@ def with_users(
     def begin_tables_anew(before: Statement, after: Statement | None) -> None:
         if isinstance(before, (QueryDefinition, DerivedStream)) and before.schema.changelog:
             emptied[before.name] = before.schema
-        if gives_changes(before) or gives_changes(after):
+        if emits_changelog(before) or emits_changelog(after):
             tables.add(before.name)
 
     moved = frozenset(one.after.name for one in replaced if one.only_moves)
@@ -162,7 +162,7 @@ def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnost
             yield Diagnostic(
                 f"table {table.name} has the rows of {one.after.name}, whose columns or key would be others",
                 one.span,
-                f"DROP TABLE {quoted(table.name)} first, and create it again behind this",
+                f"DROP TABLE {quote_name(table.name)} first, and create it again behind this",
             )
 
 
@@ -211,7 +211,9 @@ def _aggregates_calling(catalog: Catalog, statement: Statement) -> list[Statemen
     defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
     wanted = statement.name.lower()
     return [
-        one for one in defined if wanted in {catalog.declared_as(name).lower() for name in called_by(one)}
+        one
+        for one in defined
+        if wanted in {catalog.declaration_name(name).lower() for name in aggregates_called(one)}
     ]
 
 

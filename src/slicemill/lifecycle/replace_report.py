@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
 from slicemill.errors import all_of
-from slicemill.lifecycle.catalog_journal import KeptStatements, in_force, new_entries
+from slicemill.lifecycle.catalog_journal import StoredStatements, in_force, new_entries
 from slicemill.lifecycle.replace import Replacement, with_users
 from slicemill.lifecycle.running_catalog import RunningCatalog
 from slicemill.lifecycle.unit_fields import complete_from_of, newest_ts
@@ -32,18 +32,18 @@ class ReplaceEffect:
     what: str
 
 
-def foretold(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffect]:
+def predict_effects(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffect]:
     """Return what OR REPLACE statements would do; nothing is changed."""
     home = running.home
-    kept = KeptStatements.of(home.statements, home.folder, home.logs)
+    kept = StoredStatements.of(home.statements, home.folder, home.logs)
     bound = bind(esl, running.catalog, lambda: kept.catalog)
-    catalog, same, replaced = kept.agreed(bound)
+    catalog, same, replaced = kept.reconcile(bound)
     entries = new_entries(bound, home.statements, 0, same)
     if replaced:
         after = in_force([*home.statements, *entries])
         catalog, replacing = with_users(catalog, replaced, after, bound.source)
         replacing = running.with_past(catalog, replacing)
-        return effects_of(running, running.planned(catalog, replacing), catalog, replacing)
+        return effects_of(running, running.make_plan(catalog, replacing), catalog, replacing)
     new = {entry["name"] for entry in entries}
     names = [statement.name for statement, _ in bound.statements]
     return [
@@ -90,19 +90,22 @@ def _state_effects(
     taken = successors(running.plan.graph, plan.graph, was[1], kept)
     fresh = [one for one in now[1] if one not in kept]
     gone = [one for one in was[1] if one not in kept and one not in taken.values()]
-    found = [ReplaceEffect(name, "keeps", _words(plan, one)) for one in kept]
-    found += [ReplaceEffect(name, "begins anew", _words(plan, one)) for one in fresh]
-    found += [ReplaceEffect(name, "ends", _words(running.plan, one)) for one in gone]
+    found = [ReplaceEffect(name, "keeps", _describe_node(plan, one)) for one in kept]
+    found += [ReplaceEffect(name, "begins anew", _describe_node(plan, one)) for one in fresh]
+    found += [ReplaceEffect(name, "ends", _describe_node(running.plan, one)) for one in gone]
     if not now[1]:
         found.append(ReplaceEffect(name, "keeps", "nothing: it has no state"))
-    return [*found, ReplaceEffect(name, "complete from", _complete(running, plan, name, not fresh, past))]
+    return [
+        *found,
+        ReplaceEffect(name, "complete from", _describe_completeness(running, plan, name, not fresh, past)),
+    ]
 
 
-def _words(plan: Plan, node: str) -> str:
+def _describe_node(plan: Plan, node: str) -> str:
     return plan.graph[node].label or node
 
 
-def _complete(running: RunningCatalog, plan: Plan, name: str, kept: bool, past: bool) -> str:
+def _describe_completeness(running: RunningCatalog, plan: Plan, name: str, kept: bool, past: bool) -> str:
     unit, root = next((unit, root) for unit in plan.units for root, log in unit.outputs if log == name)
     logs = [log for log in logs_read(unit, plan.graph)[name] if log in running.home.logs]
     if past:
@@ -114,15 +117,15 @@ def _complete(running: RunningCatalog, plan: Plan, name: str, kept: bool, past: 
     if kept:
         known = complete_from_of(name, running.plan.graph, running.dispatcher.units.values())
         words = "the beginning" if known == BEGINNING else "no time that can be told"
-        return "as before: " + (_moment(known) if known not in (None, BEGINNING) else words)
+        return "as before: " + (_format_time(known) if known not in (None, BEGINNING) else words)
     length = history_us(plan.graph, root)
     newest = newest_ts(logs, running.home)
     if length is None:
         return "no time that can be told: it counts rows, or never forgets"
-    return "now" if newest is None else f"{_moment(newest + length)}, if it takes effect now"
+    return "now" if newest is None else f"{_format_time(newest + length)}, if it takes effect now"
 
 
-def _moment(us: int | None) -> str:
+def _format_time(us: int | None) -> str:
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us or 0)).isoformat()
     except OverflowError:

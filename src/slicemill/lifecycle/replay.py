@@ -27,13 +27,13 @@ from slicemill.connectors.origin import origin_of
 from slicemill.connectors.tcp.reader import tcp_options
 from slicemill.errors import SlicemillError
 from slicemill.functions.evaluate import compile_vector
-from slicemill.ingest.formats.checked import ERRORS, FILE_LOST, Parsed, WantedColumns, joined
+from slicemill.ingest.formats.checked import ERRORS, FILE_LOST, Parsed, WantedColumns, concat_nonempty
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV_LINES, EITHER, JSON, LineParser
 from slicemill.ingest.formats.lines import split
 from slicemill.ingest.stream import HandedRows
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.driver_limit import ComputingLimit
+from slicemill.runtime.driver_limit import CpuTimeLimit
 from slicemill.runtime.streams import ReplayedRows
 from slicemill.storage.filesystem import LOCAL, unique_name
 from slicemill.storage.home import Home
@@ -68,17 +68,17 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
             # A file that could not be read has only its name here, and no text.
             table = table.filter(pc.invert(pc.starts_with(table.column("reason"), FILE_LOST)))
             if statement.where is not None:
-                table = table.filter(_holds(statement.where, table))
+                table = table.filter(_matches(statement.where, table))
             if not table.num_rows:
                 continue
-            parsed = _parsed(table.column("raw").to_pylist(), parser)
+            parsed = _parse_texts(table.column("raw").to_pylist(), parser)
             first = log.epochs()[0]
             kept_from = int(_numbers(log.read(first)).min(initial=0))
-            tried = with_numbers([one for one in tried if one[1] >= kept_from], _numbers(table).tolist())
-            handed = _written(parsed, stream.handed_folder, now)
+            tried = add_numbers([one for one in tried if one[1] >= kept_from], _numbers(table).tolist())
+            handed = _write_rows(parsed, stream.feed_folder, now)
             late_before = stream.counts.late
             try:
-                dispatcher.let_in(stream, ReplayedRows(handed, {REPLAYED: tried}))
+                dispatcher.admit_rows(stream, ReplayedRows(handed, {REPLAYED: tried}))
             finally:
                 for extent in (*handed.rows, *handed.errors):
                     LOCAL.remove(handed.folder / extent.segment)
@@ -107,7 +107,7 @@ def parser_of(stream: Stream, folder: Path) -> LineParser:
     return LineParser(wanted, form, csv_format(names, origin.options if form != JSON else {}))
 
 
-def with_numbers(ranges: Iterable[Sequence[int]], numbers: Iterable[int]) -> Ranges:
+def add_numbers(ranges: Iterable[Sequence[int]], numbers: Iterable[int]) -> Ranges:
     """Add numbers to sorted ranges [first, last].
 
     >>> with_numbers([[0, 2], [7, 7]], [3, 6, 9])
@@ -148,12 +148,12 @@ def _batches(epochs: Sequence[Epoch]) -> Iterable[list[Epoch]]:
         yield batch
 
 
-def _holds(where: Expr, table: pa.Table) -> pa.ChunkedArray:
-    with ComputingLimit("the condition of REPLAY"):
+def _matches(where: Expr, table: pa.Table) -> pa.ChunkedArray:
+    with CpuTimeLimit("the condition of REPLAY"):
         return pc.fill_null(compile_vector(where, ERROR_SCHEMA)(table), False)
 
 
-def _parsed(texts: Sequence[str | None], parser: LineParser) -> Parsed:
+def _parse_texts(texts: Sequence[str | None], parser: LineParser) -> Parsed:
     """Parse each text as one row.
 
     Texts with line breaks or broken characters are errors.
@@ -162,11 +162,11 @@ def _parsed(texts: Sequence[str | None], parser: LineParser) -> Parsed:
     broken = [text for text in texts if text is None or {"\ufffd", "\n", "\r"} & set(text)]
     parsed = parser.parse(split("".join(f"{text}\n" for text in whole).encode(), universal=False))
     bad = pa.table([broken, [_NO_TEXT] * len(broken)], schema=ERRORS) if broken else None
-    errors = joined([one for one in (parsed.errors, bad) if one is not None])
+    errors = concat_nonempty([one for one in (parsed.errors, bad) if one is not None])
     return Parsed(parsed.table, parsed.numbers, errors)
 
 
-def _written(parsed: Parsed, folder: Path, now: int) -> HandedRows:
+def _write_rows(parsed: Parsed, folder: Path, now: int) -> HandedRows:
     writer = SegmentWriter(folder, unique_name())
     rows = (writer.append(parsed.table),) if parsed.table.num_rows else ()
     bad = (writer.append(parsed.errors),) if parsed.errors is not None else ()

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slicemill.catalog.catalog import HELD, Catalog
 from slicemill.lifecycle.compaction import Compactor
-from slicemill.lifecycle.views import passed_by
+from slicemill.lifecycle.views import first_epochs_in_use
 from slicemill.plan.statement_equality import views_to_answer
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.retained_logs import kept_us
+from slicemill.runtime.retained_logs import log_retention_us
 from slicemill.storage.changes import Change
 from slicemill.storage.garbage import epochs_to_free
 from slicemill.storage.home import Home
@@ -17,7 +17,7 @@ from slicemill.storage.home_state import BEFORE
 from slicemill.types import Schema
 
 
-class Collector:
+class RetentionCollector:
     """Retention of a mill.
 
     Results stay readable for `keep_us` after all readers have consumed them.
@@ -61,11 +61,11 @@ class Collector:
         views = {view.name: view for view in views_to_answer(catalog)}
         others = {name + HELD for name in streams} | views.keys()
         logs = [log for name, log in home.logs.items() if name not in others]
-        freed = epochs_to_free(logs, needed, kept_us(catalog, self.keep_us), self._clock())
+        freed = epochs_to_free(logs, needed, log_retention_us(catalog, self.keep_us), self._clock())
         changing = changelogs_of(catalog)
         based = self.compactor.look(home.logs, changing, freed)
         freed = {name: first for name, first in freed.items() if not home.logs[name].changes}
-        freed |= passed_by(views.values(), home, self._watermark)
+        freed |= first_epochs_in_use(views.values(), home, self._watermark)
         home.commit(Change(freed=freed, based=based))
         home.free(self._dispatcher.writers)
 

@@ -27,32 +27,32 @@ from slicemill.columns.arrow_schema import to_arrow
 from slicemill.connectors.origin import is_socket
 from slicemill.connectors.registry import has_readers
 from slicemill.connectors.sinks.delivery import SinkRunner
-from slicemill.connectors.sinks.registry import another_place, lasts_in_one_place, open_sink
+from slicemill.connectors.sinks.registry import alternative_target, open_sink, share_persistent_target
 from slicemill.errors import SlicemillError
 from slicemill.extension import computed_kinds
-from slicemill.lifecycle.add_column import always_stored, refuse_lost_state
-from slicemill.lifecycle.catalog_journal import KeptStatements, ReplacedStatement, in_force, withdrawn
+from slicemill.lifecycle.add_column import always_stored, reject_lost_state
+from slicemill.lifecycle.catalog_journal import ReplacedStatement, StoredStatements, in_force, undo_entries
 from slicemill.lifecycle.compaction import deletes_of_all
 from slicemill.lifecycle.query import Query
 from slicemill.lifecycle.replace import NOTHING_REPLACED, Replacement, with_users
 from slicemill.lifecycle.start_positions import starts_apart
 from slicemill.lifecycle.tables import NOTHING_STAGED, StagedChanges, TableVersions
 from slicemill.lifecycle.unit_changes import PreparedUnits, UnitChanges
-from slicemill.lifecycle.unit_fields import missing_logs, placed_queries, without_logs
+from slicemill.lifecycle.unit_fields import missing_logs, query_placements, without_logs
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.specs import Source
-from slicemill.plan.content import quoted
-from slicemill.plan.partitioning import needed_by_log
+from slicemill.plan.content import quote_name
+from slicemill.plan.partitioning import exchanges_by_log
 from slicemill.plan.planner import Plan, Planner
-from slicemill.plan.projection_pushdown import needed_together
+from slicemill.plan.projection_pushdown import merge_projections
 from slicemill.plan.state_reuse import state_is_kept, table_is_kept
 from slicemill.plan.statement_equality import views_to_answer
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.retained_logs import WHOLE, retained_streams, wholeness
+from slicemill.runtime.retained_logs import WHOLE, changed_retention, streams_with_retention
 from slicemill.runtime.spark_ingest import SparkIngest
 from slicemill.runtime.streams import RunningStream, Supply, streams_to_read
 from slicemill.runtime.unit_queue import Goal
-from slicemill.secrets import redacted_address
+from slicemill.secrets import redact_address
 from slicemill.sql.errors import SourceText
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
@@ -155,14 +155,14 @@ class RunningCatalog:
         statement = _Statement(replacing, others or Change(), staged)
         if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
             known = list(self.home.statements)
-            self.planned(catalog, replacing)  # raises before anything is dropped
+            self.make_plan(catalog, replacing)  # raises before anything is dropped
             self._adopt(without, gone, (), _Statement(replace(NOTHING_REPLACED, entries=replacing.entries)))
             statement = replace(statement, replacing=replace(replacing, entries=()))
             try:
                 self._adopt(catalog, (), tables, statement)
             except BaseException:
                 if not self.home.is_interrupted:  # otherwise the next start declares the rest
-                    self.home.commit(Change(catalog=withdrawn(replacing.entries, known)))
+                    self.home.commit(Change(catalog=undo_entries(replacing.entries, known)))
                 raise
         else:
             self._adopt(catalog, gone, tables, statement)
@@ -172,7 +172,7 @@ class RunningCatalog:
     def replace_with(
         self,
         catalog: Catalog,
-        kept: KeptStatements,
+        kept: StoredStatements,
         replaced: list[ReplacedStatement],
         entries: list[dict[str, Any]],
         source: SourceText,
@@ -182,7 +182,7 @@ class RunningCatalog:
         """Apply CREATE OR REPLACE, and rebind users of the replaced definitions."""
         after = in_force([*self.home.statements, *entries])
         catalog, replacing = with_users(catalog, replaced, after, source)
-        self._take_up(kept.without(after.keys()))
+        self._restore_previous(kept.without(after.keys()))
         said = {(entry.get("kind"), entry["name"].lower()) for entry in entries}
         again = [
             {**after[key], "at": entries[0]["at"], "by": entries[0]["by"], "because": name}
@@ -195,7 +195,7 @@ class RunningCatalog:
         self,
         catalog: Catalog,
         dropped: Sequence[DroppedName],
-        kept: KeptStatements,
+        kept: StoredStatements,
         altering: Replacement,
         others: Change,
         staged: StagedChanges,
@@ -203,22 +203,22 @@ class RunningCatalog:
         """Apply ALTER statements: query options and added columns of streams."""
         if altering.altered:
             after = in_force([*self.home.statements, *altering.entries])
-            self._take_up(kept.without(after.keys()))
+            self._restore_previous(kept.without(after.keys()))
         self.change_to(catalog, dropped, altering, others, staged)
 
-    def _take_up(self, catalog: Catalog) -> None:
+    def _restore_previous(self, catalog: Catalog) -> None:
         """Run the previous catalog first, so that its state is restored."""
         if not self.opened:
             self.change_to(catalog, ())
             self.open()
 
-    def tables_changed(self, others: Change | None = None, staged: StagedChanges = NOTHING_STAGED) -> None:
+    def commit_tables(self, others: Change | None = None, staged: StagedChanges = NOTHING_STAGED) -> None:
         """Commit new table versions for the rows that arrive from now on.
 
         Rows that arrived earlier are joined with the old versions. The same record has the `staged` changes
         of table rows and the change `others`.
         """
-        with self.dispatcher.paused(), self.tables.kept_on_failure():
+        with self.dispatcher.paused(), self.tables.restore_on_failure():
             self.tables.adopt(staged)
             change = others or Change()
             if self.opened:
@@ -240,17 +240,17 @@ class RunningCatalog:
 
     def replan(self) -> None:
         """Plan the catalog again, after a backfill changed the journal. Call while paused."""
-        plan = self.planned(self.catalog)
-        read_by = needed_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
+        plan = self.make_plan(self.catalog)
+        read_by = exchanges_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
         for name, stream in self.dispatcher.streams.items():
             stream.need(stream.plan.need, read_by.get(name, ()))
         self.plan = plan
         self._run_units(plan, self.catalog)
 
-    def planned(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
+    def make_plan(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
         """Return the plan of a catalog; nothing is changed."""
         apart = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, replacing.past)
-        return self.planner.plan(catalog, placed_queries(self.home.units), apart)
+        return self.planner.plan(catalog, query_placements(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
         """Return True for a declared stream, whose rows stay when it is dropped."""
@@ -263,7 +263,7 @@ class RunningCatalog:
         """
         if not replacing.logs:
             return replacing
-        plan = self.planned(catalog, replacing)
+        plan = self.make_plan(catalog, replacing)
         kept = [name for name in replacing.tables - replacing.past if table_is_kept(self.plan, plan, name)]
         replacing = replace(replacing, anew=replacing.anew.difference(kept))
         fresh = [
@@ -274,7 +274,7 @@ class RunningCatalog:
         starts = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, fresh)
         return replace(replacing, past=replacing.past.union(starts.keys() & set(fresh)))
 
-    def _refuse_second_readings(self, replacing: Replacement) -> None:
+    def _reject_second_reads(self, replacing: Replacement) -> None:
         """Raise if a change would affect a second read of a source."""
         for name in self.dispatcher.streams:
             stream, again, query = name.partition(AGAIN)
@@ -282,12 +282,13 @@ class RunningCatalog:
             if again and stream in replacing.altered | replacing.moved:
                 raise SlicemillError(
                     f"{stream} is being read from the beginning for {query}; change it when SHOW QUERIES "
-                    f"no longer says that {query} is backfilling, or DROP QUERY {quoted(query)} first"
+                    f"no longer says that {query} is backfilling, or DROP QUERY {quote_name(query)} first"
                 )
             if again and query in replacing.logs:
                 raise SlicemillError(
                     f"{query} is still reading {stream} from the beginning; replace it when SHOW QUERIES no "
-                    f"longer says that it is backfilling, or DROP QUERY {quoted(query)} and create it anew"
+                    f"longer says that it is backfilling, or DROP QUERY {quote_name(query)} "
+                    "and create it anew"
                 )
 
     def _check_sockets(
@@ -322,7 +323,7 @@ class RunningCatalog:
     ) -> None:
         """Switch to the graph of a new catalog; drop logs in `gone`."""
         # Start positions in the plan are valid only while no source is read.
-        with self._reading_on(), self.dispatcher.paused():
+        with self._restart_reading(), self.dispatcher.paused():
             self._adopt_paused(catalog, gone, dropped_tables, statement)
 
     def _adopt_paused(
@@ -332,17 +333,17 @@ class RunningCatalog:
         dropped_tables: Sequence[str],
         statement: _Statement,
     ) -> None:
-        self._refuse_second_readings(statement.replacing)
+        self._reject_second_reads(statement.replacing)
         replacing, streams = self.with_past(catalog, statement.replacing), self.dispatcher.streams
-        plan = self.planned(catalog, replacing)
+        plan = self.make_plan(catalog, replacing)
         if replacing.altered:
-            refuse_lost_state(self.plan, plan)
+            reject_lost_state(self.plan, plan)
         graph = plan.graph
         # Check everything before anything is registered, so that an error leaves no half-created query
         # behind.
-        read_by = needed_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
-        otherwise = self._served_otherwise(catalog)
-        self._refuse_other_tables(catalog)
+        read_by = exchanges_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
+        otherwise = self._queries_with_new_sink(catalog)
+        self._reject_other_tables(catalog)
         sinks = {
             query.name: open_sink(
                 query.options.sink,
@@ -359,7 +360,7 @@ class RunningCatalog:
         }
         otherwise_declared = replacing.altered | replacing.moved
         unasked = {v.name for v in views_to_answer(self.catalog)} - {v.name for v in views_to_answer(catalog)}
-        with self.tables.kept_on_failure():
+        with self.tables.restore_on_failure():
             self.tables.take_up(catalog, dropped_tables)
             self.tables.adopt(statement.staged)
             wanted = streams_to_read(graph, catalog, self.home, streams, otherwise_declared)
@@ -369,14 +370,14 @@ class RunningCatalog:
             if not self.dispatcher.keeps_connections:
                 moved = [stream for stream in altered if stream.name in replacing.moved]
                 self._check_sockets([*fresh, *moved], supplies, replacing.moved)
-            whole = {stream.name: stream.schema.names for stream in retained_streams(catalog)}
-            needs = needed_together([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
+            whole = {stream.name: stream.schema.names for stream in streams_with_retention(catalog)}
+            needs = merge_projections([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
             needs = always_stored(needs, self.home, replacing.widened)
-            if self.ingest.outdated(needs):
+            if self.ingest.is_outdated(needs):
                 self.ingest.stop()
             with self.dispatcher.paused():
                 begins = {
-                    stream.name: streams[stream.name].begin_elsewhere(stream, supplies[stream.name])
+                    stream.name: streams[stream.name].source_change_fields(stream, supplies[stream.name])
                     for stream in altered
                     if stream.name in replacing.moved
                 }
@@ -384,10 +385,10 @@ class RunningCatalog:
                 with self.home.announcing(), self._registered(fresh, supplies):
                     created = missing_logs(fresh, self._new_queries(catalog), self.home, kept)
                     self.home.announce(created)
-                    declared = self._wholeness(wanted)
+                    declared = self._changed_retention(wanted)
                     self.home.announce({}, declared)
                     prepared = self._prepared(plan, catalog, replacing) if self.opened else None
-                    self._settle(otherwise)
+                    self._flush_sinks(otherwise)
                     change = replace(
                         statement.others,
                         created=created,
@@ -399,10 +400,10 @@ class RunningCatalog:
                         },
                         dropped_logs=[name for name in (*gone, *unasked) if name in self.home.logs],
                     )
-                    with self._detached(change.dropped_logs):
+                    with self._detach_queries(change.dropped_logs):
                         if prepared is not None:
                             columns = self._columns(catalog, replacing)
-                            emptied = self._emptied(replacing)
+                            emptied = self._deletes_of_replaced(replacing)
                             self._run(prepared, replace(change, columns=columns, logs=emptied))
                         else:
                             if statement.staged.versions and not self.home.units:
@@ -428,9 +429,9 @@ class RunningCatalog:
                 for name, sink in sinks.items():
                     self.sinks.add(name, sink)
                 self.catalog, self.plan = catalog, plan
-                self._end_second_readings()
+                self._end_second_reads()
 
-    def _end_second_readings(self) -> None:
+    def _end_second_reads(self) -> None:
         """Drop second reads of sources, and their logs, of queries that ended. Call while paused."""
         read = {op.stream for node in self.plan.graph.sources if isinstance(op := node.operator, Source)}
         kept = {self.catalog.declared_stream(name).name for name in read if AGAIN in name}
@@ -449,7 +450,7 @@ class RunningCatalog:
             self.dispatcher.forget((), [stream.name for stream in ended])
 
     @contextmanager
-    def _reading_on(self) -> Iterator[None]:
+    def _restart_reading(self) -> Iterator[None]:
         """Restart Spark's source queries after the block."""
         try:
             yield
@@ -473,7 +474,7 @@ class RunningCatalog:
             raise
 
     @contextmanager
-    def _detached(self, names: Collection[str]) -> Iterator[None]:
+    def _detach_queries(self, names: Collection[str]) -> Iterator[None]:
         """Keep results of dropped queries in their handles; forget their sinks.
 
         The handles read the logs again if the record that drops the queries is not written.
@@ -491,12 +492,12 @@ class RunningCatalog:
             self.queries.pop(name, None)
             self.sinks.forget(name)
 
-    def _wholeness(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
+    def _changed_retention(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
         """Return the changed fields of streams that start or stop retaining."""
-        changed = wholeness(declared, self.home)
+        changed = changed_retention(declared, self.home)
         if any(fields[WHOLE] for fields in changed.values()):
             self.dispatcher.admit_handed()  # rows that arrived earlier may lack columns
-            changed = wholeness(declared, self.home)
+            changed = changed_retention(declared, self.home)
         return changed
 
     def _declare(self, declared: Sequence[Stream], changed: Mapping[str, dict[str, Any]]) -> None:
@@ -516,7 +517,7 @@ class RunningCatalog:
         spool = self.home.source_folder(stream.name)
         return Supply.READER if has_readers(stream, self.folder, spool) else Supply.SPARK
 
-    def _served_otherwise(self, catalog: Catalog) -> list[str]:
+    def _queries_with_new_sink(self, catalog: Catalog) -> list[str]:
         """Return the queries whose sink or columns change."""
         return [
             name
@@ -526,7 +527,7 @@ class RunningCatalog:
             and (known.options.sink, known.schema) != (query.options.sink, query.schema)
         ]
 
-    def _refuse_other_tables(self, catalog: Catalog) -> None:
+    def _reject_other_tables(self, catalog: Catalog) -> None:
         """Raise if a persistent sink would get a table of other columns."""
         for name, query in catalog.queries.items():
             known = self.catalog.queries.get(name)
@@ -535,8 +536,8 @@ class RunningCatalog:
             if not (known.schema.changelog or query.schema.changelog):
                 continue
             place = known.options.sink
-            if query.name in self.sinks and place and lasts_in_one_place(place, query.options.sink):
-                other = redacted_address(another_place(place, query.name))
+            if query.name in self.sinks and place and share_persistent_target(place, query.options.sink):
+                other = redact_address(alternative_target(place, query.name))
                 raise SlicemillError(
                     f"the sink of {query.name} has what it came to so far, and its columns or key would be "
                     f"others; give it another place, as in WITH (sink = '{other}')"
@@ -548,7 +549,7 @@ class RunningCatalog:
                     f"take it away with mill.sinks.remove({own[0]!r}), and add one of the new columns after"
                 )
 
-    def _settle(self, names: Iterable[str]) -> None:
+    def _flush_sinks(self, names: Iterable[str]) -> None:
         """Deliver all pending results of sinks that are about to be removed.
 
         Raises if a sink rejects them.
@@ -566,7 +567,7 @@ class RunningCatalog:
         known = self.catalog.queries
         return [one for name, one in catalog.queries.items() if one.continuous and known.get(name) is not one]
 
-    def _emptied(self, replacing: Replacement) -> dict[str, Appended]:
+    def _deletes_of_replaced(self, replacing: Replacement) -> dict[str, Appended]:
         """Return deletes of all rows of replaced changelogs, by log."""
         now, durable = self.clock(), self.home.durable
         found = {
@@ -617,5 +618,5 @@ class RunningCatalog:
     def forget(self, names: Iterable[str]) -> None:
         """Drop logs; each handle keeps the results of its query."""
         gone = [name for name in names if name in self.home.logs]
-        with self._detached(gone):
+        with self._detach_queries(gone):
             self.home.commit(without_logs(gone, self.home, Change()))

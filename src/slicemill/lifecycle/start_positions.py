@@ -29,7 +29,7 @@ from slicemill.catalog.catalog import (
 )
 from slicemill.catalog.queries import Continuous, RelationQuery
 from slicemill.lifecycle.unit_fields import LEFT_OUT
-from slicemill.plan.late_queries import Apart, unit_apart
+from slicemill.plan.late_queries import BackfillPlan, backfill_unit_id
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.streams import MOVED
 from slicemill.runtime.units import BACKFILL
@@ -43,7 +43,7 @@ def starts_apart(
     can_be_read: Callable[[Stream], bool],
     replaced: Collection[str] = (),
     again: Collection[str] = (),
-) -> dict[str, Apart]:
+) -> dict[str, BackfillPlan]:
     """Return the queries and derived streams that need their own unit.
 
     `can_be_read` returns True for streams whose source a worker can read a second time. Queries in `replaced`
@@ -53,22 +53,22 @@ def starts_apart(
         log for fields in home.units.values() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
     written.difference_update(again)
-    found: dict[str, Apart] = {}
+    found: dict[str, BackfillPlan] = {}
     for unit, fields in home.units.items():
         backfill = fields.get(BACKFILL)
         if backfill is None or backfill["query"] in again:
             continue
         if "done" in backfill or backfill["query"] not in replaced:
             name = backfill["query"]
-            found[name] = Apart(
+            found[name] = BackfillPlan(
                 backfill.get("joins", False),
                 frozenset(backfill.get("again", ())),
-                renamed=unit == unit_apart(name),
+                renamed=unit == backfill_unit_id(name),
             )
     declared = {query.name for query in catalog.queries.values()}
     declared |= {one.name for one in catalog.relations.values() if isinstance(one, DerivedStream)}
     found = {name: apart for name, apart in found.items() if name in declared}
-    starts = _Starts(catalog, home, can_be_read, written)
+    starts = _StartSearch(catalog, home, can_be_read, written)
     for statement in (*catalog.relations.values(), *catalog.queries.values()):
         if not isinstance(statement, (QueryDefinition, DerivedStream)) or statement.name in found:
             continue
@@ -87,7 +87,7 @@ def was_read(stream: str, home: Home) -> bool:
 
 
 @dataclass(slots=True)
-class _Starts:
+class _StartSearch:
     """Search for the past rows that new statements read.
 
     `written` are the existing logs of units.
@@ -98,16 +98,16 @@ class _Starts:
     can_be_read: Callable[[Stream], bool]
     written: Collection[str]
 
-    def of(self, statement: QueryDefinition | DerivedStream) -> Apart | None:
+    def of(self, statement: QueryDefinition | DerivedStream) -> BackfillPlan | None:
         """Return how a new query starts in the past. None for now."""
         begins_us = statement.begins_us if isinstance(statement, QueryDefinition) else None
         if begins_us == END:
             return None
-        past = _Past(begins_us is not None)
+        past = _PastRows(begins_us is not None)
         self._add(statement.query, past, direct=True)
         if begins_us is None and not past.again and not past.kept:
             return None
-        return Apart(
+        return BackfillPlan(
             again=frozenset(past.again),
             kept=frozenset(past.kept),
             begins_us=None if begins_us in (None, BEGINNING) else begins_us,
@@ -115,7 +115,7 @@ class _Starts:
             renamed=bool(past.again),
         )
 
-    def _add(self, query: Continuous | RelationQuery, past: _Past, *, direct: bool) -> bool:
+    def _add(self, query: Continuous | RelationQuery, past: _PastRows, *, direct: bool) -> bool:
         """Add the past rows that a query reads; return True if any."""
         found = False
         for name in relations_of(query):
@@ -128,7 +128,7 @@ class _Starts:
                 found |= self._add_derived(relation, past)
         return found
 
-    def _add_stream(self, relation: Stream, past: _Past) -> bool:
+    def _add_stream(self, relation: Stream, past: _PastRows) -> bool:
         owner = self.catalog.declared_stream(relation.name)
         if not past.explicit and not owner.starts_early:
             return False
@@ -146,7 +146,7 @@ class _Starts:
             return False
         return True
 
-    def _add_derived(self, relation: DerivedStream, past: _Past) -> bool:
+    def _add_derived(self, relation: DerivedStream, past: _PastRows) -> bool:
         if relation.name not in self.written:
             return False  # it starts with this query, and its log has all its rows
         if relation.schema.changelog:
@@ -196,7 +196,7 @@ class _Starts:
 
 
 @dataclass(slots=True)
-class _Past:
+class _PastRows:
     explicit: bool
     again: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)

@@ -34,7 +34,7 @@ _MOST_ROWS = 20_000  # in one version of a table
 WRITTEN = "written"
 
 
-class TableWriting:
+class TableSinkWriter:
     """Table sinks of a mill; `changing` is the lock for tables."""
 
     def __init__(
@@ -87,7 +87,7 @@ class TableWriting:
                 pass
             return self._errors.pop(query.name, None) is None
 
-    def settle_gone(self) -> None:
+    def flush_dropped(self) -> None:
         """After a start, finish queries whose drop was interrupted by a crash."""
         running = self._running
         for name in [one for one in running.home.logs if INTO in one]:
@@ -148,7 +148,7 @@ class TableWriting:
         self._errors.pop(query.name, None)
         written = Change(lives={query.name: {WRITTEN: epochs[-1].number}})
         if staged.versions:
-            self._running.tables_changed(written, staged)
+            self._running.commit_tables(written, staged)
         else:
             home.commit(written)
         return True

@@ -46,7 +46,13 @@ from slicemill.kernels.arrays import Int64s
 from slicemill.lifecycle.compaction import ChangelogTables
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.statement_equality import tables_of
-from slicemill.storage.filesystem import LOCAL, ensure_folder, folder_name, telling_full, write_whole
+from slicemill.storage.filesystem import (
+    LOCAL,
+    ensure_folder,
+    folder_name,
+    raise_storage_full,
+    write_atomically,
+)
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import TABLES
 from slicemill.storage.table_files import MOST_FILES, TableFile, content_digest, is_whole, read_table_file
@@ -58,7 +64,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("slicemill")
 
 
-class RefusedChange(SlicemillError):
+class RejectedChange(SlicemillError):
     """Error of one change of a batch; the whole batch is rejected.
 
     `place` is the position of the failing change in the batch.
@@ -67,8 +73,8 @@ class RefusedChange(SlicemillError):
     def __init__(self, place: int, problem: SlicemillError) -> None:
         super().__init__(str(problem))
         self.place = place
-        self.message = problem.message if isinstance(problem, TableRefused) else str(problem)
-        self.hint = problem.hint if isinstance(problem, TableRefused) else ""
+        self.message = problem.message if isinstance(problem, RejectedRows) else str(problem)
+        self.hint = problem.hint if isinstance(problem, RejectedRows) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ class TableVersions:
         self._given[name.lower()] = rows
 
     @contextmanager
-    def kept_on_failure(self) -> Iterator[None]:
+    def restore_on_failure(self) -> Iterator[None]:
         """Restore the tables if the block raises.
 
         In that case its record was not written.
@@ -220,7 +226,7 @@ class TableVersions:
             try:
                 after = contents[name].changed(change, catalog, rows_of)
             except SlicemillError as problem:
-                raise RefusedChange(len(counts), problem) from None
+                raise RejectedChange(len(counts), problem) from None
             counts.append(after.count)
             if after.gone or after.added:
                 versions[name], contents[name] = self._next(table, before, after, contents[name])
@@ -266,22 +272,22 @@ class TableVersions:
         """
         new = plain_table(after.added, table.schema)
         if before is None:
-            return self._kept_as(table, TableFile(new)), content  # keep the row numbers
+            return self._write_version(table, TableFile(new)), content  # keep the row numbers
         gone = np.array(after.gone, np.int64)
         first = content.next - len(after.added)
-        file = file_in(before.file).followed_by(before.file.name, gone, new, first)
+        file = file_in(before.file).child_file(before.file.name, gone, new, first)
         if not file.is_long(len(content.rows)):
-            return self._kept_as(table, file), content
+            return self._write_version(table, file), content
         numbers, rows = columns_in(before.file)
         kept = rows.filter(pa.array(np.isin(numbers, gone, invert=True))).cast(new.schema)
-        whole = self._kept_as(table, TableFile(pa.concat_tables([kept, new])))
+        whole = self._write_version(table, TableFile(pa.concat_tables([kept, new])))
         return whole, TableContent(table, whole.numbered)
 
-    def seen_by(self, graph: QueryGraph, catalog: Catalog) -> dict[str, StoredTable]:
+    def versions_read_by(self, graph: QueryGraph, catalog: Catalog) -> dict[str, StoredTable]:
         """Return the versions of the tables that a subgraph reads."""
         return {name: self._current[name] for name in tables_of(graph, catalog)}
 
-    def seen_so_far(self, tables: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
+    def rows_as_of_commit(self, tables: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
         """Replace tables by their committed versions, for pending tuples."""
         found = dict(tables)
         for name in tables.keys() & self._home.tables.keys():
@@ -354,15 +360,15 @@ class TableVersions:
         if table.key or table.required:  # raises on NULLs or duplicate keys
             numbered = dict(enumerate(plain_rows(rows, table.schema)))
             TableContent(table, NumberedRows(numbered, len(numbered)))
-        return self._kept_as(table, TableFile(rows))
+        return self._write_version(table, TableFile(rows))
 
-    def _kept_as(self, table: Table, file: TableFile) -> StoredTable:
+    def _write_version(self, table: Table, file: TableFile) -> StoredTable:
         content = file.encoded()
         path = self._file(f"{folder_name(table.name)}-{content_digest(content)}.arrow")
         if not is_whole(LOCAL, path):
-            with telling_full(self._home.folder):
+            with raise_storage_full(self._home.folder):
                 ensure_folder(LOCAL, path.parent, self._home.durable)
-                write_whole(LOCAL, path, content, self._home.durable)
+                write_atomically(LOCAL, path, content, self._home.durable)
         return StoredTable(path, table.schema)
 
     def _file(self, name: str) -> Path:
@@ -390,7 +396,7 @@ Key = tuple[object, ...]
 Assign = Callable[[Row, QueryEnvironment], Row]
 
 
-class TableRefused(SlicemillError):
+class RejectedRows(SlicemillError):
     """Error of rows that violate their table's declaration, with a hint."""
 
     def __init__(self, message: str, hint: str) -> None:
@@ -426,7 +432,7 @@ class TableContent:
     def changed(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
         """Apply a change; `source` returns the rows of other tables."""
         try:
-            after = self._worked_out(change, catalog, source)
+            after = self._evaluate_change(change, catalog, source)
         except ExpressionError as problem:
             raise SlicemillError(str(problem)) from None
         self._adopt(after)
@@ -454,11 +460,11 @@ class TableContent:
         gone = [number for key in differs if (number := before[key]) is not None]
         return RowsAfter(gone, [row for row in differs.values() if row is not None], len(changes))
 
-    def _worked_out(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
+    def _evaluate_change(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
         if isinstance(change, InsertRows):
-            return self._inserted(change, catalog, source)
+            return self._insert(change, catalog, source)
         if isinstance(change, UpdateRows):
-            return self._updated(change, catalog, source)
+            return self._update(change, catalog, source)
         where = change.where if isinstance(change, DeleteRows) else None
         gone = [number for number, _, _ in self._chosen(where, catalog, source)]
         return RowsAfter(gone, [], len(gone))
@@ -496,20 +502,20 @@ class TableContent:
     def _check_nulls(self, row: Row) -> None:
         for name, place in self._never_null:
             if row[place] is None:
-                raise TableRefused(f"{name} of table {self.table.name} must not be NULL", "give it a value")
+                raise RejectedRows(f"{name} of table {self.table.name} must not be NULL", "give it a value")
 
     def _key_of(self, row: Row) -> Key:
         return tuple(row[place] for place in self._places)
 
-    def _duplicate(self, key: Key) -> TableRefused:
+    def _duplicate(self, key: Key) -> RejectedRows:
         shown = ", ".join(f"{name} = {value!r}" for name, value in zip(self.table.key, key, strict=True))
-        return TableRefused(
+        return RejectedRows(
             f"table {self.table.name} has a row with {shown} already",
             "write INSERT OR REPLACE, or add ON CONFLICT DO UPDATE SET …, to change that one",
         )
 
-    def _inserted(self, change: InsertRows, catalog: Catalog, source: Source) -> RowsAfter:
-        rows = list(_given(change, self.table, catalog, source))
+    def _insert(self, change: InsertRows, catalog: Catalog, source: Source) -> RowsAfter:
+        rows = list(_rows_to_insert(change, self.table, catalog, source))
         if change.conflict is None or not self._places:
             return RowsAfter([], rows, len(rows))
         conflict = change.conflict
@@ -523,7 +529,7 @@ class TableContent:
             key = self._key_of(row)
             number = self._keys.get(key)
             if key in new and conflict.assignments:
-                raise TableRefused(
+                raise RejectedRows(
                     f"two of the new rows have the key {', '.join(map(repr, key))}", "give each key once"
                 )
             if number is None:
@@ -531,14 +537,16 @@ class TableContent:
                 new.setdefault(key, row)
             elif conflict.assignments:
                 before = self.rows[number]
-                inside = self._inside(before, env).around(columns_of(EXCLUDED, self.table.schema, row))
+                inside = self._row_environment(before, env).around(
+                    columns_of(EXCLUDED, self.table.schema, row)
+                )
                 if holds(inside):
                     gone.append(number)
                     new[key] = assign(before, inside)
                     count += 1
         return RowsAfter(gone, list(new.values()), count)
 
-    def _updated(self, change: UpdateRows, catalog: Catalog, source: Source) -> RowsAfter:
+    def _update(self, change: UpdateRows, catalog: Catalog, source: Source) -> RowsAfter:
         assign = _assigner(change.assignments, self.table, catalog)
         chosen = list(self._chosen(change.where, catalog, source))
         rows = [assign(row, inside) for _, row, inside in chosen]
@@ -551,7 +559,7 @@ class TableContent:
         env = QueryEnvironment(source)
         for number in self._candidates(where):
             row = self.rows[number]
-            inside = self._inside(row, env)
+            inside = self._row_environment(row, env)
             if holds(inside):
                 yield number, row, inside
 
@@ -566,11 +574,11 @@ class TableContent:
         number = self._keys.get(tuple(named[name] for name in self.table.key))
         return () if number is None else (number,)
 
-    def _inside(self, row: Row, env: QueryEnvironment) -> QueryEnvironment:
+    def _row_environment(self, row: Row, env: QueryEnvironment) -> QueryEnvironment:
         return env.around(columns_of(self.table.name, self.table.schema, row))
 
 
-def _given(change: InsertRows, table: Table, catalog: Catalog, source: Source) -> Iterator[Row]:
+def _rows_to_insert(change: InsertRows, table: Table, catalog: Catalog, source: Source) -> Iterator[Row]:
     """Yield the rows of an INSERT in the table's column order.
 
     Missing columns are NULL.

@@ -16,29 +16,29 @@ from typing import Any
 from slicemill.catalog.catalog import AGAIN, JOINING, Catalog
 from slicemill.columns.arrow_schema import to_arrow
 from slicemill.errors import SlicemillError
-from slicemill.lifecycle.backfill import catch_up_feeding, fields_from_the_past
+from slicemill.lifecycle.backfill import backfill_fields, catch_up_upstream
 from slicemill.lifecycle.tables import TableVersions
 from slicemill.lifecycle.unit_fields import (
     LEFT_OUT,
-    joined,
-    keep_announced,
+    fields_with_queries,
+    fields_without_pending,
+    keep_watermarks,
     moved_at_start,
-    moved_cells,
     new_fields,
-    passed_by_all,
     reads_changes,
+    redistribution_fields,
     without_logs,
     without_names,
-    without_newcomers,
+    without_new_queries,
     without_state,
 )
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.content import quoted
-from slicemill.plan.late_queries import units_apart
-from slicemill.plan.partitioning import Exchange, needed_by_log
-from slicemill.plan.placement import PlacementKind, chosen, kept_placement, replacement
+from slicemill.plan.content import quote_name
+from slicemill.plan.late_queries import backfill_units
+from slicemill.plan.partitioning import Exchange, exchanges_by_log
+from slicemill.plan.placement import PlacementKind, choose_placement, kept_placement, replacement
 from slicemill.plan.planner import Plan
-from slicemill.plan.units import Unit, part_of
+from slicemill.plan.units import Unit, unit_subgraph
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.pipeline import UnitPlan
 from slicemill.runtime.rescale import divides_state, fixed_nodes
@@ -95,7 +95,7 @@ class UnitChanges:
         definition and keep the state that still fits, or start in the past if they are in `from_the_past`.
         Nothing has changed before `commit`, so a crash loses nothing.
         """
-        prepared, past = PreparedUnits(plan, catalog), units_apart(plan.apart, plan.units)
+        prepared, past = PreparedUnits(plan, catalog), backfill_units(plan.apart, plan.units)
         current: list[RunningUnit] = []  # units before the change, which feed later units
         for part in self._plans(plan, catalog):
             running = self.dispatcher.running.unit(part.unit.id)
@@ -107,9 +107,9 @@ class UnitChanges:
                 self._create_logs(part, prepared)
                 replaced_here = begun in from_the_past and not plan.apart[begun].explicit
                 given_us = self._given_us(begun) if replaced_here else None
-                fields = fields_from_the_past(part, self.home, begun, plan.apart[begun], catalog, given_us)
+                fields = backfill_fields(part, self.home, begun, plan.apart[begun], catalog, given_us)
                 prepared.set_fields(part.unit.id, without_state(running) | fields)
-            elif running is None or begins or not running.plan.does_the_same(part):
+            elif running is None or begins or not running.plan.computes_same_as(part):
                 running = self._prepare_one(part, running, current, prepared, anew, replaced)
             prepared.parts.append((part, running))
             current += [running] if running is not None else []
@@ -140,7 +140,7 @@ class UnitChanges:
             running if running is not None and part.unit.id not in prepared.changed else self._begun(part)
             for part, running in prepared.parts
         ]
-        read_by = needed_by_log(unit.plan.exchanges for unit in units)
+        read_by = exchanges_by_log(unit.plan.exchanges for unit in units)
         for unit in units:
             unit.read_by = read_by
         return units
@@ -178,7 +178,7 @@ class UnitChanges:
                 cells = prod(known["placement"]["shape"])
                 placement = replacement(unit, graph, cells, partial(divides_state, unit, graph))
             return dict(placement.exchanges)
-        return dict(chosen(unit, graph, self.cells, kind=self.placement).exchanges)
+        return dict(choose_placement(unit, graph, self.cells, kind=self.placement).exchanges)
 
     def _refuse_fixed_state(self, unit: Unit, graph: QueryGraph) -> None:
         """Raise if a unit must change its cells but has state that cannot move."""
@@ -186,7 +186,7 @@ class UnitChanges:
         kept = unit.stateful_nodes if running is None else running.plan.unit.stateful_nodes
         fixed = [node_id for node_id in fixed_nodes(unit, graph) if node_id in kept]
         if fixed:
-            names = ", ".join(quoted(log) for _, log in unit.outputs)
+            names = ", ".join(quote_name(log) for _, log in unit.outputs)
             raise SlicemillError(
                 f"{unit.id} keeps its state of {graph[fixed[0]].label or fixed[0]} in cells by other keys; "
                 f"to begin without that state, run DROP QUERY {names} and create it anew"
@@ -197,8 +197,8 @@ class UnitChanges:
         catalog = catalog.without_queries()
         found = []
         for unit in plan.units:
-            graph = part_of(plan.graph, unit)
-            tables = self.tables.seen_by(graph, catalog)
+            graph = unit_subgraph(plan.graph, unit)
+            tables = self.tables.versions_read_by(graph, catalog)
             found.append(UnitPlan(unit, graph, catalog, tables, self.exchanges(unit, graph)))
         return found
 
@@ -218,8 +218,8 @@ class UnitChanges:
             self._catch_up(feeding, plan.unit.inputs)
             prepared.set_fields(unit_id, new_fields(plan, self.home))
             return None
-        self._take_back(unit_id, {log for _, log in plan.unit.outputs}, prepared)
-        return self._change_members(plan, running, feeding, prepared, anew, replaced)
+        self._warn_of_missed_rows(unit_id, {log for _, log in plan.unit.outputs}, prepared)
+        return self._change_queries(plan, running, feeding, prepared, anew, replaced)
 
     def _given_us(self, log: str) -> int | None:
         """Return the time up to which a log's results are complete.
@@ -248,7 +248,7 @@ class UnitChanges:
 
     def _begun(self, plan: UnitPlan) -> RunningUnit:
         unit = self._running(plan)
-        keep_announced(unit, self.dispatcher.streams)
+        keep_watermarks(unit, self.dispatcher.streams)
         return unit
 
     def _restarted(self, plan: UnitPlan) -> RunningUnit:
@@ -266,7 +266,7 @@ class UnitChanges:
         by_key_alone = self.placement is PlacementKind.KEY
         return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
 
-    def _take_back(self, unit: str, logs: Collection[str], prepared: PreparedUnits) -> None:
+    def _warn_of_missed_rows(self, unit: str, logs: Collection[str], prepared: PreparedUnits) -> None:
         """Warn of queries that are declared again and have missed rows."""
         left_out = self.home.units[unit].get(LEFT_OUT, [])
         back = [log for log in left_out if log in logs]
@@ -280,10 +280,10 @@ class UnitChanges:
                 "windows; run DROP QUERY %s once to begin anew",
                 log,
                 self.home.folder,
-                quoted(log),
+                quote_name(log),
             )
 
-    def _change_members(
+    def _change_queries(
         self,
         plan: UnitPlan,
         running: RunningUnit | None,
@@ -299,23 +299,23 @@ class UnitChanges:
         unit_id = plan.unit.id
         fields = self.home.units[unit_id]
         written = sorted(log for _, log in plan.unit.outputs)
-        tables = self.tables.seen_so_far(plan.tables)
+        tables = self.tables.rows_as_of_commit(plan.tables)
         if running is None and fields["outputs"] == written and tables == plan.tables:
             return self._restarted(plan)
         before = running
         if before is None:
-            known = without_newcomers(plan, fields["outputs"])
+            known = without_new_queries(plan, fields["outputs"])
             before = self._restarted(replace(known, tables=tables))
         self._catch_up(feeding, plan.unit.inputs)
         if before is running and before.catching_up:
             # A backfill reads the tables as they are then, so the change need not wait for the backfill.
             self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
-        passes_by = before.stopped and before.pending() and not reads_changes(plan, self.home)
+        passes_by = before.has_failed and before.pending() and not reads_changes(plan, self.home)
         # A new query must not read earlier rows, so failed queries of its unit restart without state.
-        passed = passed_by_all(before, self.home) if passes_by else None
-        changed = joined(plan, before, self.home, anew, replaced, passed)
-        prepared.set_fields(unit_id, changed | moved_cells(plan, before, changed["checkpoint"]))
+        passed = fields_without_pending(before, self.home) if passes_by else None
+        changed = fields_with_queries(plan, before, self.home, anew, replaced, passed)
+        prepared.set_fields(unit_id, changed | redistribution_fields(plan, before, changed["checkpoint"]))
         return before
 
     def _finish(self, unit: RunningUnit, feeding: Sequence[RunningUnit]) -> None:
@@ -324,4 +324,4 @@ class UnitChanges:
         self.dispatcher.finish(unit)
 
     def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
-        catch_up_feeding(self.dispatcher, units, logs)
+        catch_up_upstream(self.dispatcher, units, logs)

@@ -13,18 +13,24 @@ from slicemill.columns.arrow_schema import to_arrow, without_defaults
 from slicemill.errors import SlicemillError
 from slicemill.ingest.watermarks import newest_tuple
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.slices.coverage import admitted, members_behind
+from slicemill.operators.join.slices.coverage import admit_queries, members_behind
 from slicemill.operators.specs import Source
 from slicemill.plan.history import history_us
-from slicemill.plan.overlapping_joins import HeldStates, PlacedQueries, joined_on, logs_read
-from slicemill.plan.placement import Placement, PlacementKind, judges_rows, restored
-from slicemill.plan.state_reuse import names_of_state, parts_taken, serves, successors, without_outputs
+from slicemill.plan.overlapping_joins import RunningJoinState, UnitAssignments, join_keys_of, logs_read
+from slicemill.plan.placement import Placement, PlacementKind, needs_match_flags, restore_placement
+from slicemill.plan.state_reuse import (
+    names_of_state,
+    parts_taken,
+    state_suffices,
+    successors,
+    without_outputs,
+)
 from slicemill.runtime.pipeline import UnitPlan
 from slicemill.runtime.streams import RunningStream, logs_of
 from slicemill.runtime.units import RunningUnit
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
-from slicemill.storage.home_state import SINCE_CHECKPOINT, merged
+from slicemill.storage.home_state import SINCE_CHECKPOINT, merge_fields
 from slicemill.time import BEGINNING, END
 
 # Field of a unit: logs of queries and streams that the current start has not declared.
@@ -38,12 +44,12 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
 
     A changelog is read from its base: the table that its oldest changes were folded into.
     """
-    cursors = _beginnings(plan.unit.inputs, home)
+    cursors = _start_cursors(plan.unit.inputs, home)
     return {
         "placement": Placement.of(plan.exchanges).plain(),
-        "joined_on": joined_on(plan.unit, plan.graph),
+        "joined_on": join_keys_of(plan.unit, plan.graph),
         "cursors": cursors,
-        "outputs": _written(plan),
+        "outputs": _output_logs(plan),
         "since": {log: newest_ts(logs, home) for log, logs in logs_read(plan.unit, plan.graph).items()},
         "input_watermarks": {},
         "output_watermarks": {},
@@ -57,7 +63,7 @@ def without_state(before: RunningUnit | None) -> dict[str, Any]:
     return {} if before is None else dict.fromkeys(before.fields.keys() & _OF_STATE)
 
 
-def keep_announced(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
+def keep_watermarks(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
     """Keep watermarks at or above those announced before a restart.
 
     The watermark of a derived stream was at most those of the streams that it reads.
@@ -71,14 +77,14 @@ def keep_announced(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> N
                 streams[catalog.declared_stream(name).name].announce_at_least(name, ts)
 
 
-def without_newcomers(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
+def without_new_queries(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
     """Return the plan without new queries, which must not read older rows."""
-    new = [log for log in _written(plan) if log not in known]
+    new = [log for log in _output_logs(plan) if log not in known]
     unit, graph = without_outputs(plan.unit, plan.graph, new)
     return replace(plan, unit=unit, graph=graph)
 
 
-def joined(
+def fields_with_queries(
     plan: UnitPlan,
     before: RunningUnit,
     home: Home,
@@ -88,24 +94,24 @@ def joined(
 ) -> dict[str, Any]:
     """Return the changed fields of a unit with the queries of a plan.
 
-    The unit has read all epochs, or `passed` has the fields that skip them (`passed_by_all`). New queries and
-    queries of `anew` read only rows that arrive from now on. New joins also get stored rows of other joins in
-    the unit, where these rows suffice (S23). A query of `replaced` keeps state under names that are still in
-    use, and takes over state that has all it needs. If no state is missing, its results stay as complete as
-    before.
+    The unit has read all epochs, or `passed` has the fields that skip them (`fields_without_pending`). New
+    queries and queries of `anew` read only rows that arrive from now on. New joins also get stored rows of
+    other joins in the unit, where these rows suffice (S23). A query of `replaced` keeps state under names
+    that are still in use, and takes over state that has all it needs. If no state is missing, its results
+    stay as complete as before.
     """
-    graph, written, read = plan.graph, _written(plan), logs_read(plan.unit, plan.graph)
+    graph, written, read = plan.graph, _output_logs(plan), logs_read(plan.unit, plan.graph)
     fields = {**before.fields, **(passed or {})}
     held = {
         name
-        for name in _names_held(before.plan, [log for log in replaced if log not in anew])
-        if serves(before.plan.graph, graph, name)
+        for name in _state_names(before.plan, [log for log in replaced if log not in anew])
+        if state_suffices(before.plan.graph, graph, name)
     }
     roots = {log: root for root, log in plan.unit.outputs}
     taken: dict[str, str] = {}
     parts: dict[str, list[int]] = {}
     for log in roots.keys() & {log for _, log in before.plan.unit.outputs} & set(replaced) - set(anew):
-        was, now = _names_held(before.plan, [log]), names_of_state(graph, plan.unit, roots[log])
+        was, now = _state_names(before.plan, [log]), names_of_state(graph, plan.unit, roots[log])
         heirs = successors(before.plan.graph, graph, was, now)
         taken |= heirs
         parts |= parts_taken(before.plan.graph, graph, heirs)
@@ -130,13 +136,13 @@ def joined(
         }
     since = {log: known[log] if log in known else newest_ts(read[log], home) for log in written}
     for log in new:
-        let_go = _passed(before, read[log])
+        let_go = _eviction_time(before, read[log])
         if BEGINNING < let_go < END:
             since[log] = max(since[log] or let_go, let_go)
     members = {log: [one for one in members_behind(graph, roots[log]) if one.name not in held] for log in new}
     if any(members.values()):
         members |= {log: list(members_behind(graph, roots[log])) for log in written if log not in new}
-    served, since = admitted(members, new, {}, since)
+    served, since = admit_queries(members, new, {}, since)
     alone = {name: (None, None) for log in new for name in fresh(log)}
     # Queries of joins may add an input to the unit, or remove one.
     inputs, checkpoint = plan.unit.inputs, fields["checkpoint"]
@@ -145,7 +151,7 @@ def joined(
     marks = {log: ts for log, ts in before.input_watermarks().items() if log in inputs}
     return {
         "placement": Placement.of(plan.exchanges).plain(),
-        "joined_on": joined_on(plan.unit, graph, before.fields.get("joined_on")),
+        "joined_on": join_keys_of(plan.unit, graph, before.fields.get("joined_on")),
         "cursors": cursors,
         "checkpoint": {**checkpoint, "cursors": kept},
         # A replay from an older checkpoint would need the plan of that time.
@@ -168,7 +174,7 @@ def joined(
     }
 
 
-def _names_held(plan: UnitPlan, logs: Collection[str]) -> set[str]:
+def _state_names(plan: UnitPlan, logs: Collection[str]) -> set[str]:
     """Return the names of the state that a unit keeps for queries."""
     return {
         name
@@ -183,7 +189,7 @@ def reads_changes(plan: UnitPlan, home: Home) -> bool:
     return any(home.logs[log].changes for log in plan.unit.inputs)
 
 
-def _beginnings(logs: Iterable[str], home: Home) -> dict[str, int]:
+def _start_cursors(logs: Iterable[str], home: Home) -> dict[str, int]:
     """Return by input the last epoch that a new reader skips.
 
     It is -1 for a changelog, which is read from its base.
@@ -191,7 +197,7 @@ def _beginnings(logs: Iterable[str], home: Home) -> dict[str, int]:
     return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
 
 
-def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
+def fields_without_pending(unit: RunningUnit, home: Home) -> dict[str, Any]:
     """Return the changed fields of a unit that skips its pending input.
 
     All of its queries have failed.
@@ -203,7 +209,9 @@ def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
     return {"cursors": heads, "checkpoint": checkpoint, **gone}
 
 
-def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+def redistribution_fields(
+    plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the fields that redistribute a unit's checkpoint, if necessary.
 
     That is the case if its partitions or heavy keys no longer fit. `adapting.replacing` moves the state to
@@ -211,7 +219,7 @@ def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, An
     """
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
     heavy = before.fields.get("heavy") or []
-    if was.spreads_like(now) and not (heavy and judges_rows(plan.unit, plan.graph)):
+    if was.spreads_like(now) and not (heavy and needs_match_flags(plan.unit, plan.graph)):
         return {}
     return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
 
@@ -223,7 +231,7 @@ def moved_at_start(plan: UnitPlan, home: Home) -> dict[str, Any]:
     cells.
     """
     fields = home.units[plan.unit.id]
-    was = restored(plan.unit, plan.graph, fields["placement"])
+    was = restore_placement(plan.unit, plan.graph, fields["placement"])
     if was is not None and was.exchanges == plan.exchanges:
         return {}
     heavy = fields.get("heavy") or []
@@ -265,7 +273,7 @@ def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
     gone = [name for name in names if name in home.logs]
     dropped_units, units = list(change.dropped_units), dict(change.units)
     for unit, known in home.units.items() if gone else ():
-        fields = merged(known, units.get(unit, {}))
+        fields = merge_fields(known, units.get(unit, {}))
         if unit in dropped_units:
             continue
         if fields.get("outputs") and set(fields["outputs"]) <= set(gone):
@@ -292,11 +300,11 @@ def without_names(names: Collection[str], gone: Collection[str]) -> list[str] | 
     return [name for name in names if name not in gone] or None
 
 
-def _written(plan: UnitPlan) -> list[str]:
+def _output_logs(plan: UnitPlan) -> list[str]:
     return sorted(log for _, log in plan.unit.outputs)
 
 
-def _passed(before: RunningUnit, logs: Collection[str]) -> int:
+def _eviction_time(before: RunningUnit, logs: Collection[str]) -> int:
     """Return the time up to which a unit has evicted input rows.
 
     The last run evicted them, and may be later than the last row. A row is kept until every query that reads
@@ -322,18 +330,18 @@ def newest_ts(logs: Collection[str], home: Home) -> int | None:
     return max((ts for ts in newest if ts is not None), default=None)
 
 
-def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
+def query_placements(units: Mapping[str, Mapping[str, Any]]) -> UnitAssignments:
     """Return the unit of each log, and the states to share."""
     unit_of = {
         log: unit for unit, fields in units.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
     open_kinds = (PlacementKind.ONE.value, PlacementKind.KEY.value)
     states = {
-        unit: HeldStates(fields["joined_on"], fields["placement"]["kind"] in open_kinds)
+        unit: RunningJoinState(fields["join_keys_of"], fields["placement"]["kind"] in open_kinds)
         for unit, fields in units.items()
         if fields.get("joined_on")
     }
-    return PlacedQueries(unit_of, states)
+    return UnitAssignments(unit_of, states)
 
 
 def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:

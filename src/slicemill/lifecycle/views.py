@@ -9,7 +9,7 @@ from slicemill.catalog.catalog import Catalog, Table, View
 from slicemill.catalog.queries import FrameUnit, RelationQuery, SelectQuery, Window
 from slicemill.columns.rows import timed_rows
 from slicemill.errors import SlicemillError
-from slicemill.operators.step import held_at, relation_rows
+from slicemill.operators.step import relation_rows, view_content
 from slicemill.plan.statement_equality import relations_read
 from slicemill.storage.home import Home
 from slicemill.storage.log import Log
@@ -38,28 +38,28 @@ def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) ->
     return evaluate_relation(query, catalog, lambda t: relation_rows(t, catalog, rows))
 
 
-def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
+def window_rows(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
     """Return the rows in a view's window at the latest known time."""
     log = home.logs.get(view.name)
     if log is None:
         return []  # it was declared a moment ago
     found = [row for epoch in log.epochs() for row in timed_rows(log.read(epoch), view.schema)]
-    return held_at(view, found, _now(log, watermark))
+    return view_content(view, found, _now(log, watermark))
 
 
-def passed_by(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
+def first_epochs_in_use(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
     """Return by view log the first epoch needed, for `Change.freed`."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)
         if log is not None:
-            first = _first_held(_window(view), log, _now(log, watermark))
+            first = _first_epoch_in_use(_window(view), log, _now(log, watermark))
             if first > log.first:
                 freed[view.name] = first
     return freed
 
 
-def _first_held(window: Window, log: Log, now: int) -> int:
+def _first_epoch_in_use(window: Window, log: Log, now: int) -> int:
     assert window.extent is not None, "the binder asks for a window with a beginning"
     rows, first = 0, log.head + 1
     for epoch in reversed(log.epochs()):

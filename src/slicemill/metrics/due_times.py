@@ -14,9 +14,9 @@ trigger time instead, in the time of the stream:
     result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
 
 A SLACK is a delay that the user requests: a tuple that it holds back arrives when the slack is over, and
-the watermark of a stream is its greatest timestamp minus the slack (`Intake`). Rows that a union or a
-join holds back count from their own arrival, because this delay is part of the response time. Before
-results are stored, their due times replace `_arr` (`dated`), so that results derived from them count from
+the watermark of a stream is its greatest timestamp minus the slack (`Intake`). Rows that a union or a join
+holds back count from their own arrival, because this delay is part of the response time. Before results are
+stored, their due times replace `_arr` (`set_due_times`), so that results derived from them count from
 there.
 
 A declared stream stores when its watermark reached each time (`TimeLine`). The history covers all tuples,
@@ -124,7 +124,7 @@ class TimeLine:
         )
 
 
-def released_by_time(at: Int64s) -> Int64s:
+def trigger_arrivals(at: Int64s) -> Int64s:
     """Return `_arr` of rows that time triggers at these times of the stream."""
     # Before 1970 a trigger time would look like an arrival, so the row's own timestamp is used.
     return np.where(at > 0, -at, 0)
@@ -146,7 +146,7 @@ def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: i
     return np.where(released, due, arr)
 
 
-def dated(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
+def set_due_times(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
     """Return the results of a run with due times as arrival times."""
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():

@@ -50,7 +50,7 @@ def recording() -> Iterator[Stages]:
             _recorders.active = [other for other in _recorders.active if other is not stages]
 
 
-def spent(seconds: Mapping[str, float]) -> None:
+def add_stage_times(seconds: Mapping[str, float]) -> None:
     """Add times of stages, for example those of a completed task."""
     if not _recorders.active:
         return
@@ -69,18 +69,18 @@ def stage(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        spent({name: time.perf_counter() - began})
+        add_stage_times({name: time.perf_counter() - began})
 
 
 # Time spent in Python's garbage collection, by thread and in the whole process.
 
 
-class _OfThread(threading.local):
+class _ThreadGcTime(threading.local):
     began = 0.0
     seconds = 0.0
 
 
-class _OfProcess:
+class _ProcessGcTime:
     """Collections of all threads.
 
     A process runs one collection at a time, in the thread whose allocation triggers it.
@@ -89,22 +89,22 @@ class _OfProcess:
     seconds = 0.0
 
 
-_THREAD = _OfThread()
-_PROCESS = _OfProcess()
+_THREAD = _ThreadGcTime()
+_PROCESS = _ProcessGcTime()
 
 
-def watch_collections() -> None:
+def watch_gc() -> None:
     """Start measuring. Idempotent."""
-    if _collected not in gc.callbacks:
-        gc.callbacks.append(_collected)
+    if _on_collection not in gc.callbacks:
+        gc.callbacks.append(_on_collection)
 
 
-def collecting_seconds() -> float:
+def gc_seconds() -> float:
     """Return the CPU seconds of collections in this thread."""
     return _THREAD.seconds
 
 
-def process_collecting_seconds() -> float:
+def process_gc_seconds() -> float:
     """Return the CPU seconds of collections in all threads.
 
     No thread runs Python code during a collection.
@@ -112,7 +112,7 @@ def process_collecting_seconds() -> float:
     return _PROCESS.seconds
 
 
-def _collected(phase: str, _info: dict[str, int]) -> None:
+def _on_collection(phase: str, _info: dict[str, int]) -> None:
     if phase == "start":
         _THREAD.began = time.thread_time()
     else:

@@ -153,7 +153,7 @@ def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, flo
         number += 1
 
 
-def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
+def time_by_bucket(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
     """Return by time bucket the total time between begins and ends."""
     if not len(begins):
         return {}
@@ -161,11 +161,11 @@ def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
         return {0: float((ends - begins).sum())}
     first, last = math.floor(begins.min() / width), math.ceil(ends.max() / width)
     edges = np.arange(first, last + 1) * width
-    passed = _passed(begins, edges) - _passed(ends, edges)
+    passed = _time_since(begins, edges) - _time_since(ends, edges)
     return {first + index: float(length) for index, length in enumerate(np.diff(passed)) if length > 0}
 
 
-def _passed(moments: Floats, edges: Floats) -> Floats:
+def _time_since(moments: Floats, edges: Floats) -> Floats:
     """Return at each edge the total time since all earlier moments."""
     moments = np.sort(moments)
     sums = np.concatenate(([0.0], np.cumsum(moments)))
@@ -175,7 +175,7 @@ def _passed(moments: Floats, edges: Floats) -> Floats:
 
 
 @dataclass(slots=True)
-class QueryFigures:
+class QueryStatistics:
     """Accumulators of a query or class of queries, for a time span.
 
     Staleness and average memory are `stale` and `waited` divided by the time that the queries existed. The
@@ -192,7 +192,7 @@ class QueryFigures:
     most_waiting: float = 0.0
     """Maximum number of tuples in the queues of one query."""
 
-    def emitted(
+    def add_emitted(
         self,
         arrivals: npt.ArrayLike,
         departures: npt.ArrayLike,
@@ -211,7 +211,7 @@ class QueryFigures:
             alone = ideal_time if last_part is None else last_part
             self.slowdown.add(1.0 + (responses - alone) / ideal_time, times)
 
-    def merge(self, other: QueryFigures) -> None:
+    def merge(self, other: QueryStatistics) -> None:
         self.response.merge(other.response)
         self.slowdown.merge(other.slowdown)
         self.tardiness.merge(other.tardiness)
@@ -221,7 +221,7 @@ class QueryFigures:
 
 
 @dataclass(slots=True)
-class Record:
+class MetricsRecord:
     """Figures by query and time bucket.
 
     `classes` has the class of each query.
@@ -229,17 +229,17 @@ class Record:
 
     bucket: float
     classes: dict[str, str] = field(default_factory=dict)
-    figures: dict[tuple[str, int], QueryFigures] = field(default_factory=dict)
+    figures: dict[tuple[str, int], QueryStatistics] = field(default_factory=dict)
     kept_from: float = -math.inf
     """Number of the first bucket that is kept."""
 
-    def at(self, query: str, time: float) -> QueryFigures:
+    def at(self, query: str, time: float) -> QueryStatistics:
         return self.numbered(query, int(time // self.bucket))
 
-    def numbered(self, query: str, number: int) -> QueryFigures:
+    def numbered(self, query: str, number: int) -> QueryStatistics:
         found = self.figures.get((query, number))
         if found is None:
-            found = self.figures[query, number] = QueryFigures()
+            found = self.figures[query, number] = QueryStatistics()
         return found
 
     def forget(self, number: int) -> None:
@@ -255,29 +255,29 @@ class Record:
         for number, length in stretches(begin, end, self.bucket):
             self.numbered(query, number).stale += length
 
-    def merge(self, other: Record) -> None:
+    def merge(self, other: MetricsRecord) -> None:
         """Merge the figures of other queries or other time spans."""
         self.classes.update(other.classes)
         for key, figures in other.figures.items():
-            self.figures.setdefault(key, QueryFigures()).merge(figures)
+            self.figures.setdefault(key, QueryStatistics()).merge(figures)
 
-    def of_query(self, query: str) -> QueryFigures:
+    def of_query(self, query: str) -> QueryStatistics:
         return self._merged(figures for (name, _), figures in self.figures.items() if name == query)
 
-    def of_class(self, name: str) -> QueryFigures:
+    def of_class(self, name: str) -> QueryStatistics:
         return self._merged(
             figures for (query, _), figures in self.figures.items() if self.classes.get(query) == name
         )
 
-    def of_bucket(self, number: int) -> QueryFigures:
+    def of_bucket(self, number: int) -> QueryStatistics:
         return self._merged(figures for (_, bucket), figures in self.figures.items() if bucket == number)
 
-    def overall(self) -> QueryFigures:
+    def overall(self) -> QueryStatistics:
         return self._merged(self.figures.values())
 
     @staticmethod
-    def _merged(parts: Iterable[QueryFigures]) -> QueryFigures:
-        whole = QueryFigures()
+    def _merged(parts: Iterable[QueryStatistics]) -> QueryStatistics:
+        whole = QueryStatistics()
         for part in parts:
             whole.merge(part)
         return whole

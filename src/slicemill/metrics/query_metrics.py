@@ -19,13 +19,13 @@ from slicemill.metrics.due_times import Arrivals
 from slicemill.metrics.quality_of_service import (
     BUCKETS_KEPT,
     IdealTime,
+    MetricsRecord,
     Quantiles,
-    QueryFigures,
-    Record,
+    QueryStatistics,
     StaleTime,
     Summary,
 )
-from slicemill.shedding.accuracy import Report
+from slicemill.shedding.accuracy import AccuracyReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class QueryMetrics:
     policy: str = ""
     rows: int = 0
     ideal_s: float = math.nan
-    figures: QueryFigures = field(default_factory=QueryFigures)
+    figures: QueryStatistics = field(default_factory=QueryStatistics)
     responses: Quantiles = field(default_factory=Quantiles)
     warm_up: Quantiles = field(default_factory=Quantiles)  # response times of the warm-up
     stale: StaleTime = field(default_factory=StaleTime)
     memory: MemoryUse = MemoryUse()
-    shed: Report | None = None  # for a query with a budget: report of dropped tuples
+    shed: AccuracyReport | None = None  # for a query with a budget: report of dropped tuples
     seen_s: float = 0.0
     cpu_s: float = 0.0  # of the runs of its unit
     python_s: float = 0.0  # part of it in kernels that ran as Python before they were compiled
@@ -73,7 +73,7 @@ class QueryMetrics:
         arrivals: Arrivals,
         now_s: float,
         ideal: IdealTime,
-        record: Record,
+        record: MetricsRecord,
         warm_s: float = -math.inf,
     ) -> None:
         """Count results that are available now, by the arrival times of their causes.
@@ -96,15 +96,15 @@ class QueryMetrics:
         came, times = came[warm], times[warm]
         if not len(came):
             return
-        new = QueryFigures()
-        new.emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
+        new = QueryStatistics()
+        new.add_emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
         if self.slo is not None:
             new.tardiness.add(np.maximum(now_s - came - self.slo.bound_s, 0.0), times)
         self.figures.merge(new)
         record.at(self.query, now_s).merge(new)
         self.responses.add(now_s - came, times.astype(int))
 
-    def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: Record) -> None:
+    def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: MetricsRecord) -> None:
         """Set the waiting rows of the query's unit by bucket: average and maximum."""
         for number, mean, most in by_bucket:
             figures = record.numbered(self.query, number)
@@ -199,14 +199,14 @@ class MillMetrics:
     policy: str
     decisions: Summary
     queries: Sequence[QueryMetrics]
-    record: Record
+    record: MetricsRecord
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
     cells: Sequence[Mapping[str, Any]] = ()
 
     @property
-    def overall(self) -> QueryFigures:
-        whole = QueryFigures()
+    def overall(self) -> QueryStatistics:
+        whole = QueryStatistics()
         for query in self.queries:
             whole.merge(query.figures)
         return whole

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import to_arrow
-from slicemill.columns.pieces import Slice, together
+from slicemill.columns.pieces import Slice, concat_with_nulls
 from slicemill.functions.evaluate import compile_vector
 from slicemill.functions.vectors import arrow_type
 from slicemill.kernels.arrays import Int64s
 from slicemill.operators.alignment import Due
 from slicemill.operators.join import probe
-from slicemill.operators.join.block import FIRST, HASH, TIME, Block, column_numbers, grouped, opened
+from slicemill.operators.join.block import FIRST, HASH, TIME, Block, column_numbers, group_by_hash, open_block
 from slicemill.operators.join.hashing import hash_keys
 from slicemill.operators.row_step import row_of_expressions
 from slicemill.operators.specs import AsOfJoin
@@ -78,7 +78,7 @@ class AsOfStep:
             known = max(known, int(right.column("_ts")[-1].as_py()))
             self._add(right)
         waiting = [table for table in (state.waiting, left) if table is not None]
-        whole = together(waiting).combine_chunks()
+        whole = concat_with_nulls(waiting).combine_chunks()
         times = column_numbers(whole, "_ts")
         ready = len(times)
         if known < END:
@@ -110,14 +110,16 @@ class AsOfStep:
             self.state.runs.append(self._run_of(new))
 
     def _run_of(self, table: pa.Table) -> Slice:
-        block, _ = grouped(table.combine_chunks(), 1)
+        block, _ = group_by_hash(table.combine_chunks(), 1)
         made = Slice(block.table)
         self._blocks[id(made)] = block
         return made
 
     def _block(self, run: Slice) -> Block:
         if id(run) not in self._blocks:
-            self._blocks[id(run)] = opened(together([self._nothing, run.table]).combine_chunks(), 1)
+            self._blocks[id(run)] = open_block(
+                concat_with_nulls([self._nothing, run.table]).combine_chunks(), 1
+            )
         return self._blocks[id(run)]
 
     def _merge(self, earliest: int) -> None:
@@ -129,7 +131,7 @@ class AsOfStep:
         while len(runs) > 1 and self._block(runs[-2]).rows <= 2 * self._block(runs[-1]).rows:
             parts = [self._block(run).table.drop_columns([FIRST]) for run in runs[-2:]]
             del runs[-2:]
-            block, _ = grouped(together(parts).combine_chunks(), 1)
+            block, _ = group_by_hash(concat_with_nulls(parts).combine_chunks(), 1)
             kept = self._needed(block, earliest)
             table = block.table.drop_columns([FIRST])
             if not kept.all():

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from slicemill.codec.registry import stored_as
 from slicemill.columns.order import Numbering
-from slicemill.columns.pieces import together
+from slicemill.columns.pieces import concat_with_nulls
 from slicemill.functions.vectors import Vector, to_arrow
 from slicemill.kernels.arrays import Bools
-from slicemill.metrics.due_times import released_by_time
+from slicemill.metrics.due_times import trigger_arrivals
 
 _TS, _SEQ, _ARRIVAL = "_ts", "_seq", "_arr"
 _SYSTEM = (_TS, _SEQ, _ARRIVAL)
 _BEGINNING = -(2**63)
 
 
-class Answered(Protocol):
+class CallAnswerBatch(Protocol):
     """Answers of a call in a run, see `slicemill.aggregates.calls.Answers`."""
 
     @property
@@ -46,7 +46,7 @@ class Answered(Protocol):
 
 @stored_as("assembly.returned", version=1)
 @dataclass(slots=True)
-class _Returned:
+class _PendingAnswers:
     """Pending answers of one call, in order.
 
     `place` numbers several answers to the same row.
@@ -58,10 +58,12 @@ class _Returned:
     place: NDArray[np.int64]
     columns: list[pa.ChunkedArray]
 
-    def part(self, rows: Bools) -> _Returned:
+    def part(self, rows: Bools) -> _PendingAnswers:
         chosen = pa.array(rows)
         columns = [column.filter(chosen) for column in self.columns]
-        return _Returned(self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns)
+        return _PendingAnswers(
+            self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns
+        )
 
 
 @stored_as("assembly", version=1)
@@ -75,7 +77,7 @@ class AssemblyState:
     first: int = 0
     rows: pa.Table | None = None
     held_from: int | None = None  # timestamp of the oldest row that a call has yet to answer
-    waiting: list[_Returned | None] = field(default_factory=list)
+    waiting: list[_PendingAnswers | None] = field(default_factory=list)
 
 
 class Assembly:
@@ -99,20 +101,20 @@ class Assembly:
         if not state.waiting:
             state.waiting = [None] * len(names)
 
-    def run(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
+    def run(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> pa.Table:
         """Add rows and answers to these and earlier rows; return complete rows."""
         out, leave = self._run(rows, answers)
-        return self._numbering.applied(out, leave)
+        return self._numbering.apply(out, leave)
 
-    def _run(self, rows: pa.Table, answers: Sequence[Answered]) -> tuple[pa.Table, Bools]:
+    def _run(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> tuple[pa.Table, Bools]:
         """Return complete rows with their input row numbers, and expiry flags."""
         state = self.state
         if self._one_each(rows, answers):
             return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
-        held = rows if state.rows is None else together([state.rows, rows])
+        held = rows if state.rows is None else concat_with_nulls([state.rows, rows])
         times = held.column(_TS).to_numpy()
         returned = [
-            _joined(waiting, _arranged(answer))
+            _append_answers(waiting, _arrange(answer))
             for waiting, answer in zip(state.waiting, answers, strict=True)
         ]
         first_open = min(answer.answered for answer in answers) - state.first
@@ -126,14 +128,14 @@ class Assembly:
         else:
             state.held_from = None
             state.waiting = [None] * len(returned)
-        out = self._assembled(held, leaving)
+        out = self._assemble(held, leaving)
         needed = min(answer.needed_from for answer in answers)
         parts = [part.numbers for part in state.waiting if part is not None and len(part.numbers)]
         needed = min([needed, state.first + first_open, *(int(numbers.min()) for numbers in parts)])
         state.rows, state.first = held.slice(needed - state.first), needed
         return out
 
-    def _one_each(self, rows: pa.Table, answers: Sequence[Answered]) -> bool:
+    def _one_each(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> bool:
         """Return True if each call has answered each new row once, in order.
 
         False if older rows or answers are pending.
@@ -149,7 +151,7 @@ class Assembly:
         wanted = np.arange(state.first, end)
         return all(not a.expired.any() and np.array_equal(a.numbers, wanted) for a in answers)
 
-    def _beside(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
+    def _beside(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> pa.Table:
         """Append the answers to the rows."""
         for names, answer in zip(self._names, answers, strict=True):
             for name, column in zip(names, answer.columns, strict=True):
@@ -158,7 +160,7 @@ class Assembly:
         self.state.held_from = None
         return rows
 
-    def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> tuple[pa.Table, Bools]:
+    def _assemble(self, held: pa.Table, parts: Sequence[_PendingAnswers]) -> tuple[pa.Table, Bools]:
         # Answers of one call are in order. Answers of several calls are sorted, and answers to one event
         # share a row.
         ts, expired, numbers, place = (
@@ -186,7 +188,7 @@ class Assembly:
                 slots = (ts[chosen] // slide + 1) * slide
                 until = np.where(answered & ~leave, np.maximum(until, slots), until)
             start += len(part.ts)
-        arrivals = np.where(until > _BEGINNING, released_by_time(until), taken.column(_ARRIVAL).to_numpy())
+        arrivals = np.where(until > _BEGINNING, trigger_arrivals(until), taken.column(_ARRIVAL).to_numpy())
         columns = {
             _TS: pa.array(ts[chosen]),
             _SEQ: taken.column(_SEQ),
@@ -198,11 +200,11 @@ class Assembly:
             rows = row_of[start : start + len(part.ts)]
             start += len(part.ts)
             for name, column in zip(names, part.columns, strict=True):
-                columns[name] = column if len(parts) == 1 else _spread(column, rows, len(chosen))
+                columns[name] = column if len(parts) == 1 else _scatter_column(column, rows, len(chosen))
         return pa.table(columns), leave
 
 
-def _arranged(answer: Answered) -> _Returned:
+def _arrange(answer: CallAnswerBatch) -> _PendingAnswers:
     numbers, expired = answer.numbers, answer.expired
     count = len(numbers)
     new = np.ones(count, np.bool_)
@@ -210,17 +212,17 @@ def _arranged(answer: Answered) -> _Returned:
     starts = np.flatnonzero(new)
     place = np.arange(count) - (np.repeat(starts, np.diff(np.append(starts, count))) if count else 0)
     columns = [pa.chunked_array([to_arrow(column, count)]) for column in answer.columns]
-    return _Returned(answer.ts, expired, numbers, place, columns)
+    return _PendingAnswers(answer.ts, expired, numbers, place, columns)
 
 
-def _joined(waiting: _Returned | None, new: _Returned) -> _Returned:
+def _append_answers(waiting: _PendingAnswers | None, new: _PendingAnswers) -> _PendingAnswers:
     if waiting is None:
         return new
     columns = [
         pa.chunked_array([*old.chunks, *added.chunks], old.type)
         for old, added in zip(waiting.columns, new.columns, strict=True)
     ]
-    return _Returned(
+    return _PendingAnswers(
         np.concatenate([waiting.ts, new.ts]),
         np.concatenate([waiting.expired, new.expired]),
         np.concatenate([waiting.numbers, new.numbers]),
@@ -229,7 +231,7 @@ def _joined(waiting: _Returned | None, new: _Returned) -> _Returned:
     )
 
 
-def _before(part: _Returned, ts: int, number: int) -> Bools:
+def _before(part: _PendingAnswers, ts: int, number: int) -> Bools:
     """Return the mask of answers that precede an arrival.
 
     The arrival has this `number` and time.
@@ -238,7 +240,7 @@ def _before(part: _Returned, ts: int, number: int) -> Bools:
     return earlier
 
 
-def _spread(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
+def _scatter_column(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
     """Return a column with these values in these rows, else NULL."""
     places = np.full(count, -1, np.int64)
     places[rows] = np.arange(len(rows))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from slicemill.aggregates.calls import Tuples, Uda
 from slicemill.aggregates.columns import ColumnStatistic, Rows, Windows
 from slicemill.aggregates.definition import RowAggregate, base_of, evaluate
-from slicemill.aggregates.functions import function_of, has_kernel, is_numbered, stored_arguments
+from slicemill.aggregates.functions import count_stored_arguments, function_of, has_kernel, is_numbered
 from slicemill.aggregates.joint import JointCalls, joint_call
 from slicemill.aggregates.udf.compiler.layout import NoCompiledForm
 from slicemill.aggregates.udf.compiler.prepare import prepare
@@ -67,7 +67,7 @@ def evaluators(
     made: list[Evaluate] = []
     joint_columns: list[Column] = []
     for call in calls:
-        arguments = [(columns[argument], argument.type) for argument in needed_arguments(call, catalog)]
+        arguments = [(columns[argument], argument.type) for argument in column_arguments(call, catalog)]
         if joint is not None and joint_call(call, catalog) is not None:
             joint_columns.append(call.columns[0])
         elif has_group_kernel(call, catalog):
@@ -82,12 +82,14 @@ def evaluators(
     return tuple(made)
 
 
-def needed_arguments(call: AggregateCall, catalog: Catalog) -> tuple[Expr, ...]:
+def column_arguments(call: AggregateCall, catalog: Catalog) -> tuple[Expr, ...]:
     """Return the arguments that an evaluator reads from columns.
 
     A kernel takes constant arguments from the call.
     """
-    return call.arguments[: stored_arguments(call)] if has_group_kernel(call, catalog) else call.arguments
+    return (
+        call.arguments[: count_stored_arguments(call)] if has_group_kernel(call, catalog) else call.arguments
+    )
 
 
 def has_group_kernel(call: Call, catalog: Catalog) -> bool:
@@ -181,7 +183,7 @@ def _row_values(
     return found
 
 
-def aligned(found: Sequence[CallValues], windows: int) -> CallValues:
+def align_results(found: Sequence[CallValues], windows: int) -> CallValues:
     """Align the result rows of several calls.
 
     The i-th row of a window has the i-th result of each call, or NULL.

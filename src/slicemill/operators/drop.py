@@ -16,10 +16,10 @@ from slicemill.columns.arrow_schema import SEQ, TS
 from slicemill.functions.evaluate import compile_vector
 from slicemill.operators.specs import Drop, WholeWindows
 from slicemill.operators.step import StepContext
-from slicemill.shedding.accuracy import AccuracySums, Report
+from slicemill.shedding.accuracy import AccuracyReport, AccuracySums
 from slicemill.shedding.load import (
     NOTHING,
-    Dropping,
+    SheddingDecision,
     in_whole_windows,
     keep_random,
     keep_useful,
@@ -30,7 +30,7 @@ from slicemill.shedding.load import (
 @stored_as("drop", version=1)
 @dataclass(slots=True)
 class DropState:
-    report: Report = field(default_factory=Report)
+    report: AccuracyReport = field(default_factory=AccuracyReport)
 
 
 class DropStep:
@@ -47,10 +47,10 @@ class DropStep:
     def state(self) -> object:
         return self._state
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]:
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
         return {node_id: self._state.report}
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:
         self._dropping = dropping.get(node_id, NOTHING)
 
     def due(self) -> int | None:
@@ -94,7 +94,7 @@ class WholeWindowsStep:
         self._box = operator.box
         self._dropping = NOTHING
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
         self._dropping = dropping.get(self._box, NOTHING)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from slicemill.catalog.expressions import ColumnRef, Expr
 from slicemill.catalog.queries import SelectItem
 from slicemill.columns.arrow_schema import is_system_column
-from slicemill.columns.changelog import selected, with_ops, without_unchanged
-from slicemill.columns.keys import whole
+from slicemill.columns.changelog import filter_changes, with_ops, without_unchanged
+from slicemill.columns.keys import to_array
 from slicemill.functions.evaluate import Arrived, ColumnProgram, Outcome, compile_many, compile_vector
-from slicemill.functions.logic import holds
+from slicemill.functions.logic import true_rows
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import Vector
 from slicemill.kernels.arrays import Bools
@@ -118,7 +118,7 @@ def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arriv
         found = program.run(table, _truth)
         errors = {index: truth for index, truth in enumerate(found) if isinstance(truth, ExpressionError)}
         truths = [() if isinstance(truth, ExpressionError) else truth for truth in found]
-        return Masks(packed(truths, table.num_rows), errors)
+        return Masks(pack_masks(truths, table.num_rows), errors)
 
     return evaluate
 
@@ -132,10 +132,10 @@ def predicate_mask(table: Arrived, masks: Callable[[Arrived], Masks]) -> NDArray
 
 
 def _truth(vector: Vector, rows: int) -> Bools:
-    return np.broadcast_to(holds(vector), (rows,))
+    return np.broadcast_to(true_rows(vector), (rows,))
 
 
-def packed(truths: Sequence[Sequence[Bools]], rows: int) -> NDArray[np.uint64]:
+def pack_masks(truths: Sequence[Sequence[Bools]], rows: int) -> NDArray[np.uint64]:
     """Pack masks into the bits of 64-bit words.
 
     All masks have the same chunks; a mask without chunks sets no bits.
@@ -166,8 +166,8 @@ class FilterChangesStep:
         self._condition = compile_vector(condition, schema)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        holds = whole(pc.fill_null(self._condition(tables[0]), False)).to_numpy(zero_copy_only=False)
-        return selected(tables[0], np.asarray(holds, np.bool_)), complete[0]
+        holds = to_array(pc.fill_null(self._condition(tables[0]), False)).to_numpy(zero_copy_only=False)
+        return filter_changes(tables[0], np.asarray(holds, np.bool_)), complete[0]
 
 
 class ProjectChangesStep:

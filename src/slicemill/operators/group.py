@@ -22,7 +22,7 @@ from slicemill.columns.order import Numbering
 from slicemill.functions.vectors import Vector, from_arrow
 from slicemill.operators.assembly import Assembly, AssemblyState
 from slicemill.operators.specs import GroupAggregate
-from slicemill.operators.step import Columns, Partitioned, StepContext
+from slicemill.operators.step import CompiledColumns, PartitionNumbers, StepContext
 from slicemill.time import BEGINNING, END
 
 
@@ -56,9 +56,9 @@ class GroupCallsStep:
         self.latest_elsewhere = BEGINNING  # timestamp of the last row in any cell, set before each run
         self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
-        self._arguments = Columns([call.arguments for call in operator.calls], schema)
+        self._arguments = CompiledColumns([call.arguments for call in operator.calls], schema)
         keys = [item.expr for item in operator.group_by]
-        self._groups = Partitioned(keys, schema)
+        self._groups = PartitionNumbers(keys, schema)
         # Without GROUP BY there is one group, even without input rows.
         self._always = not keys
         self._schema = with_system_columns(to_arrow(context.node.schema))
@@ -91,7 +91,7 @@ class GroupCallsStep:
         if complete[0] == END and not state.finished:
             state.finished = True
             state.latest_ts = max(state.latest_ts, self.latest_elsewhere)
-            out = pa.concat_tables([out, self._terminated()])
+            out = pa.concat_tables([out, self._terminate_groups()])
         return out, complete[0]
 
     @property
@@ -108,7 +108,7 @@ class GroupCallsStep:
             numbers, rows = np.unique(groups, return_index=True)
             self.state.first_seqs = np.concatenate([known, seqs[rows[numbers >= len(known)]]])
 
-    def _terminated(self) -> pa.Table:
+    def _terminate_groups(self) -> pa.Table:
         """Return the rows of TERMINATE, by first appearance of their group.
 
         Their timestamp is that of the last row.
@@ -138,7 +138,7 @@ class GroupCallsStep:
             for result in results
         ]
         out = Assembly(AssemblyState(), self._names).run(rows, answers)
-        return self._numbering.applied(out, 1).select(self._schema.names).cast(self._schema)
+        return self._numbering.apply(out, 1).select(self._schema.names).cast(self._schema)
 
 
 def group_calls(operator: GroupAggregate, context: StepContext) -> GroupCallsStep:

@@ -14,11 +14,11 @@ from slicemill.catalog.expressions import Call, Expr, columns_of, conjunction, c
 from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, is_system_column, to_arrow, with_system_columns
-from slicemill.columns.order import fanned_out
-from slicemill.columns.pieces import Slice, kept_from, together
+from slicemill.columns.order import fan_out
+from slicemill.columns.pieces import Slice, concat_with_nulls, drop_first_rows
 from slicemill.columns.rows import to_table
 from slicemill.columns.sequence_bits import SEQ_BITS
-from slicemill.functions.evaluate import Arrived, compile_vector, converted
+from slicemill.functions.evaluate import Arrived, compile_vector, implicit_cast
 from slicemill.kernels.arrays import Int64s
 from slicemill.operators.alignment import Due, borders, due_in_turn
 from slicemill.operators.specs import Lookup, Materialize, Scan
@@ -40,10 +40,10 @@ class LookupStep:
         seq_bits: int = SEQ_BITS,
     ) -> None:
         self._seq_bits = seq_bits
-        self._names = [_qualified(lookup.stream_alias, column.name) for column in stream]
+        self._names = [_qualify(lookup.stream_alias, column.name) for column in stream]
         self._own = [column.name for column in stream]
         qualified = Schema(tuple(Column(n, c.type) for n, c in zip(self._names, stream, strict=True)))
-        found = Schema(tuple(Column(_qualified(lookup.alias, c.name), c.type) for c in table))
+        found = Schema(tuple(Column(_qualify(lookup.alias, c.name), c.type) for c in table))
         stored = to_table([Timed(0, row) for row in rows], found, [0] * len(rows))
         self._join = TableLookup(
             qualified, found, lookup.condition, stored.select(list(found.names)), left
@@ -52,7 +52,7 @@ class LookupStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         renamed = dict(zip(self._own, self._names, strict=True))
         stream = tables[0].rename_columns([renamed.get(name, name) for name in tables[0].column_names])
-        return fanned_out(self._join(stream), self._seq_bits), complete[0]
+        return fan_out(self._join(stream), self._seq_bits), complete[0]
 
 
 def lookup(operator: Lookup, context: StepContext) -> LookupStep | ViewLookupStep:
@@ -64,7 +64,7 @@ def lookup(operator: Lookup, context: StepContext) -> LookupStep | ViewLookupSte
     return LookupStep(operator, context.schemas[0], found.schema, rows, operator.left, context.seq_bits)
 
 
-def _qualified(alias: str, name: str) -> str:
+def _qualify(alias: str, name: str) -> str:
     return f"{alias}.{name}" if alias else name
 
 
@@ -115,7 +115,7 @@ def _sides(part: Expr, of_stream: frozenset[str], of_table: frozenset[str]) -> t
     shared = t.common(left.type, right.type)
     if shared is None or shared.kind in (Kind.NULL, Kind.ANY, Kind.PERIOD):
         return None
-    left, right = converted(left, shared), converted(right, shared)
+    left, right = implicit_cast(left, shared), implicit_cast(right, shared)
     reads_left, reads_right = columns_of(left), columns_of(right)
     if not reads_left or not reads_right:
         return None
@@ -127,14 +127,14 @@ def _sides(part: Expr, of_stream: frozenset[str], of_table: frozenset[str]) -> t
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RowRange:
     """Range [start, end) of table rows that each stream row may match."""
 
     starts: Int64s
     ends: Int64s
 
 
-class Matching:
+class LookupMatcher:
     """Compiled condition between stream rows and table rows.
 
     Columns of both sides have different names, as in the condition. A left join keeps stream rows without
@@ -158,7 +158,7 @@ class Matching:
         return Index([key(table) for key in self._table_keys], table.num_rows)
 
     def join(
-        self, stream: pa.Table, table: pa.Table, index: Index | None = None, stretch: Stretch | None = None
+        self, stream: pa.Table, table: pa.Table, index: Index | None = None, stretch: RowRange | None = None
     ) -> pa.Table:
         """Return the joined rows: stream columns, then table columns.
 
@@ -179,7 +179,7 @@ class Matching:
             tuple_places, row_places = self._matches(stream, table, of, candidates, range(start, stop))
             tuples.append(tuple_places)
             rows.append(row_places)
-        return self._joined(stream, table, _concatenated(tuples), _concatenated(rows))
+        return self._joined(stream, table, _concat(tuples), _concat(rows))
 
     def _matches(
         self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s, block: range
@@ -227,7 +227,7 @@ class TableLookup:
         table: pa.Table,
         left: bool = False,
     ) -> None:
-        self._matching = Matching(stream_schema, table_schema, condition, left)
+        self._matching = LookupMatcher(stream_schema, table_schema, condition, left)
         self._table = table.select(table_schema.names).combine_chunks()
         self._index = self._matching.index(self._table)
 
@@ -254,7 +254,7 @@ class Index:
         group: Int64s = np.zeros(len(places), np.int64)
         for comparable in comparables:
             values = pc.unique(comparable).drop_null()
-            combined = _combined(group, comparable, values)
+            combined = _combine_codes(group, comparable, values)
             groups = pa.array(np.unique(combined[combined >= 0]))
             group = _codes(_nullable(combined), groups)
             self._levels.append((values, groups))
@@ -266,7 +266,7 @@ class Index:
         self._places: Int64s = group[order] * self._span + self.rows
 
     def groups(
-        self, keys: list[pa.ChunkedArray], tuples: int, stretch: Stretch | None = None
+        self, keys: list[pa.ChunkedArray], tuples: int, stretch: RowRange | None = None
     ) -> tuple[Int64s, Int64s]:
         """Return the start and size of each stream row's group.
 
@@ -274,7 +274,7 @@ class Index:
         """
         group: Int64s = np.zeros(tuples, np.int64)
         for key, (values, groups) in zip(keys, self._levels, strict=True):
-            group = _codes(_nullable(_combined(group, _comparable(key), values)), groups)
+            group = _codes(_nullable(_combine_codes(group, _comparable(key), values)), groups)
         starts, ends = (0, self._span - 1) if stretch is None else (stretch.starts, stretch.ends)
         first, last = (np.searchsorted(self._places, group * self._span + row) for row in (starts, ends))
         return first, np.where(group < 0, 0, last - first)
@@ -302,7 +302,7 @@ def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Int64s:
     return places
 
 
-def _combined(group: Int64s, key: pa.ChunkedArray, values: pa.Array) -> Int64s:
+def _combine_codes(group: Int64s, key: pa.ChunkedArray, values: pa.Array) -> Int64s:
     """Combine a group and one more key into one number.
 
     It is -1 if either of them is -1. Numbers are below the square of the table's row count.
@@ -329,7 +329,7 @@ def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _concatenated(parts: list[Int64s]) -> Int64s:
+def _concat(parts: list[Int64s]) -> Int64s:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
@@ -366,7 +366,7 @@ class ViewLookupStep:
         self,
         state: ViewState,
         window: Window,
-        matching: Matching,
+        matching: LookupMatcher,
         stream: Schema,
         view: Schema,
         seq_bits: int,
@@ -386,7 +386,7 @@ class ViewLookupStep:
         arrived = []
         for waiting, table, schema in zip(state.waiting, tables, self._schemas, strict=True):
             named = table.rename_columns(schema.names).cast(schema)
-            arrived.append(together([waiting, named]))
+            arrived.append(concat_with_nulls([waiting, named]))
         known = [
             max([told, *_times(table.slice(max(len(table) - 1, 0))).tolist()])
             for told, table in zip(complete, arrived, strict=True)
@@ -400,10 +400,10 @@ class ViewLookupStep:
             table.slice(count).combine_chunks() for table, count in zip(arrived, counts, strict=True)
         ]
         new = new.drop_columns([SEQ, ARRIVAL]).combine_chunks()
-        content = together([*(piece.table for piece in state.content), new]).slice(state.passed)
+        content = concat_with_nulls([*(piece.table for piece in state.content), new]).slice(state.passed)
         out = self._met(stream, content)
         passed = state.passed + self._passed(_times(content), until)
-        state.content, state.passed = kept_from(state.content, new, passed)
+        state.content, state.passed = drop_first_rows(state.content, new, passed)
         return out, until
 
     def due(self) -> Due | None:
@@ -415,13 +415,13 @@ class ViewLookupStep:
         ts, times = _times(stream), _times(content)
         ends = np.searchsorted(times, ts, side="right")
         rows = content.drop_columns([TS])
-        joined = self._matching.join(stream, rows, stretch=self._stretch(ts, times, ends))
-        return fanned_out(joined, self._seq_bits)
+        joined = self._matching.join(stream, rows, stretch=self._row_range(ts, times, ends))
+        return fan_out(joined, self._seq_bits)
 
-    def _stretch(self, ts: Int64s, times: Int64s, ends: Int64s) -> Stretch:
+    def _row_range(self, ts: Int64s, times: Int64s, ends: Int64s) -> RowRange:
         if self._by_rows:
-            return Stretch(np.maximum(ends - self._extent, 0), ends)
-        return Stretch(np.searchsorted(times, ts - self._extent, side="right"), ends)
+            return RowRange(np.maximum(ends - self._extent, 0), ends)
+        return RowRange(np.searchsorted(times, ts - self._extent, side="right"), ends)
 
     def _passed(self, times: Int64s, until: int) -> int:
         """Count the view rows that no later stream row can match."""
@@ -434,7 +434,7 @@ def view_lookup(lookup: Lookup, view_of: Materialize, context: StepContext) -> V
     columns, own = context.node.schema.columns, len(context.schemas[1])
     stream, view = Schema(columns[:own]), Schema(columns[own:])
     state = context.state if isinstance(context.state, ViewState) else ViewState()
-    matching = Matching(stream, view, lookup.condition, lookup.left)
+    matching = LookupMatcher(stream, view, lookup.condition, lookup.left)
     return ViewLookupStep(state, view_of.window, matching, stream, view, context.seq_bits)
 
 

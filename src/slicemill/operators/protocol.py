@@ -231,7 +231,7 @@ class Description:
         return f"{self.symbol} {self.title}" if self.symbol else self.title
 
 
-def many(number: int, word: str) -> str:
+def pluralize(number: int, word: str) -> str:
     """Return a number with a noun in singular or plural.
 
     >>> many(1, "join"), many(2, "join")
@@ -251,7 +251,7 @@ def partition(exprs: Sequence[Expr]) -> tuple[Fact, ...]:
     return (("partition by", ", ".join(render(expr) for expr in exprs)),) if exprs else ()
 
 
-def grouped(calls: Sequence[AggregateCall], group_by: Sequence[SelectItem]) -> tuple[Fact, ...]:
+def grouping_facts(calls: Sequence[AggregateCall], group_by: Sequence[SelectItem]) -> tuple[Fact, ...]:
     facts = [("compute", ", ".join(call_text(call) for call in calls))] if calls else []
     if group_by:
         facts.append(("group by", ", ".join(render(item.expr) for item in group_by)))

@@ -82,7 +82,7 @@ class PunctuatedRows:
             while ages and length is not None and ages[0][0] + length <= ts:
                 since, key, number = ages.popleft()
                 member = self._leaves(port, key, number)
-                if member is not None and port in self.operator.kind.unmatched and not member.matched:
+                if member is not None and port in self.operator.kind.outer_inputs and not member.matched:
                     over.append((since + length, port, member.timed.row))
         over.sort(key=lambda entry: entry[:2])
         return [Timed(end, self._alone(port, row)) for end, port, row in over]
@@ -99,7 +99,7 @@ class PunctuatedRows:
             (
                 ages[0][0] + length
                 for ages, length in zip(self._ages, self.operator.lengths, strict=True)
-                if ages and length is not None and self.operator.kind.unmatched
+                if ages and length is not None and self.operator.kind.outer_inputs
             ),
             default=None,
         )
@@ -113,7 +113,7 @@ class PunctuatedRows:
         return member
 
     def _unmatched(self, window: _Window, ts: int) -> Iterator[Timed]:
-        for port in self.operator.kind.unmatched:
+        for port in self.operator.kind.outer_inputs:
             for member in window[port].values():
                 if not member.matched:
                     yield Timed(ts, self._alone(port, member.timed.row))

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
-from slicemill.columns.pieces import Slice, kept
+from slicemill.columns.pieces import Slice, keep_needed
 from slicemill.functions.vectors import numbers
-from slicemill.metrics.due_times import released_by_time
+from slicemill.metrics.due_times import trigger_arrivals
 from slicemill.operators.specs import Reorder
 from slicemill.operators.step import StepContext
 from slicemill.time import BEGINNING, END
@@ -46,7 +46,7 @@ class ReorderStep:
         ready = times < until if until != END else np.ones(len(times), np.bool_)
         chosen = np.flatnonzero(ready)
         chosen = chosen[np.lexsort((seqs[chosen], times[chosen]))]
-        self.state.pieces = kept(self.state.pieces, new, ~ready, exactly=True)
+        self.state.pieces = keep_needed(self.state.pieces, new, ~ready, exactly=True)
         self.state.least = None if ready.all() else int(times[~ready].min())
         return rows.take(pa.array(chosen)), until
 
@@ -67,7 +67,7 @@ class ReorderStep:
         own, new = table.column(TS).to_numpy(), numbers(column)
         taken = column.is_valid().to_numpy(zero_copy_only=False) & (new >= own - self._slack)
         # The slack is a delay that the user asked for: latency is measured from the end of the slack.
-        arrivals = released_by_time(new + self._slack + 1)
+        arrivals = trigger_arrivals(new + self._slack + 1)
         for name, values in ((TS, new), (ARRIVAL, arrivals)):
             table = table.set_column(table.column_names.index(name), name, pa.array(values))
         return table.filter(pa.array(taken))

@@ -66,16 +66,16 @@ class Redistribution:
     inputs: tuple[InputChange, ...]
     heavy: tuple[HeavyKey, ...] = ()
 
-    def waiting_in(self, input_: int, cells: Sequence[T | None]) -> list[T]:
+    def reading_states(self, input_: int, cells: Sequence[T | None]) -> list[T]:
         """Return the states of old cells that together read each row once."""
         found = (cells[place] for place in self.inputs[input_].sources)
         return [one for one in found if one is not None]
 
-    def stored_in(self, input_: int, cells: Sequence[T | None]) -> list[T]:
+    def storing_states(self, input_: int, cells: Sequence[T | None]) -> list[T]:
         """Return the states of old cells that together store each row once."""
         if self.was_by_time:
             return [one for one in cells if one is not None]
-        return self.waiting_in(input_, cells)
+        return self.reading_states(input_, cells)
 
     def is_read(self, input_: int, rows: KeptRows) -> Bools:
         """Return the mask of rows that the new cell reads."""

@@ -29,8 +29,8 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.functions.rows import compile_expression
 from slicemill.operators.alignment import Due, borders, due_in_turn
 from slicemill.operators.registry import partition_keys
-from slicemill.operators.step import StepContext, WithBytes
-from slicemill.shedding.accuracy import Report
+from slicemill.operators.step import MemoryReporter, StepContext
+from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.storage.state_size import state_bytes
 from slicemill.time import END
 from slicemill.types import Row, Schema, Timed
@@ -69,7 +69,9 @@ class RowStep:
         numbering: Numbering | None = None,
         known: RowState | None = None,
     ) -> None:
-        assert isinstance(operator, Restorable), f"{type(operator).__name__} does not say what it keeps"
+        assert isinstance(operator, RestorableOperator), (
+            f"{type(operator).__name__} does not say what it keeps"
+        )
         self._operator = operator
         self._schemas = schemas
         self._output = output
@@ -84,21 +86,21 @@ class RowStep:
 
     @property
     def state(self) -> RowState:
-        assert isinstance(self._operator, Restorable), "it was when the step was made"
+        assert isinstance(self._operator, RestorableOperator), "it was when the step was made"
         return RowState(self._operator.state(), self._waiting, self._next_seq, self._finished)
 
     def bytes_kept(self) -> int:
-        if not isinstance(self._operator, WithBytes):
+        if not isinstance(self._operator, MemoryReporter):
             return state_bytes({"rows": self.state})
         return self._operator.bytes_kept() + state_bytes({"waiting": self._waiting})
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         for waiting, table, schema in zip(self._waiting, tables, self._schemas, strict=True):
-            waiting += _arrived(table, schema)
+            waiting += _arriving_rows(table, schema)
         until = min(complete)
         operator = self._operator
         out: list[Caused] = []
-        if self.emits_first_row and isinstance(operator, Beginning):
+        if self.emits_first_row and isinstance(operator, InitialOutput):
             out += [(made, None, 0) for made in operator.begin()]
         for port, (timed, seq, arrival) in self._ready(complete):
             if operator.waits_for_time:
@@ -109,7 +111,7 @@ class RowStep:
             self._finished = True
         elif operator.waits_for_time and until > -END:
             out += [(made, None, 0) for made in operator.advance(until)]
-        held = operator.held_from() if isinstance(operator, Holding) else None
+        held = operator.held_from() if isinstance(operator, DelayedOutput) else None
         return self._table(out), until if held is None else min(until, held)
 
     def _table(self, out: list[Caused]) -> pa.Table:
@@ -121,21 +123,21 @@ class RowStep:
         seqs = [_by_values(timed.row) if cause is None else cause for timed, cause, _ in out]
         order = sorted(range(len(out)), key=lambda place: (out[place][0].ts, ranks[place], seqs[place]))
         table = self._stored([out[place] for place in order], [seqs[place] for place in order])
-        return self._numbering.applied(table, np.array([ranks[place] for place in order], np.int64))
+        return self._numbering.apply(table, np.array([ranks[place] for place in order], np.int64))
 
     def _stored(self, out: list[Caused], seqs: Sequence[int]) -> pa.Table:
         return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]:
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
         """Return the report of dropped rows, if any may be dropped.
 
         Rows are dropped for lack of memory.
         """
-        return {node_id: self._operator.report} if isinstance(self._operator, Reporting) else {}
+        return {node_id: self._operator.report} if isinstance(self._operator, LossReporter) else {}
 
     def due(self) -> Due | None:
         operator = self._operator
-        held = operator.due() if isinstance(operator, Holding) else None
+        held = operator.due() if isinstance(operator, DelayedOutput) else None
         return due_in_turn([queue[0][0].ts if queue else None for queue in self._waiting]) or held
 
     def _ready(self, complete: Sequence[int]) -> list[tuple[int, Arrived]]:
@@ -159,7 +161,7 @@ def row_step(operator: RowOperator, context: StepContext) -> RowStep:
     return RowStep(operator, context.schemas, context.node.schema, numbering, known)
 
 
-def _arrived(table: pa.Table, schema: Schema) -> list[Arrived]:
+def _arriving_rows(table: pa.Table, schema: Schema) -> list[Arrived]:
     seqs, arrivals = (table.column(name).to_pylist() for name in (SEQ, ARRIVAL))
     return list(zip(timed_rows(table, schema), seqs, arrivals, strict=True))
 
@@ -214,7 +216,7 @@ class RowOperator(Protocol):
 
 
 @runtime_checkable
-class Restorable(Protocol):
+class RestorableOperator(Protocol):
     """Row operator with a state that can be stored and restored.
 
     The state consists of plain values. Compiled code is created again from the plan.
@@ -230,7 +232,7 @@ class Restorable(Protocol):
 
 
 @runtime_checkable
-class Holding(Protocol):
+class DelayedOutput(Protocol):
     """Row operator that holds output back, and knows until when.
 
     Without this interface the cycle assumes that later output is at or after the operator's input time. It
@@ -247,7 +249,7 @@ class Holding(Protocol):
 
 
 @runtime_checkable
-class Beginning(Protocol):
+class InitialOutput(Protocol):
     """Row operator that has output without input rows."""
 
     def begin(self) -> Sequence[Timed]:
@@ -259,11 +261,11 @@ class Beginning(Protocol):
 
 
 @runtime_checkable
-class Reporting(Protocol):
+class LossReporter(Protocol):
     """Row operator that may drop rows."""
 
     @property
-    def report(self) -> Report: ...
+    def report(self) -> AccuracyReport: ...
 
 
 def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:

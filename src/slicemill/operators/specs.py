@@ -17,7 +17,7 @@ from slicemill.catalog.queries import (
     SelectItem,
     Window,
 )
-from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 from slicemill.functions.render import render
 from slicemill.operators.protocol import (
     ColumnsRead,
@@ -31,7 +31,7 @@ from slicemill.operators.protocol import (
     Role,
     SharedOperator,
     UnitOf,
-    grouped,
+    grouping_facts,
     longest_us,
     same_keys,
 )
@@ -208,7 +208,7 @@ class WholeWindows(Operator):
     box: str
 
 
-def _drop_words(drop: Drop) -> Description:
+def _describe_drop(drop: Drop) -> Description:
     budget = drop.budget
     facts = [("under load", LOAD_SHEDDING_METHODS[budget.method])]
     if drop.utility is not None:
@@ -222,14 +222,14 @@ def _drop_words(drop: Drop) -> Description:
     return Description("", "Drop box", tuple(facts))
 
 
-def _whole_words(whole: WholeWindows, _: Node, graph: QueryGraph) -> Description:
+def _describe_whole_windows(whole: WholeWindows, _: Node, graph: QueryGraph) -> Description:
     return Description("", "Whole windows", (("of which nothing was dropped by", graph[whole.box].name),))
 
 
 _DROP_KINDS = (
     OperatorKind(
         spec=Drop,
-        words=lambda drop, *_: _drop_words(drop),
+        words=lambda drop, *_: _describe_drop(drop),
         label=lambda _: "drop box",
         # Queries with the same budget share a drop box, and can therefore share the operators that read it.
         for_all=lambda *_: True,
@@ -242,7 +242,7 @@ _DROP_KINDS = (
     ),
     OperatorKind(
         spec=WholeWindows,
-        words=_whole_words,
+        words=_describe_whole_windows,
         label=lambda _: "whole windows",
         refer=lambda whole, renamed: WholeWindows(renamed(whole.box)),
         keeps_state=False,
@@ -278,10 +278,10 @@ def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
     """
     behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
     plain = all(isinstance(operator, Source | Filter | Project) for operator in behind)
-    return plain and _joined_only(node, graph)
+    return plain and _feeds_only_joins(node, graph)
 
 
-def _joined_only(node: Node, graph: QueryGraph) -> bool:
+def _feeds_only_joins(node: Node, graph: QueryGraph) -> bool:
     """Return True if every consumer is a join, possibly behind filters."""
     from slicemill.operators.registry import kind_of  # imported late: it lists this kind too
 
@@ -289,7 +289,7 @@ def _joined_only(node: Node, graph: QueryGraph) -> bool:
     if not readers or graph.stream_of(node.id) is not None:
         return False
     return all(
-        _joined_only(reader, graph)
+        _feeds_only_joins(reader, graph)
         if isinstance(reader.operator, Filter | Project)
         else kind_of(reader.operator).joins(reader.operator) is not None
         for reader in readers
@@ -328,7 +328,7 @@ _UNION_KINDS = (
         split_by_any=keeps_numbers,
         keys_below=_union_keys_below,
         seq_bits=lambda union, _, __, node, graph: (
-            ranked_bits(SEQ_BITS, input_ranks(node)) if keeps_numbers(union, node, graph) else SEQ_BITS
+            rank_bits(SEQ_BITS, input_ranks(node)) if keeps_numbers(union, node, graph) else SEQ_BITS
         ),
         step="slicemill.operators.union:merge",
     ),
@@ -380,7 +380,7 @@ def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
     return isinstance(graph[node.inputs[1]].operator, Scan)
 
 
-def _fed_by(_: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
+def _lookup_inputs(_: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
     """Return the input streams of a lookup.
 
     A table is no input. A view's stream precedes the probing stream, so that a row matches view rows of its
@@ -412,7 +412,7 @@ _LOOKUP_KINDS = (
         words=_describe_lookup,
         label=lambda lookup: f"look up {lookup.alias}",
         for_all=in_table,
-        fed_by=_fed_by,
+        fed_by=_lookup_inputs,
         alias=lambda lookup, port: lookup.alias if port == 1 else lookup.stream_alias,
         looked_up=lambda _, port: port == 1,
         columns_read=lambda lookup, _, wanted: ColumnsRead(
@@ -420,7 +420,7 @@ _LOOKUP_KINDS = (
         ),
         keeps_state=False,
         keys_below=_lookup_keys_below,
-        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         step="slicemill.operators.lookup:lookup",
     ),
     OperatorKind(
@@ -483,7 +483,7 @@ _TABLE_CALL_KINDS = (
         columns_read=lambda call, _, wanted: ColumnsRead([value for _, value in call.arguments], wanted),
         keeps_state=False,
         keys_below=lambda call, node, graph, keys: stream_keys_below(call.stream_alias, node, graph, keys),
-        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         step="slicemill.operators.table_call:table_call",
     ),
 )
@@ -523,7 +523,7 @@ _UNNEST_KINDS = (
         keys_below=lambda unnest, node, graph, keys: stream_keys_below(
             unnest.stream_alias, node, graph, keys
         ),
-        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         step="slicemill.operators.unnest:unnest",
     ),
 )
@@ -632,7 +632,7 @@ def member_of(shared: SharedOperator, part: Part) -> Any:
     return next(member for member in shared.members if member.name == part.member)
 
 
-def _asked(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
+def _member_of_part(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
     """Return the kind of the member, and the member."""
     from slicemill.operators.registry import kind_of  # imported late: it lists this kind too
 
@@ -645,24 +645,24 @@ def _asked(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
 
 def _describe_part(part: Part, node: Node, graph: QueryGraph) -> Description:
     """Describe a member like the operator that it was before sharing."""
-    kind, member = _asked(part, node, graph)
+    kind, member = _member_of_part(part, node, graph)
     return kind.words(member)
 
 
 def _history_us(part: Part, node: Node, graph: QueryGraph) -> int | None:
-    kind, member = _asked(part, node, graph)
+    kind, member = _member_of_part(part, node, graph)
     return kind.history_us(member)
 
 
 def _seq_bits(part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
     """Return the number of sequence bits of a member's results."""
-    kind, member = _asked(part, node, graph)
+    kind, member = _member_of_part(part, node, graph)
     return kind.seq_bits(member, bits, catalog)
 
 
 def _part_keys_below(part: Part, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Return keys of the shared operator's inputs."""
-    kind, member = _asked(part, node, graph)
+    kind, member = _member_of_part(part, node, graph)
     shared = graph[node.inputs[0]]
     below = kind.keys_below(shared.operator, member, keys)
     return None if below is None else tuple(zip(shared.inputs, below, strict=True))
@@ -694,7 +694,9 @@ class GroupAggregate(Operator):
 
 
 def _describe_group(group: GroupAggregate) -> Description:
-    return Description("γ", "Aggregate", (*grouped(group.calls, group.group_by), ("over", "all history")))
+    return Description(
+        "γ", "Aggregate", (*grouping_facts(group.calls, group.group_by), ("over", "all history"))
+    )
 
 
 def _group_columns_read(group: GroupAggregate) -> ColumnsRead:
@@ -712,7 +714,7 @@ _GROUP_KINDS = (
         unit=UnitOf.KEYS,
         keys=lambda group: (tuple(item.expr for item in group.group_by),),
         history_us=lambda *_: None,
-        seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
+        seq_bits=lambda _, bits, *__: fan_out_bits(rank_bits(bits)),
         last_words=True,
         step="slicemill.operators.group:group_calls",
     ),

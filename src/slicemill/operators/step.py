@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregates.definition import RowAggregate, declared
+from slicemill.aggregates.definition import RowAggregate, result_converter
 from slicemill.aggregates.udf.lookup import aggregate_lookup, evaluate_relation
 from slicemill.catalog.catalog import Catalog, View
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import AggregateCall, FrameUnit, RelationQuery, SelectQuery, WindowCall
-from slicemill.columns.keys import Keys, distinct_keys, whole
+from slicemill.columns.keys import Keys, distinct_keys, to_array
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.errors import SlicemillError
 from slicemill.extension import load
@@ -31,8 +31,8 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.heavy_keys import KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.registry import kind_of
-from slicemill.shedding.accuracy import Report
-from slicemill.shedding.load import Compared, Dropping
+from slicemill.shedding.accuracy import AccuracyReport
+from slicemill.shedding.load import Comparisons, SheddingDecision
 from slicemill.types import Row, Schema, Timed
 
 # Result of one member of a shared step: its rows and their watermark, or an error.
@@ -80,32 +80,32 @@ class SharedStep(Stateful, Protocol):
 
 
 @runtime_checkable
-class Shedding(Protocol):
+class SheddingStep(Protocol):
     """Step that may shed rows.
 
     It reports shed rows by node: its own node, or the nodes of its members.
     """
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]: ...
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]: ...
 
 
 @runtime_checkable
-class WithBytes(Protocol):
+class MemoryReporter(Protocol):
     """Step or operator with memory in addition to its stored state."""
 
     def bytes_kept(self) -> int: ...
 
 
 @runtime_checkable
-class Comparing(Protocol):
+class ComparisonCounter(Protocol):
     """Step that compares rows; counts comparisons of the last run by age."""
 
     @property
-    def compared(self) -> Compared: ...
+    def compared(self) -> Comparisons: ...
 
 
 @runtime_checkable
-class Keyed(Protocol):
+class KeyPartitionedStep(Protocol):
     """Step of a unit that is partitioned by key.
 
     It reports the work by key, and gets the keys whose rows all cells read before each run.
@@ -118,17 +118,17 @@ class Keyed(Protocol):
 
 
 @runtime_checkable
-class LoadControlled(Protocol):
+class LoadControlledStep(Protocol):
     """Step that sheds load.
 
     The rows or pairs to drop are set by node before each run.
     """
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None: ...
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None: ...
 
 
 @runtime_checkable
-class FirstRow(Protocol):
+class InitialRowStep(Protocol):
     """Step that may emit a row before its first input row.
 
     An example is a global aggregate. `emits_first_row` is set before each run. It is False in a replay of
@@ -139,7 +139,7 @@ class FirstRow(Protocol):
 
 
 @runtime_checkable
-class LastWords(Protocol):
+class FinalOutputStep(Protocol):
     """Step that emits rows at the end of input.
 
     Their time is that of the last row. `latest_elsewhere` is the time of the last row in other cells, set
@@ -172,7 +172,7 @@ class StepContext:
     @property
     def schemas(self) -> list[Schema]:
         """Schemas of the inputs that the step reads."""
-        return [self.graph[source].schema for source in fed_by(self.node, self.graph)]
+        return [self.graph[source].schema for source in input_nodes(self.node, self.graph)]
 
     @property
     def seq_bits(self) -> int:
@@ -186,7 +186,7 @@ class StepContext:
         """Return the row form of an aggregate, with results of the call's type."""
         definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
         if definition.columns == 1:
-            definition = replace(definition, finish=declared(call.columns[0].type))
+            definition = replace(definition, finish=result_converter(call.columns[0].type))
         return definition
 
 
@@ -203,7 +203,7 @@ def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
     return step
 
 
-def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
+def input_nodes(node: Node, graph: QueryGraph) -> tuple[str, ...]:
     """Return the nodes whose rows an operator reads, in input order."""
     return kind_of(node.operator).fed_by(node.operator, node, graph)
 
@@ -235,7 +235,7 @@ def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row
     return tables[name]
 
 
-def held_at(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
+def view_content(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
     """Return the window content of a view at time `now` (M40).
 
     `rows` are all rows of the view, in time order.
@@ -251,7 +251,7 @@ def held_at(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
 # Partition numbers of rows, and expressions over new rows.
 
 
-class Columns:
+class CompiledColumns:
     """Expressions over new rows, compiled together for several calls."""
 
     def __init__(self, groups: Sequence[Sequence[Expr]], schema: Schema) -> None:
@@ -265,7 +265,7 @@ class Columns:
         for outcome in self._compute(table):
             if isinstance(outcome, ExpressionError):
                 raise outcome
-            arrays.append(whole(outcome))
+            arrays.append(to_array(outcome))
         found: list[list[pa.Array]] = []
         for size in self._sizes:
             found.append(arrays[:size])
@@ -273,11 +273,11 @@ class Columns:
         return found
 
 
-class Partitioned:
+class PartitionNumbers:
     """Computes the partition number of each row."""
 
     def __init__(self, keys: Sequence[Expr], schema: Schema) -> None:
-        self._columns = Columns([keys], schema)
+        self._columns = CompiledColumns([keys], schema)
 
     def numbers(self, table: pa.Table, keys: Keys) -> NDArray[np.int32]:
         columns = self._columns.of(table)[0]

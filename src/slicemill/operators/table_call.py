@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from slicemill.aggregates.udf.interpreter import compile_table_call
 from slicemill.aggregates.udf.lookup import aggregate_lookup
-from slicemill.columns.order import fanned_out
+from slicemill.columns.order import fan_out
 from slicemill.columns.rows import to_table
 from slicemill.functions.vectors import from_arrow, to_values
 from slicemill.operators.specs import TableCall
-from slicemill.operators.step import Columns, StepContext
+from slicemill.operators.step import CompiledColumns, StepContext
 from slicemill.types import Column, Row, Schema, Timed
 
 
@@ -31,7 +31,7 @@ class TableCallStep:
         self._names = [name for name, _ in operator.arguments]
         values = [value for _, value in operator.arguments]
         self._types = [value.type for value in values]
-        self._arguments = Columns([values], qualified)
+        self._arguments = CompiledColumns([values], qualified)
         self._found = Schema(tuple(context.node.schema.columns[len(stream) :]))
         self._call = compile_table_call(operator.query, aggregate_lookup(context.catalog, context.rows_of))
         self._rows_of = context.rows_of
@@ -60,7 +60,7 @@ class TableCallStep:
         out = stream.take(pa.array(np.repeat(np.arange(stream.num_rows), counts)))
         for name in self._found.names:
             out = out.append_column(name, rows.column(name))
-        return fanned_out(out, self._seq_bits), complete[0]
+        return fan_out(out, self._seq_bits), complete[0]
 
 
 def table_call(operator: TableCall, context: StepContext) -> TableCallStep:

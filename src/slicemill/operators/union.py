@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import SEQ, TS, to_arrow, with_system_columns
 from slicemill.columns.merge import with_seqs
-from slicemill.columns.order import ranked, renumbered
-from slicemill.columns.pieces import together
+from slicemill.columns.order import rank_seqs, renumber
+from slicemill.columns.pieces import concat_with_nulls
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.functions.vectors import numbers
 from slicemill.operators.alignment import Due, borders, due_in_turn
@@ -58,14 +58,15 @@ class MergeStep:
         if self._ranks is not None:
             named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]
         inputs = [
-            new if old is None else together([old, new]) for old, new in zip(waited, named, strict=True)
+            new if old is None else concat_with_nulls([old, new])
+            for old, new in zip(waited, named, strict=True)
         ]
         registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
         merged = merge_tables(inputs, registers, in_order=True)
         state.waiting, state.registers = list(merged.waiting), list(merged.registers)
         out = merged.table
         if self._ranks is None:
-            out = renumbered(out, state.next_seq)
+            out = renumber(out, state.next_seq)
             state.next_seq += out.num_rows
         return out, merged.enabling_ts
 
@@ -76,7 +77,7 @@ class MergeStep:
 
 def _of_input(table: pa.Table, place: int, ranks: int) -> pa.Table:
     """Prefix row numbers with the number of their input."""
-    return with_seqs(table, ranked(table.column(SEQ).to_numpy(), place, SEQ_BITS, ranks))
+    return with_seqs(table, rank_seqs(table.column(SEQ).to_numpy(), place, SEQ_BITS, ranks))
 
 
 def merge(operator: Merge, context: StepContext) -> MergeStep:
@@ -102,7 +103,7 @@ def merge(operator: Merge, context: StepContext) -> MergeStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeOutput:
     """Emitted rows, waiting rows by input, and registers for the next call."""
 
     table: pa.Table
@@ -120,7 +121,7 @@ def merge_tables(
     registers: Sequence[int],
     time_column: str = "_ts",
     in_order: bool = False,
-) -> Merged:
+) -> MergeOutput:
     """Merge tables of one schema, each in timestamp order.
 
     Each table has the waiting rows, followed by new rows. `registers` are the registers of the last call,
@@ -138,7 +139,7 @@ def merge_tables(
     parts = [table.slice(0, count) for table, count in zip(inputs, ready, strict=True)]
     waiting = tuple(table.slice(count) for table, count in zip(inputs, ready, strict=True))
     moments = [ts[:count] for ts, count in zip(times, ready, strict=True)]
-    return Merged(_interleaved(parts, moments), waiting, tuple(known))
+    return MergeOutput(_merge_by_time(parts, moments), waiting, tuple(known))
 
 
 def _times(table: pa.Table, time_column: str) -> NDArray[np.int64]:
@@ -154,7 +155,7 @@ def _borders(registers: Sequence[int], in_order: bool) -> list[int]:
     return [lowest + (lowest < END)] * len(registers)
 
 
-def _interleaved(parts: Sequence[pa.Table], moments: Sequence[NDArray[np.int64]]) -> pa.Table:
+def _merge_by_time(parts: Sequence[pa.Table], moments: Sequence[NDArray[np.int64]]) -> pa.Table:
     table = pa.concat_tables([part.rename_columns(parts[0].column_names) for part in parts])
     ts = np.concatenate(moments)
     if np.all(ts[1:] >= ts[:-1]):

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.columns.arrow_schema import to_arrow
-from slicemill.columns.order import fanned_out
+from slicemill.columns.order import fan_out
 from slicemill.operators.specs import Unnest
-from slicemill.operators.step import Columns, StepContext
+from slicemill.operators.step import CompiledColumns, StepContext
 from slicemill.types import Column, Schema
 
 
@@ -21,7 +21,7 @@ class UnnestStep:
         prefix = f"{operator.stream_alias}." if operator.stream_alias else ""
         self._renamed = {column.name: prefix + column.name for column in stream}
         qualified = Schema(tuple(Column(prefix + column.name, column.type) for column in stream))
-        self._lists = Columns([[operator.list]], qualified)
+        self._lists = CompiledColumns([[operator.list]], qualified)
         self._element = to_arrow(Schema(context.node.schema.columns[len(stream) :])).field(0)
         self._left = operator.left
         self._seq_bits = context.seq_bits
@@ -40,7 +40,7 @@ class UnnestStep:
             elements = elements.take(pa.array(places, mask=lacking))
         out = stream.take(pa.array(np.repeat(np.arange(stream.num_rows), counts)))
         out = out.append_column(self._element, elements.cast(self._element.type))
-        return fanned_out(out, self._seq_bits), complete[0]
+        return fan_out(out, self._seq_bits), complete[0]
 
 
 def unnest(operator: Unnest, context: StepContext) -> UnnestStep:

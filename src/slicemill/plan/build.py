@@ -54,7 +54,12 @@ from slicemill.operators.specs import (
 )
 from slicemill.operators.temporal.spec import Coalesce
 from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
-from slicemill.plan.changelog_nodes import changing_groups, first_rows, projected, told
+from slicemill.plan.changelog_nodes import (
+    add_distinct_and_emit,
+    add_group_changes,
+    add_top_n,
+    select_list_schema,
+)
 from slicemill.plan.join_chain import join_chain
 from slicemill.plan.rules.join_parts import keys_of
 from slicemill.plan.statement_equality import as_query, views_to_answer
@@ -163,7 +168,7 @@ class _Builder:
         if select.coalesce is not None:
             node = self._coalesce(select, node, name)
         elif select.changing:
-            node = changing_groups(self, select, node, name)
+            node = add_group_changes(self, select, node, name)
             node = self._filter(node, select.having, f"{name}: having")
         elif select.aggregates:
             node = self._aggregate(select, node, name)
@@ -172,10 +177,12 @@ class _Builder:
             added = tuple(column for call in select.window_calls for column in call.columns)
             schema = Schema((*node.schema.columns, *added))
             node = self.add(f"{name}: window", WindowAggregate(select.window_calls), (node,), schema)
-        node = self._filter(first_rows(self, select, node, name), select.qualify, f"{name}: qualify")
+        node = self._filter(add_top_n(self, select, node, name), select.qualify, f"{name}: qualify")
         if not _is_identity(select.items, node.schema):
-            node = self.add(f"{name}: project", Project(select.items), (node,), projected(select, node))
-        return told(self, select, node, name)
+            node = self.add(
+                f"{name}: project", Project(select.items), (node,), select_list_schema(select, node)
+            )
+        return add_distinct_and_emit(self, select, node, name)
 
     def _filter(self, node: Node, condition: Expr | None, name: str) -> Node:
         return node if condition is None else self.add(name, Filter(condition), (node,), node.schema)
@@ -227,8 +234,10 @@ class _Builder:
                 stream_alias = ""
                 continue
             right = self._input(entry, name)
-            schema = Schema((*_qualified(stream_alias, node.schema), *_qualified(entry.alias, right.schema)))
-            condition = entry.left_on if entry.left_on is not None else _take(pending, schema)
+            schema = Schema(
+                (*_qualify_columns(stream_alias, node.schema), *_qualify_columns(entry.alias, right.schema))
+            )
+            condition = entry.left_on if entry.left_on is not None else _take_conditions(pending, schema)
             lookup = Lookup(stream_alias, entry.alias, condition, left=entry.left_on is not None)
             node = self.add(f"{name}: look up {entry.alias}", lookup, (node, right), schema, node.kind)
             stream_alias = ""
@@ -241,12 +250,12 @@ class _Builder:
 
         Conditions that do not read the call's columns run before the call, so dropped rows cause no call.
         """
-        before = Schema(_qualified(alias, node.schema))
-        own = _take(pending, before)
+        before = Schema(_qualify_columns(alias, node.schema))
+        own = _take_conditions(pending, before)
         if own is not None:
             below = as_in_input(own) if alias else own
             node = self._filter(node, below, f"{name}: before {entry.alias}")
-        schema = Schema((*before, *_qualified(entry.alias, entry.schema)))
+        schema = Schema((*before, *_qualify_columns(entry.alias, entry.schema)))
         assert call.arguments is not None, "it is a call"
         operator: TableCall | Unnest
         if call.query is None:
@@ -255,20 +264,22 @@ class _Builder:
         else:
             operator = TableCall(alias, entry.alias, call.relation, call.query, call.arguments)
         node = self.add(f"{name}: call {entry.alias}", operator, (node,), schema, node.kind)
-        return self._filter(node, _take(pending, schema), f"{name}: of {entry.alias}")
+        return self._filter(node, _take_conditions(pending, schema), f"{name}: of {entry.alias}")
 
     def _join(
         self, select: SelectQuery, streams: list[QueryInput], first: Node, pending: list[Expr], name: str
     ) -> Node:
         inputs = (first, *(self._input(entry, name) for entry in streams[1:]))
-        columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
+        columns = [
+            c for s, i in zip(streams, inputs, strict=True) for c in _qualify_columns(s.alias, i.schema)
+        ]
         member_times = bool(select.aggregates) and not select.running
         if member_times:
             columns += [_time_of(entry) for entry in streams]
         schema = Schema(tuple(columns))
         windows = tuple(entry.window for entry in streams if entry.window is not None)
         join = WindowJoin(
-            tuple(entry.alias for entry in streams), windows, _take(pending, schema), member_times
+            tuple(entry.alias for entry in streams), windows, _take_conditions(pending, schema), member_times
         )
         return self.add(f"{name}: join", join, inputs, schema)
 
@@ -281,13 +292,16 @@ class _Builder:
         assert right.as_of is not None, "the binder has put it there"
         versions = self._input(right, name)
         parts = list(conjuncts(right.on))
-        own = _take(parts, Schema(_qualified(right.alias, versions.schema)))
+        own = _take_conditions(parts, Schema(_qualify_columns(right.alias, versions.schema)))
         condition = None if own is None else as_in_input(own)
         versions = self._filter(versions, condition, f"{name}: where {right.alias}")
-        asked = _take(pending, Schema(_qualified(left.alias, first.schema)))
+        asked = _take_conditions(pending, Schema(_qualify_columns(left.alias, first.schema)))
         condition = None if asked is None else as_in_input(asked)
         first = self._filter(first, condition, f"{name}: where {left.alias}")
-        columns = (*_qualified(left.alias, first.schema), *_qualified(right.alias, versions.schema))
+        columns = (
+            *_qualify_columns(left.alias, first.schema),
+            *_qualify_columns(right.alias, versions.schema),
+        )
         places = {
             c.name: (int(p >= len(first.schema)), c.origin.column) for p, c in enumerate(columns) if c.origin
         }
@@ -304,14 +318,16 @@ class _Builder:
         """
         inputs = (first, self._input(streams[1], name))
         both = list(zip(streams, inputs, strict=True))
-        columns = [column for s, i in both for column in _qualified(s.alias, i.schema.own)]
+        columns = [column for s, i in both for column in _qualify_columns(s.alias, i.schema.own)]
         places = {
             column.name: (port, own.name)
             for port, (s, i) in enumerate(both)
-            for column, own in zip(_qualified(s.alias, i.schema.own), i.schema.own, strict=True)
+            for column, own in zip(_qualify_columns(s.alias, i.schema.own), i.schema.own, strict=True)
         }
         kind = streams[1].kind
-        condition = _take(pending, Schema(tuple(columns))) if kind is JoinKind.INNER else streams[1].on
+        condition = (
+            _take_conditions(pending, Schema(tuple(columns))) if kind is JoinKind.INNER else streams[1].on
+        )
         keys, _ = keys_of(conjuncts(condition), places)
         schema = changelog(columns, schema_below(streams).key)
         aliases = (streams[0].alias, streams[1].alias)
@@ -328,12 +344,14 @@ class _Builder:
         punctuation.
         """
         inputs = (first, self._input(streams[1], name))
-        columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
+        columns = [
+            c for s, i in zip(streams, inputs, strict=True) for c in _qualify_columns(s.alias, i.schema)
+        ]
         places = {
             c.name: (int(p >= len(first.schema)), c.origin.column) for p, c in enumerate(columns) if c.origin
         }
         kind, schema = streams[1].kind, Schema(tuple(columns))
-        condition = _take(pending, schema) if kind is JoinKind.INNER else streams[1].on
+        condition = _take_conditions(pending, schema) if kind is JoinKind.INNER else streams[1].on
         keys, _ = keys_of(conjuncts(condition), places)
         closes = [None if entry.closes is None else as_in_input(entry.closes) for entry in streams]
         lengths = [None if entry.window is None else entry.window.extent for entry in streams]
@@ -354,12 +372,12 @@ class _Builder:
         inputs = [first, self._input(streams[1], name)]
         below = {JoinKind.RIGHT: (1,), JoinKind.FULL: ()}.get(outer.kind, (0,))
         for side in below:
-            own = Schema(_qualified(streams[side].alias, inputs[side].schema))
-            ready = _take(pending, own)
+            own = Schema(_qualify_columns(streams[side].alias, inputs[side].schema))
+            ready = _take_conditions(pending, own)
             condition = None if ready is None else as_in_input(ready)
             inputs[side] = self._filter(inputs[side], condition, f"{name}: where {streams[side].alias}")
         both = zip(streams, inputs, strict=True)
-        schema = Schema(tuple(column for s, i in both for column in _qualified(s.alias, i.schema)))
+        schema = Schema(tuple(column for s, i in both for column in _qualify_columns(s.alias, i.schema)))
         windows = tuple(entry.window for entry in streams if entry.window is not None)
         aliases = tuple(entry.alias for entry in streams)
         join = WindowJoin(aliases, windows, outer.on, kind=outer.kind)
@@ -380,7 +398,7 @@ class _Builder:
             every = select.corrections.every
             assert every is not None, "the binder has refused LATE"
             early = SessionChanges(select.group_by, select.aggregates, select.session, every)
-            schema = changelog((*groups, *columns), select.corrected_key)
+            schema = changelog((*groups, *columns), select.early_result_key)
             return self.add(f"{name}: sessions", early, (node,), schema)
         if select.session is not None:
             sessions = SessionAggregate(select.group_by, select.aggregates, select.session)
@@ -397,7 +415,7 @@ class _Builder:
                 select.corrections.late,
                 window.grows,
             )
-            schema = changelog((*groups, *columns), select.corrected_key)
+            schema = changelog((*groups, *columns), select.early_result_key)
             return self.add(f"{name}: windows", told_early, (node,), schema)
         single = len(streams) == 1
         windows = tuple(
@@ -464,13 +482,13 @@ def _time_of(entry: QueryInput) -> Column:
     return Column("_ts", TIMESTAMP).of(entry.alias)
 
 
-def _qualified(alias: str, schema: Schema) -> tuple[Column, ...]:
+def _qualify_columns(alias: str, schema: Schema) -> tuple[Column, ...]:
     if not alias:
         return schema.columns
     return tuple(column.of(alias) for column in schema)
 
 
-def _take(pending: list[Expr], schema: Schema) -> Expr | None:
+def _take_conditions(pending: list[Expr], schema: Schema) -> Expr | None:
     """Remove the conditions that `schema` can evaluate, and return their conjunction."""
     ready = tuple(part for part in pending if columns_of(part) <= set(schema.names))
     pending[:] = [part for part in pending if part not in ready]

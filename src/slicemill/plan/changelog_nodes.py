@@ -20,7 +20,7 @@ class GraphBuilder(Protocol):
     def add(self, name: str, operator: Operator, inputs: tuple[Node, ...], schema: Schema) -> Node: ...
 
 
-def changing_groups(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
+def add_group_changes(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
     """Add an unwindowed GROUP BY; without aggregates on append-only input, a DISTINCT."""
     groups = tuple(Column(item.name, item.expr.type) for item in select.group_by)
     if not select.aggregates and not node.schema.changelog:
@@ -32,7 +32,7 @@ def changing_groups(builder: GraphBuilder, select: SelectQuery, node: Node, name
     return builder.add(f"{name}: aggregate", operator, (node,), schema)
 
 
-def first_rows(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
+def add_top_n(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
     """Add the top-N of QUALIFY or ORDER BY … LIMIT.
 
     It covers all rows so far, or each window.
@@ -63,13 +63,13 @@ def _top(builder: GraphBuilder, by: RankedBy, limit: int, shown: str | None, nod
     return builder.add(f"{name}: top", operator, (node,), schema)
 
 
-def projected(select: SelectQuery, node: Node) -> Schema:
+def select_list_schema(select: SelectQuery, node: Node) -> Schema:
     """Return the schema after the select list and before EMIT."""
     columns = tuple(Column(item.name, item.expr.type) for item in select.items)
     return Schema(columns, select.schema.changelog or node.schema.changelog, select.schema.key)
 
 
-def told(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
+def add_distinct_and_emit(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
     """Apply DISTINCT and EMIT to the results."""
     if select.distinct:
         columns = node.schema.own.columns

@@ -34,7 +34,7 @@ def digest(*parts: object) -> str:
     >>> digest("a", ("b",)) == digest("a", ["b"])
     True
     """
-    return _hashed(ContentWriter().written(parts))
+    return _hash_text(ContentWriter().written(parts))
 
 
 def digest_of_calls(catalog: Catalog, *parts: object) -> str:
@@ -47,10 +47,10 @@ def digest_of_calls(catalog: Catalog, *parts: object) -> str:
             told.add(name)
             defined = [version for version in catalog.declared_versions(name) if version is not None]
             text += writer.written(defined)
-    return _hashed(text)
+    return _hash_text(text)
 
 
-def short(words: Sequence[str], what: object, longest: int = 60) -> str:
+def short_name(words: Sequence[str], what: object, longest: int = 60) -> str:
     """Join the words for use in a name.
 
     If the result is too long, return a digest of `what`.
@@ -59,7 +59,7 @@ def short(words: Sequence[str], what: object, longest: int = 60) -> str:
     return f"#{digest(what)}" if len(text) > longest else text
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Quote a name if it is not an identifier.
 
     >>> quoted("bid"), quoted("bid by item")
@@ -71,7 +71,7 @@ def quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
-def _hashed(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=_DIGITS // 2).hexdigest()
 
 
@@ -88,7 +88,7 @@ class ContentWriter:
             return f"{kind.__name__}:{what!r}"
         if kind is tuple or kind is list:
             return f"[{','.join(map(self.written, what))}]"
-        compared = _compared(kind)
+        compared = _comparison_fields(kind)
         if compared is not None:
             if kind is AggregateCall or kind is WindowCall:
                 self.called.add(what.name.lower())
@@ -103,17 +103,17 @@ class ContentWriter:
         if isinstance(what, Enum):
             return f"{kind.__name__}.{what.name}"
         if isinstance(what, dict):
-            return _sorted(f"{self.written(key)}:{self.written(value)}" for key, value in what.items())
+            return _serialize_set(f"{self.written(key)}:{self.written(value)}" for key, value in what.items())
         if isinstance(what, (set, frozenset)):
-            return _sorted(map(self.written, what))
+            return _serialize_set(map(self.written, what))
         raise TypeError(f"{kind.__name__} is no content of a plan")
 
 
-def _sorted(parts: Iterable[str]) -> str:
+def _serialize_set(parts: Iterable[str]) -> str:
     return f"{{{','.join(sorted(parts))}}}"
 
 
-def _compared(kind: type) -> tuple[tuple[str, str, object], ...] | None:
+def _comparison_fields(kind: type) -> tuple[tuple[str, str, object], ...] | None:
     """Return names, names in content and defaults of compared fields, or None."""
     if kind not in _fields:
         _fields[kind] = _fields_of(kind) if is_dataclass(kind) else None

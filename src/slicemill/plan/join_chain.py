@@ -73,7 +73,7 @@ class _Chain:
         """Return the first stream, filtered by WHERE if possible."""
         entry, node = self.streams[0]
         self.members, self.always = [entry], [entry]
-        return self._selected(node, entry) if self._keeps_where(1) else node
+        return self._filter_input(node, entry) if self._keeps_where(1) else node
 
     def inner(self, count: int) -> Node:
         """Return the inner join of the first `count` streams."""
@@ -81,7 +81,7 @@ class _Chain:
         self.members = [entry for entry, _ in streams]
         self.always = list(self.members)
         schema = Schema(
-            tuple(c for entry, node in streams for c in _qualified(entry, node))
+            tuple(c for entry, node in streams for c in _qualify_columns(entry, node))
             + tuple(_time_of(entry) for entry in self.members)
         )
         on = [part for entry in self.members for part in conjuncts(entry.on)]
@@ -101,15 +101,15 @@ class _Chain:
         alone = len(self.members) == 1 and _time_of(self.members[0]).name not in left.schema.names
         selects = self._keeps_where(place + 1)
         if entry.kind is JoinKind.RIGHT and selects:
-            right = self._selected(right, entry)
+            right = self._filter_input(right, entry)
         on = list(conjuncts(entry.on))
         if alone:
             first = self.members[0]
-            columns = (*_qualified(first, left), *_qualified(entry, right), _time_of(first))
+            columns = (*_qualify_columns(first, left), *_qualify_columns(entry, right), _time_of(first))
             alias, windows = first.alias, (_window(first), _window(entry))
         else:
             left = self._with_ends(left, entry)
-            columns = (*left.schema.columns, *_qualified(entry, right), Column("_joined", TIMESTAMP))
+            columns = (*left.schema.columns, *_qualify_columns(entry, right), Column("_joined", TIMESTAMP))
             kept = Window(FrameUnit.RANGE, _length(entry) + self.late_us)
             lives = Window(FrameUnit.RANGE, self._reach_us(), expires=ExpiryColumn(_UNTIL.name))
             alias, windows = JOINED, (lives, kept)
@@ -194,8 +194,8 @@ class _Chain:
         self.pending[:] = [part for part in self.pending if part not in ready]
         return ready
 
-    def _selected(self, node: Node, entry: QueryInput) -> Node:
-        condition = conjunction(tuple(self._where(Schema(_qualified(entry, node)))))
+    def _filter_input(self, node: Node, entry: QueryInput) -> Node:
+        condition = conjunction(tuple(self._where(Schema(_qualify_columns(entry, node)))))
         if condition is None:
             return node
         where = Filter(as_in_input(condition))
@@ -213,7 +213,7 @@ def _length(entry: QueryInput) -> int:
     return extent
 
 
-def _qualified(entry: QueryInput, node: Node) -> tuple[Column, ...]:
+def _qualify_columns(entry: QueryInput, node: Node) -> tuple[Column, ...]:
     return tuple(column.of(entry.alias) for column in node.schema)
 
 

@@ -87,13 +87,13 @@ class JoinedInputs:
         return any(joined.window.frame is FrameUnit.ROWS for joined in self.inputs)
 
 
-def joined_inputs(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
+def join_inputs_of(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
     """Return the join structure of a unit, or None.
 
     None if the unit has other stateful operators, or if its results do not all come from one join or from one
     chain of joins with ordering at its end.
     """
-    tops = {_joined_in(graph, node_id) for node_id, _ in unit.outputs}
+    tops = {_source_join(graph, node_id) for node_id, _ in unit.outputs}
     top = tops.pop() if len(tops) == 1 else None
     stateful = [graph[node_id].operator for node_id in unit.stateful_nodes]
     if top is None or not all(kind_of(operator).computes for operator in stateful):
@@ -120,7 +120,7 @@ def _is_join(node: Node) -> bool:
     return kind_of(node.operator).joins(node.operator) is not None
 
 
-def _joined_in(graph: QueryGraph, node_id: str) -> str | None:
+def _source_join(graph: QueryGraph, node_id: str) -> str | None:
     """Return the join whose rows a node passes on, else None."""
     node = graph[node_id]
     while not _is_join(node):
@@ -169,7 +169,7 @@ def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
         columns = join.columns
         ports = {columns[name][0] if name in columns else None for name in columns_of(key)}
         port = ports.pop() if len(ports) == 1 else None
-        return None if port is None else _origin(graph, (node.id, port), _renamed(key, columns))
+        return None if port is None else _origin(graph, (node.id, port), _rename_columns(key, columns))
     while log_of(node, graph) is None:
         kind = kind_of(node.operator)
         below = None if kind.keeps_state else kind.keys_below(node.operator, node, graph, (own,))
@@ -180,7 +180,7 @@ def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
     return place, own, True
 
 
-def _renamed(key: Expr, columns: Mapping[str, tuple[int, str]]) -> Expr:
+def _rename_columns(key: Expr, columns: Mapping[str, tuple[int, str]]) -> Expr:
     return transform(key, lambda e: replace(e, name=columns[e.name][1]) if isinstance(e, ColumnRef) else None)
 
 
@@ -205,9 +205,9 @@ def _classes(places: list[_Place], equal: list[list[_Key]]) -> Iterator[KeyClass
             inputs = frozenset((number, key is None) for number, key in own.items())
             by_inputs.setdefault(inputs, []).append(own)
     for found in by_inputs.values():
-        yield KeyClass({number: _together(found, number) for number in sorted(found[0])})
+        yield KeyClass({number: _keys_of_input(found, number) for number in sorted(found[0])})
 
 
-def _together(found: list[dict[int, Expr | None]], number: int) -> Keys | None:
+def _keys_of_input(found: list[dict[int, Expr | None]], number: int) -> Keys | None:
     keys = [own[number] for own in found]
     return tuple(key for key in keys if key is not None) if None not in keys else None

@@ -9,8 +9,9 @@ Such a query runs in its own unit until it has caught up.
 
 Queries can share state only if they read a log from the same epoch on. So the nodes of a query apart have
 their own names and are not shared. Once the query has caught up, it is also planned in the shared unit,
-under a name without a log (`joining`). Its results there are discarded until its state is as complete as
-if the query had always run. The shared node then writes the query's log, and the unit apart is dropped.
+under a name without a log (`plan_joining_query`). Its results there are discarded until its state is as
+complete as if the query had always run. The shared node then writes the query's log, and the unit apart is
+dropped.
 
 If a log no longer contains the old rows, the source of the stream is read again into a separate log.
 Derived streams in between are computed again:
@@ -30,12 +31,12 @@ from slicemill.catalog.catalog import AGAIN, ERRORS, JOINING, LATE
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import QueryResults, Source
-from slicemill.plan.content import quoted
+from slicemill.plan.content import quote_name
 from slicemill.plan.units import Unit
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class BackfillPlan:
     """How a query or a derived stream starts in the past.
 
     `again` are the declared streams whose sources are read again for it, and the derived streams that are
@@ -54,38 +55,38 @@ class Apart:
     alone: bool = False
 
 
-def units_apart(names: Mapping[str, Apart], units: Iterable[Unit]) -> dict[str, str]:
+def backfill_units(names: Mapping[str, BackfillPlan], units: Iterable[Unit]) -> dict[str, str]:
     """Map the ids of units apart to their query or stream."""
-    own = {unit: name for name in names for unit in (unit_apart(name), quoted(name))}
+    own = {unit: name for name in names for unit in (backfill_unit_id(name), quote_name(name))}
     feeding = {unit.id: name for unit in units for name in names if unit.id.endswith(f"{AGAIN}{name}) apart")}
     return own | feeding
 
 
-def log_again(log: str, query: str) -> str:
+def backfill_log_name(log: str, query: str) -> str:
     """Return the name of the log of a re-read source."""
     suffix = next((side for side in (LATE, ERRORS) if log.endswith(side)), "")
     return f"{log}{AGAIN}{query})" if not suffix else f"{log.removesuffix(suffix)}{AGAIN}{query}){suffix}"
 
 
-def unit_apart(query: str) -> str:
+def backfill_unit_id(query: str) -> str:
     """Return the id of a query's unit apart."""
-    return f"{quoted(query)} apart"
+    return f"{quote_name(query)} apart"
 
 
-def begins_alone(unit: Unit, query: str) -> bool:
+def has_own_unit(unit: Unit, query: str) -> bool:
     """Return True if the unit runs only this query.
 
     It is either a unit apart or one that cannot be shared.
     """
-    return unit.id in (unit_apart(query), quoted(query))
+    return unit.id in (backfill_unit_id(query), quote_name(query))
 
 
 def is_alone(units: tuple[Unit, ...], query: str) -> bool:
     """Return True if the query's unit cannot be shared."""
-    return unit_of(units, query).id == quoted(query)
+    return unit_of(units, query).id == quote_name(query)
 
 
-def set_apart(
+def split_backfill_unit(
     graph: QueryGraph, units: tuple[Unit, ...], query: str, again: Collection[str] = ()
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
     """Return a query's unit and nodes under names of their own.
@@ -94,7 +95,9 @@ def set_apart(
     `units` are ordered, upstream units first.
     """
     own = unit_of(units, query)
-    logs = {log: log_again(log, query) for unit in units for log in unit.inputs if _is_again(log, again)}
+    logs = {
+        log: backfill_log_name(log, query) for unit in units for log in unit.inputs if _is_reread(log, again)
+    }
     chosen, wanted = [own], set(own.inputs)
     for unit in reversed(units):
         if unit is not own and any(log in wanted and log in logs for _, log in unit.outputs):
@@ -114,14 +117,14 @@ def set_apart(
     roots = {root for root, log in own.outputs if log == query}
     for unit in chosen:
         names |= {
-            node: f"{node} of {quoted(query)} apart"
+            node: f"{node} of {quote_name(query)} apart"
             for node in unit.nodes
             if node not in roots and kind_of(graph[node].operator).own_name is None
         }
     units_apart = []
     for unit in chosen:
         for node in unit.nodes:
-            nodes[names.get(node, node)] = _renamed(graph[node], names)
+            nodes[names.get(node, node)] = _rename_node(graph[node], names)
         outputs = tuple(
             (names.get(root, root), logs.get(log, log) if unit is not own else log)
             for root, log in unit.outputs
@@ -130,7 +133,7 @@ def set_apart(
         streams |= {log: root for root, log in outputs if unit is not own}
         units_apart.append(
             Unit(
-                unit_apart(query) if unit is own else f"{outputs[0][1]} apart",
+                backfill_unit_id(query) if unit is own else f"{outputs[0][1]} apart",
                 tuple(names.get(node, node) for node in unit.nodes),
                 tuple(sorted(logs.get(log, log) for log in unit.inputs)),
                 outputs,
@@ -155,7 +158,7 @@ def without_writers(graph: QueryGraph, units: tuple[Unit, ...], logs: Collection
     return tuple(kept)
 
 
-def in_order(units: Iterable[Unit]) -> tuple[Unit, ...]:
+def sort_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
     """Sort units topologically, else keep the given order."""
     units = tuple(units)
     writers = {log: unit for unit in units for _, log in unit.outputs}
@@ -190,11 +193,13 @@ def graph_of(nodes: Mapping[str, Node], streams: Mapping[str, str], units: Itera
     return QueryGraph(found, {name: node for name, node in streams.items() if node in found})
 
 
-def _is_again(log: str, again: Collection[str]) -> bool:
+def _is_reread(log: str, again: Collection[str]) -> bool:
     return any(log == name or log in (name + LATE, name + ERRORS) for name in again)
 
 
-def joining(graph: QueryGraph, units: tuple[Unit, ...], query: str) -> tuple[QueryGraph, tuple[Unit, ...]]:
+def plan_joining_query(
+    graph: QueryGraph, units: tuple[Unit, ...], query: str
+) -> tuple[QueryGraph, tuple[Unit, ...]]:
     """Return a query's plan under a name without a log.
 
     Its results are discarded.
@@ -217,7 +222,7 @@ def unit_of(units: tuple[Unit, ...], query: str) -> Unit:
     return next(unit for unit in units if any(log == query for _, log in unit.outputs))
 
 
-def _renamed(node: Node, names: dict[str, str]) -> Node:
+def _rename_node(node: Node, names: dict[str, str]) -> Node:
     refer, operator = kind_of(node.operator).refer, node.operator
     if refer is not None:
         operator = refer(operator, lambda other: names.get(other, other))

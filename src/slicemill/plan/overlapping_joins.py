@@ -21,7 +21,7 @@ the
 * Queries over other streams do not delay results (`operators.join.multiway_orders`).
 
 Outer, semi and anti joins of two streams never move. If their node also holds joins that live in another
-house, these joins are first split off (`_parted`).
+house, these joins are first split off (`_split_units`).
 
 Joins that probe each other's state must run in the same cell at the same time, so they share one node.
 The node can be partitioned if all its joins use the same key. Therefore only joins on a single equality
@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from slicemill.catalog.expressions import Expr
 from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.multiway_form import saved_by_sharing
+from slicemill.operators.join.multiway_form import shared_state_share
 from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, one_key
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.specs import Part, Source, member_of
@@ -50,7 +50,7 @@ WORTH = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class HeldStates:
+class RunningJoinState:
     """Join state of a running unit: the keys of its inputs.
 
     `open` says if the unit can take more inputs. The key of a removed input is kept, since the query that
@@ -62,18 +62,18 @@ class HeldStates:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedQueries:
+class UnitAssignments:
     """Units that write logs, and units with join state."""
 
     unit_of: Mapping[str, str] = field(default_factory=dict)
-    states: Mapping[str, HeldStates] = field(default_factory=dict)
+    states: Mapping[str, RunningJoinState] = field(default_factory=dict)
 
 
-NOTHING_RUNS = PlacedQueries()
+NOTHING_RUNS = UnitAssignments()
 
 
 @dataclass(frozen=True)
-class _Movable:
+class _MovableJoin:
     """Join node that may be merged into another.
 
     `sources` maps the names of its inputs to nodes.
@@ -86,29 +86,29 @@ class _Movable:
     keys: Mapping[str, Expr]
 
     @property
-    def can_found(self) -> bool:
+    def is_multi_join(self) -> bool:
         return isinstance(self.node.operator, SharedMultiJoin)
 
 
 @dataclass
-class _House:
+class _MergeTarget:
     """Node into which other joins may be merged."""
 
     name: str
     open: bool = True
     known: Mapping[str, str] = field(default_factory=dict)  # keys of all inputs, from the journal
-    inside: list[_Movable] = field(default_factory=list)
+    inside: list[_MovableJoin] = field(default_factory=list)
 
-    def fits(self, one: _Movable) -> bool:
+    def fits(self, one: _MovableJoin) -> bool:
         """Return True if two inputs are common and no keys differ."""
         there = {name: render(key) for other in self.inside for name, key in other.keys.items()}
         keys = {**self.known, **there}
         same = all(keys.get(name, render(key)) == render(key) for name, key in one.keys.items())
         return same and len(there.keys() & one.keys.keys()) > 1
 
-    def saved(self, one: _Movable) -> float:
+    def sharing_gain(self, one: _MovableJoin) -> float:
         there = [member for other in self.inside for member in other.members]
-        return saved_by_sharing(one.members, there)
+        return shared_state_share(one.members, there)
 
 
 def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
@@ -118,12 +118,12 @@ def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
     """
     behind: dict[str, frozenset[str]] = {}  # by node
     for node_id in unit.nodes:
-        read = [_given(source, graph, behind) for source in _sources(graph[node_id], graph)]
+        read = [_source_logs(source, graph, behind) for source in _sources(graph[node_id], graph)]
         behind[node_id] = read[0] if len(read) == 1 else frozenset().union(*read)
     return {log: behind[root] for root, log in unit.outputs}
 
 
-def _given(source: str, graph: QueryGraph, behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
+def _source_logs(source: str, graph: QueryGraph, behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
     log = log_of(graph[source], graph)
     return behind.get(source, frozenset()) if log is None else frozenset([log])
 
@@ -137,7 +137,7 @@ def _sources(node: Node, graph: QueryGraph) -> Sequence[str]:
     return [by_name[name] for name in member.inputs]
 
 
-def joined_on(
+def join_keys_of(
     unit: Unit, graph: QueryGraph, before: Mapping[str, str] | None = None
 ) -> dict[str, str] | None:
     """Return the join key of each input of a unit.
@@ -146,49 +146,51 @@ def joined_on(
 
     Keys of inputs `before` are kept. None for a unit whose joins cannot be merged.
     """
-    movable = next((one for one in _movables(graph, unit) if one.can_found), None)
+    movable = next((one for one in _movable_joins(graph, unit) if one.is_multi_join), None)
     if movable is None:
         return None
     return {**(before or {}), **{name: render(key) for name, key in movable.keys.items()}}
 
 
-def gathered(
-    graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries = NOTHING_RUNS
+def merge_overlapping_joins(
+    graph: QueryGraph, units: tuple[Unit, ...], placed: UnitAssignments = NOTHING_RUNS
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
     """Merge joins over overlapping sets of streams into one node per house."""
-    graph, units = _parted(graph, units, placed)
-    movable = [one for unit in units for one in _movables(graph, unit)]
-    if not any(one.can_found for one in movable):
+    graph, units = _split_units(graph, units, placed)
+    movable = [one for unit in units for one in _movable_joins(graph, unit)]
+    if not any(one.is_multi_join for one in movable):
         return graph, units
-    houses: dict[str, _House] = {}
-    new: list[_Movable] = []
+    houses: dict[str, _MergeTarget] = {}
+    new: list[_MovableJoin] = []
     for one in movable:
-        home = _home(graph, one, placed)
+        home = _current_unit(graph, one, placed)
         if home is None:
             new.append(one)
-        elif home != one.unit.id or one.can_found:
+        elif home != one.unit.id or one.is_multi_join:
             known = placed.states.get(home)
             if home not in houses:
-                houses[home] = _House(home) if known is None else _House(home, known.open, known.keys)
+                houses[home] = (
+                    _MergeTarget(home) if known is None else _MergeTarget(home, known.open, known.keys)
+                )
             house = houses[home]
             house.inside.append(one)
     # Joins of two streams come last: they cannot found a house, and sharing is optional for them.
-    for one in sorted(new, key=lambda one: not one.can_found):
-        best = _best(houses, one)
-        if best is None and one.can_found:
-            best = houses.setdefault(one.unit.id, _House(one.unit.id))
+    for one in sorted(new, key=lambda one: not one.is_multi_join):
+        best = _best_target(houses, one)
+        if best is None and one.is_multi_join:
+            best = houses.setdefault(one.unit.id, _MergeTarget(one.unit.id))
         if best is not None:
             best.inside.append(one)
-    return _moved(graph, units, [house for house in houses.values() if _has_guests(house)])
+    return _apply_merges(graph, units, [house for house in houses.values() if _has_merged_joins(house)])
 
 
-def _parted(
-    graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries
+def _split_units(
+    graph: QueryGraph, units: tuple[Unit, ...], placed: UnitAssignments
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
     """Split units in which only some of the two-way joins move away."""
     found: list[Unit] = []
     for unit in units:
-        away = _living_elsewhere(graph, unit, placed)
+        away = _logs_in_other_units(graph, unit, placed)
         if away and len(away) < len(unit.outputs):
             graph, *parts = _split(graph, unit, away)
             found += parts
@@ -197,7 +199,7 @@ def _parted(
     return graph, tuple(found)
 
 
-def _living_elsewhere(graph: QueryGraph, unit: Unit, placed: PlacedQueries) -> set[str]:
+def _logs_in_other_units(graph: QueryGraph, unit: Unit, placed: UnitAssignments) -> set[str]:
     """Return the logs of a unit's joins that run in another unit.
 
     If none of the joins stays, new logs are included.
@@ -206,18 +208,18 @@ def _living_elsewhere(graph: QueryGraph, unit: Unit, placed: PlacedQueries) -> s
         return set()
     homes = {log: placed.unit_of.get(log, "") for _, log in unit.outputs}
     away = {log for log, home in homes.items() if home != unit.id and home in placed.states}
-    judging = {log for root, log in unit.outputs if _judges(graph, unit, root)}
+    judging = {log for root, log in unit.outputs if _needs_match_flags(graph, unit, root)}
     if not judging and unit.id not in homes.values():
         return away and set(homes)
     return away - judging
 
 
-def _judges(graph: QueryGraph, unit: Unit, root: str) -> bool:
+def _needs_match_flags(graph: QueryGraph, unit: Unit, root: str) -> bool:
     """Return True if a result depends on whether rows have matched."""
     (node_id,) = unit.stateful_nodes
     join, members = graph[node_id].operator, _members_of(graph, node_id, [root])
     assert isinstance(join, SharedJoin)
-    return replace(join, members=tuple(m for m in join.members if m.name in members)).judges_rows
+    return replace(join, members=tuple(m for m in join.members if m.name in members)).tracks_matches
 
 
 def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[str]:
@@ -252,11 +254,11 @@ def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryG
     return parted, units[0], units[1]
 
 
-def _has_guests(house: _House) -> bool:
+def _has_merged_joins(house: _MergeTarget) -> bool:
     return any(one.unit.id != house.name for one in house.inside)
 
 
-def _home(graph: QueryGraph, one: _Movable, placed: PlacedQueries) -> str | None:
+def _current_unit(graph: QueryGraph, one: _MovableJoin, placed: UnitAssignments) -> str | None:
     """Return the unit that runs a node's queries.
 
     None if the queries are new or redefined.
@@ -269,7 +271,7 @@ def _home(graph: QueryGraph, one: _Movable, placed: PlacedQueries) -> str | None
     return home if any(keys.get(name) == render(key) for name, key in one.keys.items()) else None
 
 
-def _best(houses: Mapping[str, _House], one: _Movable) -> _House | None:
+def _best_target(houses: Mapping[str, _MergeTarget], one: _MovableJoin) -> _MergeTarget | None:
     """Return the house that saves most state.
 
     A node whose own unit is a house always stays there.
@@ -277,18 +279,18 @@ def _best(houses: Mapping[str, _House], one: _Movable) -> _House | None:
     if one.unit.id in houses:
         return houses[one.unit.id]
     possible = [house for house in houses.values() if house.open and house.fits(one)]
-    best = max(possible, key=lambda house: (house.saved(one), house.name), default=None)
-    return best if best is not None and best.saved(one) >= WORTH else None
+    best = max(possible, key=lambda house: (house.sharing_gain(one), house.name), default=None)
+    return best if best is not None and best.sharing_gain(one) >= WORTH else None
 
 
-def _movables(graph: QueryGraph, unit: Unit) -> Iterator[_Movable]:
+def _movable_joins(graph: QueryGraph, unit: Unit) -> Iterator[_MovableJoin]:
     if len(unit.stateful_nodes) == 1:
-        found = _movable(graph, graph[unit.stateful_nodes[0]], unit)
+        found = _movable_join(graph, graph[unit.stateful_nodes[0]], unit)
         if found is not None:
             yield found
 
 
-def _movable(graph: QueryGraph, node: Node, unit: Unit) -> _Movable | None:
+def _movable_join(graph: QueryGraph, node: Node, unit: Unit) -> _MovableJoin | None:
     """Return the node if movable, else None.
 
     It must read distinct declared streams with one key and RANGE windows.
@@ -303,7 +305,7 @@ def _movable(graph: QueryGraph, node: Node, unit: Unit) -> _Movable | None:
     names = [content_of(graph, source) for source in sources]
     keys: dict[str, Expr] = {}
     if isinstance(join, SharedJoin):
-        if join.counts_rows or join.expires_rows or join.deadlines or join.judges_rows:
+        if join.counts_rows or join.expires_rows or join.deadlines or join.tracks_matches:
             return None
         if len(join.keys[0]) != 1:
             return None
@@ -315,20 +317,20 @@ def _movable(graph: QueryGraph, node: Node, unit: Unit) -> _Movable | None:
             )
             for member in join.members
         )  # fmt: skip
-        return _Movable(
+        return _MovableJoin(
             node, unit, members, dict(zip(names, node.inputs, strict=True)), {names[0]: left, names[1]: right}
         )
     for member in join.members:
         own = one_key(member)
         if own is None or any(keys.setdefault(name, key) != key for name, key in own.items()):
             return None
-    return _Movable(node, unit, join.members, dict(zip(join.inputs, node.inputs, strict=True)), keys)
+    return _MovableJoin(node, unit, join.members, dict(zip(join.inputs, node.inputs, strict=True)), keys)
 
 
-def _moved(
-    graph: QueryGraph, units: tuple[Unit, ...], houses: list[_House]
+def _apply_merges(
+    graph: QueryGraph, units: tuple[Unit, ...], houses: list[_MergeTarget]
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    made = {house.name: _built(graph, house) for house in houses}
+    made = {house.name: _build_merged_node(graph, house) for house in houses}
     moved = {one.node.id: made[house.name] for house in houses for one in house.inside}
     nodes: dict[str, Node] = {node.id: node for node in graph if isinstance(node.operator, Source)}
     for node in graph:
@@ -345,14 +347,14 @@ def _moved(
         if unit.id not in home:
             found[unit.id] = unit
         elif home[unit.id].name not in found:
-            found[home[unit.id].name] = _unit(home[unit.id], made[home[unit.id].name], position)
+            found[home[unit.id].name] = _unit_of_target(home[unit.id], made[home[unit.id].name], position)
     return QueryGraph(nodes, graph.streams), tuple(found.values())
 
 
-def _built(graph: QueryGraph, house: _House) -> Node:
+def _build_merged_node(graph: QueryGraph, house: _MergeTarget) -> Node:
     """Build the merged node of a house."""
     sources = dict(sorted({name: s for one in house.inside for name, s in one.sources.items()}.items()))
-    members = [member for one in house.inside for member in _told(house, one)]
+    members = [member for one in house.inside for member in _annotate_members(house, one)]
     operator = SharedMultiJoin(tuple(sources), tuple(members))
     first = graph[next(iter(sources.values()))]
     return Node(
@@ -360,17 +362,15 @@ def _built(graph: QueryGraph, house: _House) -> Node:
     )
 
 
-def _told(house: _House, one: _Movable) -> Iterator[MultiJoinMember]:
+def _annotate_members(house: _MergeTarget, one: _MovableJoin) -> Iterator[MultiJoinMember]:
     """Yield the members of one join, annotated with its shared state."""
     others = [member for other in house.inside if other is not one for member in other.members]
-    share = (
-        f"{saved_by_sharing(one.members, others):.0%} of what it would keep by itself is kept for others too"
-    )
+    share = f"{shared_state_share(one.members, others):.0%} of its own state is kept for other queries too"
     for member in one.members:
         yield replace(member, why=f"{member.why}; {share}" if member.why else share)
 
 
-def _unit(house: _House, node: Node, position: Mapping[str, int]) -> Unit:
+def _unit_of_target(house: _MergeTarget, node: Node, position: Mapping[str, int]) -> Unit:
     own = {one.node.id for one in house.inside}
     inside = {node_id for one in house.inside for node_id in one.unit.nodes if node_id not in own}
     return Unit(

@@ -111,7 +111,7 @@ def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     This requires that the unit has one join and that each result row is made from one row of that join. The
     inputs of the join are computed in each cell. The result is empty if the unit does not allow it.
     """
-    found = {join for output, _ in unit.outputs for join in _found_by(graph, output)}
+    found = {join for output, _ in unit.outputs for join in _emitting_operators(graph, output)}
     joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
     if len(joins) != 1 or found != set(joins):
         return {}
@@ -129,7 +129,7 @@ def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]
     return bool(keyed) and all(lengths == {len(join.keys[0])} for join in joins)
 
 
-def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
+def _emitting_operators(graph: QueryGraph, node_id: str) -> set[str | None]:
     """Return the stateful operators whose rows a node emits one by one.
 
     None stands for an operator that makes new rows.
@@ -138,7 +138,7 @@ def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
     kind = kind_of(operator)
     if kind.keeps_state or not kind.ties:
         return {node_id if kind.ties else None}
-    return {found for source in graph[node_id].inputs for found in _found_by(graph, source)}
+    return {found for source in graph[node_id].inputs for found in _emitting_operators(graph, source)}
 
 
 def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
@@ -147,7 +147,7 @@ def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     This requires that all state of the unit is keyed by expressions over its logs' columns, with one set of
     keys per log, and that each result depends on such state.
     """
-    computing = _computing(unit, graph)
+    computing = _key_restricting_nodes(unit, graph)
     ids = {node.id for node in computing}
     if not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
         return {}
@@ -230,7 +230,7 @@ def _number_of_keys(by_log: Mapping[str, Keys]) -> int:
     return max(map(len, by_log.values()), default=0)
 
 
-def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
+def exchanges_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
     """Collect the exchanges by which all units read each log."""
     found: dict[str, dict[Exchange, None]] = {}
     for exchanges in readers:
@@ -239,7 +239,7 @@ def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[
     return {log: tuple(by) for log, by in found.items()}
 
 
-def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
+def _key_restricting_nodes(unit: Unit, graph: QueryGraph) -> list[Node]:
     """Return the stateful nodes of a unit that restrict its keys.
 
     A drop box, for example, can be split by any key.

@@ -29,7 +29,7 @@ from slicemill.functions.render import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import Keys
-from slicemill.plan.join_inputs import JoinedInputs, joined_inputs
+from slicemill.plan.join_inputs import JoinedInputs, join_inputs_of
 from slicemill.plan.partitioning import (
     MOST_CELLS,
     Along,
@@ -105,7 +105,7 @@ class Placement:
 
     def plain(self) -> dict[str, Any]:
         """Return the placement as plain data for the journal."""
-        by = {log: [_words(one) for one in exchange.by] for log, exchange in self.exchanges.items()}
+        by = {log: [_describe_rule(one) for one in exchange.by] for log, exchange in self.exchanges.items()}
         return {"kind": self.kind.value, "shape": list(self.shape), "by": by}
 
 
@@ -120,7 +120,7 @@ class Candidate:
 ONE_CELL = Placement(PlacementKind.ONE, {})
 
 
-def placement_named(name: str) -> PlacementKind | None:
+def parse_placement_kind(name: str) -> PlacementKind | None:
     """Return the placement kind of that name, None for `auto` (the cheapest)."""
     if name == AUTO:
         return None
@@ -137,15 +137,15 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
     have matched, only placements remain that send all possible partners of a row to the cell that stores it.
     """
     found = _placements(unit, graph, cells)
-    if judges_rows(unit, graph):
+    if needs_match_flags(unit, graph):
         return [one for one in found if one.kind in (PlacementKind.ONE, PlacementKind.KEY)]
     return found
 
 
-def judges_rows(unit: Unit, graph: QueryGraph) -> bool:
+def needs_match_flags(unit: Unit, graph: QueryGraph) -> bool:
     """Return True if a join must know which rows are unmatched."""
     joins = (graph[node_id].operator for node_id in unit.nodes)
-    return any(isinstance(join, SharedJoin) and join.judges_rows for join in joins)
+    return any(isinstance(join, SharedJoin) and join.tracks_matches for join in joins)
 
 
 def _placements(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
@@ -155,7 +155,7 @@ def _placements(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
     keyed = by_key(unit, graph, cells)
     if keyed:
         found.append(Placement(PlacementKind.KEY, keyed))
-    joined = joined_inputs(unit, graph)
+    joined = join_inputs_of(unit, graph)
     if joined is None:
         return found
     if len(joined.inputs) == 2:
@@ -177,7 +177,7 @@ def candidates(
 
     By time, each cell reads all rows, so fewer cells may be cheaper. That smaller placement is included.
     """
-    joined = joined_inputs(unit, graph)
+    joined = join_inputs_of(unit, graph)
     possible = placements_of(unit, graph, cells)
     if any(placement.kind is PlacementKind.TIME for placement in possible):
         best = best_by_time(unit, graph, cells, statistics).best()
@@ -191,7 +191,7 @@ def best_by_time(
     unit: Unit, graph: QueryGraph, cores: int, statistics: PlacementStatistics = ASSUMED
 ) -> CellsByTime:
     """Return the divided and the repeated work of placement by time."""
-    joined = joined_inputs(unit, graph)
+    joined = join_inputs_of(unit, graph)
     one, two = (
         cost_of(by_time(unit, graph, cells), unit.inputs, joined, statistics).cpu_s for cells in (1, 2)
     )
@@ -209,10 +209,10 @@ def price_of(
     placement: Placement, unit: Unit, graph: QueryGraph, statistics: PlacementStatistics, cores: int
 ) -> float:
     """Return the price of a placement on `cores` cores, for comparison."""
-    return _cost(placement, unit, joined_inputs(unit, graph), statistics).price(cores)
+    return _cost(placement, unit, join_inputs_of(unit, graph), statistics).price(cores)
 
 
-def chosen(
+def choose_placement(
     unit: Unit,
     graph: QueryGraph,
     cells: int,
@@ -238,7 +238,7 @@ def chosen(
     return found
 
 
-def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
+def restore_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
     """Return the placement that a journal stores.
 
     None if the unit's queries have changed so that the placement is no longer valid.
@@ -263,7 +263,7 @@ def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placeme
 
 def kept_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
     """Return the placement that a journal stores if queries allow it, else None."""
-    before = restored(unit, graph, plain)
+    before = restore_placement(unit, graph, plain)
     if before is None or before == ONE_CELL or before in placements_of(unit, graph, before.cells):
         return before
     return None
@@ -345,7 +345,7 @@ def _grid(unit: Unit, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement
     return Placement.of({log: Exchange(shape, own) for log, own in by.items()})
 
 
-def _words(by: Keys | Along) -> str:
+def _describe_rule(by: Keys | Along) -> str:
     """Return a rule as text; a column that is called like a rule is quoted."""
     if isinstance(by, Along):
         return by.name.lower()

@@ -23,7 +23,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import Keys
-from slicemill.plan.join_inputs import JoinedInput, JoinedInputs, joined_inputs
+from slicemill.plan.join_inputs import JoinedInput, JoinedInputs, join_inputs_of
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.plan.units import Unit
 
@@ -205,7 +205,7 @@ def _work(
 ) -> _CellWork:
     """Return a cell's work; along dimension `slow`, for the heaviest key."""
     if joined is None:
-        return _keyed(exchanges, logs, statistics, slow)
+        return _work_by_key(exchanges, logs, statistics, slow)
     cell = _Cell(exchanges, joined, statistics, slow, hybrid)
     work = _CellWork()
     for number, one in enumerate(joined.inputs):
@@ -218,7 +218,7 @@ def _work(
     return work
 
 
-def _keyed(
+def _work_by_key(
     exchanges: Mapping[str, Exchange],
     logs: Sequence[str],
     statistics: PlacementStatistics,
@@ -332,7 +332,7 @@ class _Cell:
             if not agreeing:
                 met *= share
             elif along == self._slow:
-                met *= self._gathered(number, agreeing[0], along, matching)
+                met *= self._heavy_key_factor(number, agreeing[0], along, matching)
         return met
 
     def _matching(self, number: int, links: Sequence[Mapping[int, Keys | None]]) -> float:
@@ -352,7 +352,7 @@ class _Cell:
         ]
         return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
 
-    def _gathered(self, number: int, other: int, along: int, matching: float) -> float:
+    def _heavy_key_factor(self, number: int, other: int, along: int, matching: float) -> float:
         """Return the factor of partners in the heaviest key's cell."""
         by, others = self._by[number][along], self._by[other][along]
         assert not isinstance(by, Along) and not isinstance(others, Along)
@@ -366,14 +366,14 @@ class _Cell:
 # Measured rates and matches of joins, for choosing a placement (S52).
 
 
-def measured_statistics(
+def statistics_of_unit(
     unit: Unit, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
 ) -> PlacementStatistics:
     """Return measured rates and matches of a unit's joins, else assumed ones.
 
     With the `exchanges` during the measurement, rows stored in several cells are counted once.
     """
-    joined = joined_inputs(unit, graph)
+    joined = join_inputs_of(unit, graph)
     rates: dict[str, float] = {}
     matching: dict[str, float] = {}
     for one in joined.inputs if joined is not None else ():

@@ -19,20 +19,20 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import SharedOperator, with_members
 from slicemill.plan.build import build_part
 from slicemill.plan.late_queries import (
-    Apart,
+    BackfillPlan,
     graph_of,
-    in_order,
     is_alone,
-    joining,
-    set_apart,
+    plan_joining_query,
+    sort_units,
+    split_backfill_unit,
     unit_of,
     without_writers,
 )
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.overlapping_joins import NOTHING_RUNS, PlacedQueries, gathered
-from slicemill.plan.projection_pushdown import Need, needs_of
+from slicemill.plan.overlapping_joins import NOTHING_RUNS, UnitAssignments, merge_overlapping_joins
+from slicemill.plan.projection_pushdown import SourceProjection, source_projections
 from slicemill.plan.statement_equality import as_query, views_to_answer
-from slicemill.plan.units import Unit, cut
+from slicemill.plan.units import Unit, split_into_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Plan:
 
     graph: QueryGraph
     units: tuple[Unit, ...]
-    needs: tuple[Mapping[str, Need], ...] = ()
-    apart: Mapping[str, Apart] = field(default_factory=dict)
+    needs: tuple[Mapping[str, SourceProjection], ...] = ()
+    apart: Mapping[str, BackfillPlan] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -63,8 +63,8 @@ class Planner:
     def plan(
         self,
         catalog: Catalog,
-        placed: PlacedQueries = NOTHING_RUNS,
-        apart: Mapping[str, Apart] | None = None,
+        placed: UnitAssignments = NOTHING_RUNS,
+        apart: Mapping[str, BackfillPlan] | None = None,
     ) -> Plan:
         """Plan a catalog; running queries stay in the units given by `placed`.
 
@@ -95,26 +95,28 @@ class Planner:
             if name not in apart or (apart[name].alone and not apart[name].renamed):
                 shared.append(left)
                 continue
-            own_graph, units_apart = set_apart(plan.graph, plan.units, name, apart[name].again)
+            own_graph, units_apart = split_backfill_unit(plan.graph, plan.units, name, apart[name].again)
             nodes |= own_graph.nodes
             streams |= own_graph.streams
             own += units_apart
-            needs.append(needs_of_sources(own_graph, plan.needs))
+            needs.append(projections_of_sources(own_graph, plan.needs))
             if apart[name].joins:
-                shared.append(Plan(*joining(left.graph, left.units, name)))
+                shared.append(Plan(*plan_joining_query(left.graph, left.units, name)))
             else:  # its upstream units run for the shared plan in any case
                 shared.append(without_query(left, name))
-        plan = together(shared)
-        graph, units = gathered(plan.graph, plan.units, placed)
+        plan = merge_plans(shared)
+        graph, units = merge_overlapping_joins(plan.graph, plan.units, placed)
         if not streams_apart:
             whole = QueryGraph({**graph.nodes, **nodes}, {**graph.streams, **streams})
             return Plan(whole, (*units, *own), tuple(needs), apart)
-        ordered = in_order((*units, *own))
+        ordered = sort_units((*units, *own))
         whole = graph_of({**graph.nodes, **nodes}, {**graph.streams, **streams}, ordered)
         return Plan(whole, ordered, tuple(needs), apart)
 
 
-def needs_of_sources(graph: QueryGraph, needs: Iterable[Mapping[str, Need]]) -> dict[str, Need]:
+def projections_of_sources(
+    graph: QueryGraph, needs: Iterable[Mapping[str, SourceProjection]]
+) -> dict[str, SourceProjection]:
     """Return the needs of re-read sources, equal to those of their streams."""
     known = {source: need for one in needs for source, need in one.items()}
     found = {}
@@ -142,10 +144,10 @@ def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
     alone = replace(catalog, queries=queries)
     graph = share(optimize(build_part(alone, statement)), alone)
-    return Plan(graph, cut(graph), (needs_of(graph),))
+    return Plan(graph, split_into_units(graph), (source_projections(graph),))
 
 
-def together(plans: Iterable[Plan]) -> Plan:
+def merge_plans(plans: Iterable[Plan]) -> Plan:
     """Merge plans: equal nodes and units are merged.
 
     A shared node serves the queries of all plans.
@@ -170,10 +172,10 @@ def together(plans: Iterable[Plan]) -> Plan:
         assert isinstance(operator, SharedOperator)
         nodes[node_id] = replace(nodes[node_id], operator=with_members(operator, found.values()))
     position = {node_id: number for number, node_id in enumerate(nodes)}
-    return Plan(QueryGraph(nodes, streams), tuple(_united(units, position) for units in parts.values()))
+    return Plan(QueryGraph(nodes, streams), tuple(_merge_units(units, position) for units in parts.values()))
 
 
-def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
+def _merge_units(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
     """Merge units that have the same id."""
     nodes, stateful = (
         tuple(sorted({node for unit in units for node in getattr(unit, which)}, key=position.__getitem__))

@@ -26,14 +26,14 @@ _OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class SourceProjection:
     """Required rows and columns of a source. Condition None means all rows."""
 
     condition: Expr | None
     columns: frozenset[str]
 
-    def with_columns(self, names: Iterable[str]) -> Need:
-        return Need(self.condition, self.columns.union(names))
+    def with_columns(self, names: Iterable[str]) -> SourceProjection:
+        return SourceProjection(self.condition, self.columns.union(names))
 
     @property
     def read(self) -> frozenset[str]:
@@ -41,34 +41,36 @@ class Need:
         return frozenset() if self.condition is None else columns_of(self.condition)
 
 
-def needs_of(graph: QueryGraph) -> dict[str, Need]:
+def source_projections(graph: QueryGraph) -> dict[str, SourceProjection]:
     """Return the required rows and columns of each source of a graph."""
     read = columns_read(graph)
-    return {node.id: Need(_needed_rows(node.id, graph), read[node.id]) for node in graph.sources}
+    return {
+        node.id: SourceProjection(_row_condition(node.id, graph), read[node.id]) for node in graph.sources
+    }
 
 
-def needed_together(
+def merge_projections(
     streams: Iterable[str],
-    needs: Iterable[Mapping[str, Need]],
+    needs: Iterable[Mapping[str, SourceProjection]],
     whole: Mapping[str, Iterable[str]] | None = None,
-) -> dict[str, Need]:
+) -> dict[str, SourceProjection]:
     """Combine the needs of all statements by stream, including late rows.
 
     Streams in `whole` are stored with all rows and the given columns, since later queries may read any of
     them.
     """
-    wanted: dict[str, list[Need]] = {}
+    wanted: dict[str, list[SourceProjection]] = {}
     for one in needs:
         for source, need in one.items():
             wanted.setdefault(source, []).append(need)
     found = {}
     for stream in streams:
         if whole is not None and stream in whole:
-            found[stream] = Need(None, frozenset(whole[stream]))
+            found[stream] = SourceProjection(None, frozenset(whole[stream]))
             continue
         own, late = wanted.get(stream, []), wanted.get(stream + LATE, [])
         columns = frozenset[str]().union(*(need.columns for need in (*own, *late)))
-        found[stream] = Need(None if late else _either(need.condition for need in own), columns)
+        found[stream] = SourceProjection(None if late else _either(need.condition for need in own), columns)
     return found
 
 
@@ -88,7 +90,7 @@ def _is_safe(part: Expr) -> bool:
     return part.function in _SAFE and not periods
 
 
-def _needed_rows(source: str, graph: QueryGraph) -> Expr | None:
+def _row_condition(source: str, graph: QueryGraph) -> Expr | None:
     """Return the disjunction of all consumers' conditions on a source.
 
     None means that all rows are needed.
@@ -135,14 +137,14 @@ def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
             # Any query may read a log later: keep all its columns.
             read[node.id].update(node.schema.names)
         for port, given in enumerate(node.inputs):
-            taken = _columns_taken(node, port, frozenset(read[node.id]))
+            taken = _input_columns(node, port, frozenset(read[node.id]))
             names = graph[given].schema.names
             read[given].update(names if taken is None else taken.intersection(names))
     return {node.id: frozenset(read[node.id]) for node in graph.sources}
 
 
 @lru_cache(_REMEMBERED)
-def _columns_taken(node: Node, port: int, wanted: frozenset[str]) -> frozenset[str] | None:
+def _input_columns(node: Node, port: int, wanted: frozenset[str]) -> frozenset[str] | None:
     """Return the input columns needed for `wanted` output columns.
 
     None means all columns.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.join_inputs import joined_inputs
+from slicemill.plan.join_inputs import join_inputs_of
 from slicemill.plan.placement import Placement, candidates, price_of
 from slicemill.plan.placement_cost import PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
@@ -27,7 +27,7 @@ class UnitWork:
     compared: Mapping[str, float]
 
 
-def measured(
+def calibrate_statistics(
     unit: Unit, graph: QueryGraph, now: Placement, rates: Mapping[str, float], work: UnitWork
 ) -> PlacementStatistics:
     """Return cost model inputs scaled to the unit's measured work.
@@ -36,7 +36,7 @@ def measured(
     of matching pairs. The costs per row are multiplied so that the model yields the measured CPU time,
     because wide columns and expensive conditions are not modelled.
     """
-    joined = joined_inputs(unit, graph)
+    joined = join_inputs_of(unit, graph)
     known = PlacementStatistics(rates=rates)
     if joined is not None and len(joined.inputs) == 2:
         left, right = joined.inputs
@@ -51,7 +51,7 @@ def measured(
     return replace(known, costs=replace(costs, **scaled))
 
 
-def better(
+def cheaper_placement(
     unit: Unit,
     graph: QueryGraph,
     now: Placement,

@@ -33,7 +33,7 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
         if node.id not in needed:
             continue
         if isinstance(node.operator, SharedOperator):
-            kept = _kept(graph, node, needed)
+            kept = _members_read(graph, node, needed)
             members = [member for member in node.operator.members if member.name in kept]
             node = replace(node, operator=with_members(node.operator, members))
         nodes[node.id] = node
@@ -78,7 +78,7 @@ def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
     return [*own, *parts]
 
 
-def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
+def state_suffices(before: QueryGraph, after: QueryGraph, name: str) -> bool:
     """Return True if the stored state has all columns now read.
 
     Some shared operators, such as joins, store only those columns of a row that some query reads.
@@ -106,7 +106,7 @@ def successors(
     left, found = [name for name in was if name not in now], {}
     for name in now:
         others = left if name not in was else [name] * after[name].schema.changelog
-        kept = next((one for one in others if _holds(before, after, one, name)), None)
+        kept = next((one for one in others if _member_state_suffices(before, after, one, name)), None)
         if kept is not None:
             found[name] = kept
             left = [one for one in left if one != kept]
@@ -126,7 +126,7 @@ def _parts_taken(before: QueryGraph, after: QueryGraph, kept: str, name: str) ->
     return kind_of(now).takes(was, now)
 
 
-def _holds(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
+def _member_state_suffices(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
     """Return True if a member's old state suffices for the new member."""
     if _parts_taken(before, after, kept, name) is not None:
         return True
@@ -159,7 +159,7 @@ def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
     return [
         name
         for name in now[1]
-        if name in taken or (name in was[1] and serves(before.graph, after.graph, name))
+        if name in taken or (name in was[1] and state_suffices(before.graph, after.graph, name))
     ]
 
 
@@ -181,7 +181,7 @@ def _member(graph: QueryGraph, name: str) -> object:
     return next(member for member in shared.members if member.name == part.operator.member)
 
 
-def _kept(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
+def _members_read(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
     """Return the members of a shared node that are still read.
 
     If the node has no parts, all its members are returned.

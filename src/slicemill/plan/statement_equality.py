@@ -43,7 +43,7 @@ from slicemill.types import Column
 Parts = dict[str, str]
 
 
-def meaning(statement: Statement) -> Parts:
+def normal_form(statement: Statement) -> Parts:
     """Return the normal form of each part, without scheduling and delivery options."""
     writer = _Writer()
     if isinstance(statement, QueryDefinition):
@@ -72,15 +72,15 @@ def meaning(statement: Statement) -> Parts:
     return {"definition": writer.written(statement)}
 
 
-def changed_parts(before: Statement, after: Statement) -> list[str]:
+def diff_statements(before: Statement, after: Statement) -> list[str]:
     """Return the names of the parts in which two statements differ."""
     if type(before) is not type(after):
         return ["kind"]
-    was, now = meaning(before), meaning(after)
+    was, now = normal_form(before), normal_form(after)
     return [name for name in {**was, **now} if was.get(name) != now.get(name)]
 
 
-def called_by(definition: AggregateDefinition) -> set[str]:
+def aggregates_called(definition: AggregateDefinition) -> set[str]:
     """Return the aggregates that the body of an aggregate calls."""
     writer = ContentWriter()
     writer.written(definition)

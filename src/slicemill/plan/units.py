@@ -26,7 +26,7 @@ from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Keys, UnitOf
 from slicemill.operators.registry import kind_of, partition_keys
-from slicemill.plan.content import quoted, short
+from slicemill.plan.content import quote_name, short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _UnitBuilder:
     outputs: list[tuple[str, str]] = field(default_factory=list)
 
 
-def cut(graph: QueryGraph) -> tuple[Unit, ...]:
+def split_into_units(graph: QueryGraph) -> tuple[Unit, ...]:
     """Split a graph into units, upstream units first."""
     kept = {node.id: log for node in graph if (log := log_of(node, graph)) is not None}
     position = {node_id: number for number, node_id in enumerate(graph.nodes)}
@@ -73,12 +73,12 @@ def cut(graph: QueryGraph) -> tuple[Unit, ...]:
     units = []
     for name, unit in made.items():
         ordered = tuple(sorted(unit.nodes, key=position.__getitem__))
-        stateful = tuple(keeping_state(graph, ordered))
+        stateful = tuple(select_stateful(graph, ordered))
         units.append(Unit(name, ordered, tuple(sorted(unit.inputs)), tuple(unit.outputs), stateful))
     return tuple(units)
 
 
-def part_of(graph: QueryGraph, unit: Unit) -> QueryGraph:
+def unit_subgraph(graph: QueryGraph, unit: Unit) -> QueryGraph:
     """Return a unit's part of the graph.
 
     It does not change when other queries are added or removed.
@@ -86,7 +86,7 @@ def part_of(graph: QueryGraph, unit: Unit) -> QueryGraph:
     return graph.only(frozenset(node_id for root, _ in unit.outputs for node_id in graph.ancestors(root)))
 
 
-def keeping_state(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
+def select_stateful(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
     """Return those of the given nodes that keep state between runs."""
     return [node_id for node_id in node_ids if kind_of(graph[node_id].operator).keeps_state]
 
@@ -117,13 +117,13 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
     if any(graph[node_id].schema.changelog for node_id, log in kept.items() if log in inputs):
         # Sharing is impossible: a new query must read the changelog from its base, which a running unit has
         # already consumed.
-        return quoted(kept[root.id])
-    stateful = [graph[node_id] for node_id in keeping_state(graph, nodes)]
+        return quote_name(kept[root.id])
+    stateful = [graph[node_id] for node_id in select_stateful(graph, nodes)]
     computing = [node for node in stateful if kind_of(node.operator).computes]
     boxes = sorted(node.id for node in stateful if node not in computing)
     behind = f", {', '.join(boxes)}" if boxes else ""
     if not stateful:
-        return f"select from {', '.join(sorted(map(quoted, inputs)))}"
+        return f"select from {', '.join(sorted(map(quote_name, inputs)))}"
     if len(computing) == 1:
         (only,) = computing
         unit = kind_of(only.operator).unit
@@ -133,9 +133,9 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
         keys = keys_in_log(graph, only) if unit is UnitOf.KEYS else None
         if keys is not None and len(inputs) == 1:
             (log,) = inputs
-            by = f" by {short([render(key) for key in keys], keys)}" if keys else ""
-            return f"aggregates of {quoted(log)}{by}{behind}"
-    return quoted(kept[root.id])
+            by = f" by {short_name([render(key) for key in keys], keys)}" if keys else ""
+            return f"aggregates of {quote_name(log)}{by}{behind}"
+    return quote_name(kept[root.id])
 
 
 # Nodes of a query graph whose output is stored in a log.

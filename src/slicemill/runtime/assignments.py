@@ -24,7 +24,13 @@ from slicemill.runtime.messages import (
     RunDone,
     RunUnit,
 )
-from slicemill.runtime.step_limit import StepPlace, cancel_steps, current_step, remove_record, remove_records
+from slicemill.runtime.step_limit import (
+    StepPosition,
+    cancel_steps,
+    current_step,
+    remove_record,
+    remove_records,
+)
 from slicemill.runtime.streams import RunningStream
 from slicemill.runtime.units import RunningUnit
 from slicemill.runtime.workers.events import Notice, WorkerAnswer, WorkerJoined, WorkerLeft
@@ -38,7 +44,7 @@ At: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class StepUnderWay:
+class CurrentStep:
     """Current or last step of a worker: its run, and its index."""
 
     item: RunUnit
@@ -165,7 +171,7 @@ class Assignments:
             return False
         return assigned.writing.pop((done.unit, done.cell), None) is not None
 
-    def not_written(self, worker: int, unit_id: str) -> None:
+    def discard_checkpoint(self, worker: int, unit_id: str) -> None:
         """Record that a worker could not take snapshots of a unit."""
         writing = self._workers[worker].writing
         for cell in [cell for cell in writing if cell[0] == unit_id]:
@@ -184,12 +190,12 @@ class Assignments:
     def _record(self, worker: int, incarnation: int) -> Path:
         return self._records / f"{self._mill}-{worker}-{incarnation}"
 
-    def current_place(self, worker: int) -> StepPlace | None:
+    def current_position(self, worker: int) -> StepPosition | None:
         """Return the place of a worker's current step, or None."""
         found = current_step(self._record(worker, self._workers[worker].incarnation))
         return None if found is None else found[0]
 
-    def current_step(self, worker: int, incarnation: int | None = None) -> StepUnderWay | None:
+    def current_step(self, worker: int, incarnation: int | None = None) -> CurrentStep | None:
         """Return the current step of a worker, or its last step.
 
         Only workers with a separate process record steps.
@@ -201,9 +207,9 @@ class Assignments:
         if found is None or found[0].item >= len(assigned.asked):
             return None
         item = assigned.asked[found[0].item]
-        return StepUnderWay(item, found[0].step, found[1]) if isinstance(item, RunUnit) else None
+        return CurrentStep(item, found[0].step, found[1]) if isinstance(item, RunUnit) else None
 
-    def cancel(self, worker: int, places: Collection[StepPlace]) -> None:
+    def cancel(self, worker: int, places: Collection[StepPosition]) -> None:
         """Cancel these steps of a worker's message."""
         assigned = self._workers[worker]
         if places and not assigned.cancelled:
@@ -231,7 +237,7 @@ class Assignments:
             self._pinned[unit.id, cell] = worker
         return worker
 
-    def pinned_to(self, cell: CellId) -> int | None:
+    def pin_of(self, cell: CellId) -> int | None:
         """Return the worker that a cell is pinned to, or None."""
         return self._pinned.get(cell)
 

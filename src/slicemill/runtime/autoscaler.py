@@ -10,8 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from slicemill.plan.placement import Placement
-from slicemill.plan.rescale_decision import BUSY, Hysteresis, UnitWork, better, measured
-from slicemill.runtime.rescale import Replacing, can_change
+from slicemill.plan.rescale_decision import (
+    BUSY,
+    Hysteresis,
+    UnitWork,
+    calibrate_statistics,
+    cheaper_placement,
+)
+from slicemill.runtime.rescale import Rescaler, can_change
 from slicemill.runtime.units import RunningUnit
 from slicemill.runtime.workers.sharing import Pool
 from slicemill.time import US
@@ -20,7 +26,7 @@ _LOOK_US = 2 * US
 
 
 @dataclass(slots=True)
-class _Counted:
+class _UnitCounters:
     """Counters of a unit at the last measurement."""
 
     rows: dict[str, int]
@@ -29,14 +35,14 @@ class _Counted:
 
 
 @dataclass(slots=True)
-class Placing:
+class Autoscaler:
     """Autoscaler of a mill: measures all units periodically and changes their placement."""
 
-    replacing: Replacing
+    replacing: Rescaler
     pool: Pool
     clock: Callable[[], int]
     _looked_us: int = 0
-    _counted: dict[str, _Counted] = field(default_factory=dict)
+    _counted: dict[str, _UnitCounters] = field(default_factory=dict)
     _hysteresis: dict[str, Hysteresis] = field(default_factory=dict)
 
     def look(self) -> None:
@@ -47,17 +53,17 @@ class Placing:
             return
         self._looked_us = now_us
         units, workers = self.replacing.dispatcher.running.units, len(self.pool.members())
-        before, self._counted = self._counted, {unit.id: _counted(unit) for unit in units}
+        before, self._counted = self._counted, {unit.id: _unit_counters(unit) for unit in units}
         self._hysteresis = {unit.id: self._hysteresis.get(unit.id, Hysteresis()) for unit in units}
         for unit in list(units):
             known = before.get(unit.id)
-            found = self._better(unit, known, elapsed_s, workers) if known is not None else None
+            found = self._better_placement(unit, known, elapsed_s, workers) if known is not None else None
             wanted = self._hysteresis[unit.id].decide(found)
-            if wanted is not None and self.replacing.replace_placement(unit, wanted):
+            if wanted is not None and self.replacing.rescale(unit, wanted):
                 del self._counted[unit.id]  # counters restart with the new cells
 
-    def _better(
-        self, unit: RunningUnit, before: _Counted, elapsed_s: float, workers: int
+    def _better_placement(
+        self, unit: RunningUnit, before: _UnitCounters, elapsed_s: float, workers: int
     ) -> Placement | None:
         now = self._counted[unit.id]
         busy_s = [cpu_s - before.cells_s.get(cell, cpu_s) for cell, cpu_s in now.cells_s.items()]
@@ -67,12 +73,14 @@ class Placing:
         pairs = {join: (count - before.pairs.get(join, 0)) / elapsed_s for join, count in now.pairs.items()}
         plan, placement = unit.plan, Placement.of(unit.plan.exchanges)
         work = UnitWork(sum(busy_s) / elapsed_s, pairs)
-        statistics = measured(plan.unit, plan.graph, placement, rates, work)
+        statistics = calibrate_statistics(plan.unit, plan.graph, placement, rates, work)
         unit_, graph = plan.unit, plan.graph
-        return better(unit_, graph, placement, workers, statistics, lambda to: can_change(unit_, graph, to))
+        return cheaper_placement(
+            unit_, graph, placement, workers, statistics, lambda to: can_change(unit_, graph, to)
+        )
 
 
-def _counted(unit: RunningUnit) -> _Counted:
+def _unit_counters(unit: RunningUnit) -> _UnitCounters:
     statistics = unit.statistics
     cells_s = {cell: found.cpu_s for cell, found in statistics.cells.items()}
-    return _Counted(dict(statistics.rows_read), dict(statistics.compared), cells_s)
+    return _UnitCounters(dict(statistics.rows_read), dict(statistics.compared), cells_s)

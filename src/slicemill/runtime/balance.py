@@ -29,7 +29,7 @@ _LOOK_US = 1 * US
 _PATIENT_US = 15 * US
 
 
-class Balancing:
+class Rebalancer:
     """Balancer of a dispatcher, and the moves that are due."""
 
     def __init__(self, assignments: Assignments, now_us: int) -> None:
@@ -61,7 +61,7 @@ class Balancing:
             for cell, statistics in unit.statistics.cells.items():
                 key = (unit.id, cell)
                 self._cells_s[key] = statistics.cpu_s
-                worker = self._assignments.pinned_to(key)
+                worker = self._assignments.pin_of(key)
                 if worker is not None and key in cells_s:
                     at[key], loads[key] = worker, max(0.0, statistics.cpu_s - cells_s[key]) / elapsed_s
         if not self._due:

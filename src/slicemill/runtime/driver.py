@@ -27,10 +27,10 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from slicemill.errors import EngineStopped, SlicemillError
-from slicemill.metrics.profiling import spent, stage
+from slicemill.metrics.profiling import add_stage_times, stage
 from slicemill.metrics.quality_of_service import Summary
-from slicemill.runtime.assignments import Assignments, StepUnderWay
-from slicemill.runtime.balance import Balancing
+from slicemill.runtime.assignments import Assignments, CurrentStep
+from slicemill.runtime.balance import Rebalancer
 from slicemill.runtime.messages import (
     CheckpointDone,
     CheckpointUnit,
@@ -42,11 +42,11 @@ from slicemill.runtime.messages import (
     Reply,
     RunDone,
     RunUnit,
-    failed_item,
+    item_failure,
 )
 from slicemill.runtime.spark_session import cause
-from slicemill.runtime.step_limit import StepPlace, make_folder
-from slicemill.runtime.streams import POLL_S, ReadingPace, ReplayedRows, RunningStream
+from slicemill.runtime.step_limit import StepPosition, make_folder
+from slicemill.runtime.streams import POLL_S, PollTimer, ReplayedRows, RunningStream
 from slicemill.runtime.unit_queue import Goal, RunningUnits
 from slicemill.runtime.units import RunningUnit
 from slicemill.runtime.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
@@ -127,7 +127,7 @@ class Dispatcher:
         records = home.folder / STEPS
         make_folder(records)
         self._assignments = Assignments(pool, mill, records, sync=home.durable)
-        self.balancing = Balancing(self._assignments, clock())
+        self.balancing = Rebalancer(self._assignments, clock())
         self._visitor: RunningUnit | None = None
         self._given_up: list[RunningUnit] = []  # in the round under way
         self._reads_sources = False
@@ -139,7 +139,7 @@ class Dispatcher:
         self._parked = True
         self._stop = False
         self._thread: threading.Thread | None = None
-        self._pace = ReadingPace()
+        self._pace = PollTimer()
         self._alone_s: float | None = None  # since when there has been no worker
         self._resume_s = 0.0  # no work is sent before this time, because the disk is full
         self.full: str | None = None  # why no record can be written now
@@ -171,22 +171,26 @@ class Dispatcher:
         """Return the worker that holds the state of a cell, or None."""
         return self._assignments.holder_of(unit, cell)
 
-    def stalled(self) -> list[str]:
+    def describe_stalls(self) -> list[str]:
         """Describe stalled workers, and the queries or streams they work on."""
         now_s, found = time.monotonic(), []
         for worker, (since_s, items) in self._assignments.busy_since().items():
             took_s = now_s - since_s
             if took_s > STALLED_S:
-                logs = sorted(self._computed_by(worker, items))
+                logs = sorted(self._outputs_of_step(worker, items))
                 streams = sorted({item.stream for item in items if isinstance(item, ReadStream)})
-                what = f"computing {_some(logs)}" if logs else f"reading {_some(streams)}"
+                what = (
+                    f"computing {_abbreviate_names(logs)}"
+                    if logs
+                    else f"reading {_abbreviate_names(streams)}"
+                )
                 found.append(f"worker {worker} has been {what} for {took_s:.0f} s; what needs it waits")
         for worker, since_s in self._assignments.writing_since().items():
             if (took_s := now_s - since_s) > STALLED_S:
                 found.append(f"worker {worker} has been writing a checkpoint for {took_s:.0f} s")
         return found
 
-    def _computed_by(self, worker: int, items: Iterable[Item]) -> set[str]:
+    def _outputs_of_step(self, worker: int, items: Iterable[Item]) -> set[str]:
         """Return the outputs of a worker's current step."""
         at = self._assignments.current_step(worker)
         if at is not None and (unit := self._unit(at.item.unit)) is not None:
@@ -283,7 +287,7 @@ class Dispatcher:
                         self._pauses -= 1
                         raise StorageFull(self.full)
             try:
-                self._finish_asked()
+                self._wait_for_answers()
                 yield
             finally:
                 with self._control:
@@ -313,24 +317,24 @@ class Dispatcher:
         finally:
             self._dropping = frozenset()
 
-    def _end_dropped(self) -> None:
+    def _cancel_dropped(self) -> None:
         """Cancel slow steps that only dropped queries need, or kill them."""
         now_s = time.monotonic()
         for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
             waited_s = now_s - max(since_s, self._dropping_s)
             if waited_s > CANCEL_S:
-                places = [place for at, item in enumerate(items) for place in self._dropped_steps(at, item)]
+                places = [place for at, item in enumerate(items) for place in self._steps_to_cancel(at, item)]
                 self._assignments.cancel(worker, places)
-                if waited_s > CANCEL_S + END_S and self._assignments.current_place(worker) in places:
+                if waited_s > CANCEL_S + END_S and self._assignments.current_position(worker) in places:
                     self._assignments.end(worker)
 
-    def _dropped_steps(self, at: int, item: Item) -> Iterator[StepPlace]:
+    def _steps_to_cancel(self, at: int, item: Item) -> Iterator[StepPosition]:
         unit = self._unit(item.unit) if isinstance(item, RunUnit) else None
         for step in range(len(unit.plan.unit.nodes)) if unit is not None else ():
             assert unit is not None
             logs = unit.logs_behind(step)
             if logs and self._dropping.issuperset(logs):
-                yield StepPlace(at, step)
+                yield StepPosition(at, step)
 
     def finish(self, unit: RunningUnit) -> None:
         """Run a unit to the head of its inputs and checkpoint it.
@@ -340,7 +344,7 @@ class Dispatcher:
         """
         if not unit.catching_up:
             self.catch_up(unit)
-        self.run_while(unit, lambda: unit.unwritten, checkpoint=True)
+        self.run_while(unit, lambda: unit.is_checkpoint_outdated, checkpoint=True)
         self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
@@ -350,10 +354,10 @@ class Dispatcher:
     def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
         self._visitor = unit
         try:
-            while wanted() and not unit.stopped:
+            while wanted() and not unit.has_failed:
                 self._refused = None
-                self._give_runs({unit: 1.0}, math.inf, checkpoint=checkpoint)
-                self._finish_asked()
+                self._send_runs({unit: 1.0}, math.inf, checkpoint=checkpoint)
+                self._wait_for_answers()
                 if self._refused is not None:
                     raise StorageFull(self._refused)
         finally:
@@ -362,9 +366,9 @@ class Dispatcher:
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
         """Checkpoint units, while paused, so that earlier input is not replayed."""
         for unit in units:
-            if unit.dirty and not unit.stopped:
-                self._give_checkpoint(unit)
-                self._finish_asked()
+            if unit.dirty and not unit.has_failed:
+                self._send_checkpoint(unit)
+                self._wait_for_answers()
 
     def admit_handed(self) -> None:
         """Write fed rows into the logs of their streams; run no query."""
@@ -384,13 +388,13 @@ class Dispatcher:
         chosen = [stream for stream in streams if not stream.handed and not stream.ended]
         for stream in chosen:
             stream.next_read_us = 0
-        while self._give_reads(every=True, only=chosen):
-            self._finish_asked()
+        while self._send_reads(every=True, only=chosen):
+            self._wait_for_answers()
 
     def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
         """Read all streams that want a read; retry failures at once."""
-        while self._give_reads(every=every, handed_only=handed_only):
-            self._finish_asked()
+        while self._send_reads(every=every, handed_only=handed_only):
+            self._wait_for_answers()
             for stream in self.streams.values():
                 if 0 < stream.failures < _TRIES and (stream.handed or not handed_only):
                     stream.retry_now()
@@ -403,11 +407,11 @@ class Dispatcher:
         with self.paused():
             for stream in self.streams.values():
                 if stream.error is None:
-                    self.let_in(stream)
+                    self.admit_rows(stream)
                     stream.ended = True
             self.running.wake()  # paused units too, or else their outputs would never end
 
-    def let_in(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
+    def admit_rows(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
         """Write replayed rows to a stream's log; while paused.
 
         Without a replay, flush the rows that the stream holds back.
@@ -416,8 +420,10 @@ class Dispatcher:
             self._wait_for_workers()
             worker = self._assignments.reader_of(stream, self.streams.values())
             first = self._assignments.begin_reading(stream, worker)
-            self._ask({worker: [stream.item(self._clock(), first=first, flush=not replay, replay=replay)]})
-            self._finish_asked()
+            self._send_items(
+                {worker: [stream.item(self._clock(), first=first, flush=not replay, replay=replay)]}
+            )
+            self._wait_for_answers()
             if stream.error is None:
                 return
         raise SlicemillError(f"{stream.name} could not be {'read' if replay else 'ended'}: {stream.error}")
@@ -431,8 +437,8 @@ class Dispatcher:
         """Run units that the policy picks; return False if none can run."""
         with self.paused():
             self._read_while_wanted(handed_only=True)
-            asked = self._give_runs(self._ranked(), self.quantum_s)
-            self._finish_asked()
+            asked = self._send_runs(self._ranked(), self.quantum_s)
+            self._wait_for_answers()
             return self.advance() or asked
 
     # -- the loop --------------------------------------------------------------------------------------
@@ -444,7 +450,7 @@ class Dispatcher:
                 readable = self._assignments.readable(self.streams.values())
                 self._take(self._pool.wait(self._pace.patience_s(readable, self._clock())))
                 if not self._assignments:
-                    self._miss_workers()
+                    self._report_missing_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
         except BaseException as problem:  # record the failure and wake waiters
@@ -465,17 +471,17 @@ class Dispatcher:
                 self._control.wait()
             self._parked = False
 
-    def _finish_asked(self) -> None:
+    def _wait_for_answers(self) -> None:
         """Wait for the messages and checkpoints in progress and commit their results."""
         while self._assignments.busy or self._left is not None:
             self._check_waiting()
-            self._end_dropped()
+            self._cancel_dropped()
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
         """Run one iteration of the loop; for simulated time."""
         self._take(self._pool.wait(0))
-        self._give_reads(handed_only=True)
+        self._send_reads(handed_only=True)
         self._give()
 
     def look(self) -> None:
@@ -496,13 +502,13 @@ class Dispatcher:
     def _give(self) -> None:
         self.look()
         asked = False
-        if self._reads_sources and self._pace.is_time:
-            asked = self._give_reads()
+        if self._reads_sources and self._pace.is_due:
+            asked = self._send_reads()
             if asked:
-                self._pace.have_read(self.streams.values(), self.running.strictest_s)
-        asked |= self._give_runs(self._ranked(), self.quantum_s)
+                self._pace.record_poll(self.streams.values(), self.running.strictest_s)
+        asked |= self._send_runs(self._ranked(), self.quantum_s)
         if not asked:
-            self._give_due_checkpoints()
+            self._send_due_checkpoint()
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -521,10 +527,10 @@ class Dispatcher:
                 self._undo(asked, event.reason, change, step)
                 stopped |= event.spark_stopped
             elif isinstance(event, Notice) and isinstance(event.payload, CheckpointDone):
-                self._checkpointed(event, event.payload, change)
+                self._end_checkpoint(event, event.payload, change)
             elif isinstance(event, Notice):
                 if (stream := self.streams.get(str(event.payload))) is not None:
-                    stream.noticed()
+                    stream.handle_notice()
             elif isinstance(event, WorkerAnswer):
                 self._answered(event, change, finished, handed)
         if change:
@@ -536,7 +542,7 @@ class Dispatcher:
         given_up, self._given_up = self._given_up, []
         finished += [(unit, []) for unit in given_up]
         for stream in handed:
-            stream.took_handed()
+            stream.drop_committed_rows()
         if finished or handed:
             self._deliver(finished)
         if stopped:
@@ -589,7 +595,7 @@ class Dispatcher:
         if isinstance(answer.message, Failure):
             for item in asked:
                 if isinstance(item, CheckpointUnit):
-                    self._assignments.not_written(answer.worker, item.unit)
+                    self._assignments.discard_checkpoint(answer.worker, item.unit)
             self._undo(asked, answer.message.error, change, step)
             return
         reply: Reply = answer.message  # type: ignore[assignment]
@@ -604,24 +610,24 @@ class Dispatcher:
                 if stream is not None and stream.reading_us is not None:
                     stream.done(done, now, change)
                     if not self._assignments.resident:
-                        stream.look_soon(now)
+                        stream.poll_soon(now)
                     self.running.arrived(stream.name, done.key_samples)
-                    spent(done.seconds)
+                    add_stage_times(done.seconds)
                     if done.handed:
                         handed.append(stream)
             elif isinstance(done, RunDone):
                 cost_s += 0.0 if self.running.is_catching_up(done.unit) else done.cpu_s
-                spent(done.seconds)
+                add_stage_times(done.seconds)
                 self._ran(done, now, change, finished)
             elif isinstance(done, CheckpointDone):
-                self._checkpointed(answer, done, change)
+                self._end_checkpoint(answer, done, change)
             elif isinstance(done, ItemFailed):
                 if done.item == "checkpoint":
-                    self._assignments.not_written(answer.worker, done.name)
-                self._item_failed(done, change, now)
+                    self._assignments.discard_checkpoint(answer.worker, done.name)
+                self._handle_item_failure(done, change, now)
         self._pace.spend(cost_s)
 
-    def _checkpointed(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
+    def _end_checkpoint(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
         """Process the end of a cell's checkpoint.
 
         If writing failed, the state in memory is intact.
@@ -630,11 +636,11 @@ class Dispatcher:
         if unit is None:
             return
         if done.failed is None:
-            unit.checkpointed(done, change)
+            unit.finish_cell_checkpoint(done, change)
         else:
             unit.drop_checkpoint()
             self.balancing.forget({unit.id})  # rebalancing of the unit is cancelled
-            self._not_stored(done.failed)
+            self._report_failed_write(done.failed)
 
     def _ran(
         self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -654,7 +660,7 @@ class Dispatcher:
         elif unit.run.failed is not None and unit.run.answered == unit.cells:
             self._give_up(unit, unit.run.failed, change)
 
-    def _item_failed(self, failed: ItemFailed, change: Change, now: int) -> None:
+    def _handle_item_failure(self, failed: ItemFailed, change: Change, now: int) -> None:
         if failed.item == "read":
             if (stream := self.streams.get(failed.name)) is not None:
                 stream.failed(failed.error, now)
@@ -666,20 +672,20 @@ class Dispatcher:
         if failed.item == "checkpoint":
             unit.drop_checkpoint()
         if failed.disk_full or failed.item == "checkpoint":
-            self._not_stored(failed)
+            self._report_failed_write(failed)
         if failed.item == "run" and unit.run is not None:
             unit.run.disk_full |= failed.disk_full
             unit.run.checkpoint_damaged |= failed.checkpoint_damaged
-            self._cell_failed(unit, failed.error, change)
+            self._handle_cell_failure(unit, failed.error, change)
 
-    def _not_stored(self, failed: ItemFailed) -> None:
+    def _report_failed_write(self, failed: ItemFailed) -> None:
         """Report a failed write of a worker and pause scheduling briefly."""
         if failed.disk_full:
             self._refused = failed.error
         self.problem = failed.error
         self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
 
-    def _cell_failed(self, unit: RunningUnit, why: str, change: Change) -> None:
+    def _handle_cell_failure(self, unit: RunningUnit, why: str, change: Change) -> None:
         run = unit.run
         assert run is not None
         run.failed, run.lost = why, run.lost + 1
@@ -691,9 +697,7 @@ class Dispatcher:
         unit.abandon(why, change)
         self._given_up.append(unit)
 
-    def _undo(
-        self, asked: Iterable[Item], why: str, change: Change, step: StepUnderWay | None = None
-    ) -> None:
+    def _undo(self, asked: Iterable[Item], why: str, change: Change, step: CurrentStep | None = None) -> None:
         """Retry items that a worker will not answer, from the committed state.
 
         If the worker ended in a `step`, the queries of that step are suspects. If the worker was killed
@@ -703,9 +707,9 @@ class Dispatcher:
         for item in asked:
             if step is not None and isinstance(item, RunUnit) and (unit := self._unit(item.unit)):
                 unit.note_end(item.run, step.step if item is step.item else None, stuck=step.stuck)
-            failed = failed_item(item, why)
+            failed = item_failure(item, why)
             if failed is not None:
-                self._item_failed(failed, change, now)
+                self._handle_item_failure(failed, change, now)
 
     # -- work ------------------------------------------------------------------------------------------
 
@@ -725,9 +729,9 @@ class Dispatcher:
         shares = batches.rows / batches.pending
         ranked = {self.running.units[positions[i]]: float(shares[i]) for i in chosen}
         self.decisions.add(time.perf_counter() - began)
-        return self.running.in_turn(ranked, now)
+        return self.running.order_backfills_last(ranked, now)
 
-    def _give_reads(
+    def _send_reads(
         self,
         *,
         every: bool = False,
@@ -738,7 +742,7 @@ class Dispatcher:
         queues: dict[int, list[Item]] = {}
         for stream in self.streams.values() if only is None else only:
             wanted = stream.wants_read(now) or (every and stream.behind and stream.reading_us is None)
-            if wanted and not every and not self._assignments.resident and stream.rests(now):
+            if wanted and not every and not self._assignments.resident and stream.is_idle(now):
                 continue
             if wanted and (stream.handed or not handed_only):
                 self._wait_for_workers()
@@ -746,10 +750,10 @@ class Dispatcher:
                 if self._assignments.is_idle(worker):
                     first = self._assignments.begin_reading(stream, worker)
                     queues.setdefault(worker, []).append(stream.item(now, first=first))
-        self._ask(queues)
+        self._send_items(queues)
         return bool(queues)
 
-    def _give_runs(
+    def _send_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
     ) -> bool:
         """Send runs of these units, in order, to idle workers.
@@ -794,28 +798,28 @@ class Dispatcher:
                 load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # the cost of the slowest cell
                 if alone:
                     load_s[worker] = math.inf
-        self._ask({worker: queue for worker, queue in queues.items() if queue})
+        self._send_items({worker: queue for worker, queue in queues.items() if queue})
         return any(queues.values())
 
-    def _give_due_checkpoints(self) -> None:
+    def _send_due_checkpoint(self) -> None:
         """Start one due checkpoint, if its workers are idle."""
         now_s, assignments = time.monotonic(), self._assignments
         for unit in self.running.units if self._begins_checkpoints else ():
-            if unit.checkpoint_due(now_s) and unit.run is None and not unit.stopped:
+            if unit.checkpoint_due(now_s) and unit.run is None and not unit.has_failed:
                 holders = [assignments.holder_of(unit, cell) for cell in range(unit.cells)]
                 known = [worker for worker in holders if worker is not None]
                 if all(assignments.is_idle(one) and not assignments.is_writing(one) for one in known):
-                    self._give_checkpoint(unit)
+                    self._send_checkpoint(unit)
                     return
 
-    def _give_checkpoint(self, unit: RunningUnit) -> None:
+    def _send_checkpoint(self, unit: RunningUnit) -> None:
         holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
         queues: dict[int, list[Item]] = {worker: [] for worker in holders if worker is not None}
         if self._snapshots(unit, holders, queues):
-            self._ask(queues)
+            self._send_items(queues)
         else:
             # A worker has died since the last run. The workers that take over its cells replay and write.
-            self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
+            self._send_runs({unit: 1.0}, math.inf, checkpoint=True)
 
     def _snapshots(
         self, unit: RunningUnit, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
@@ -841,17 +845,17 @@ class Dispatcher:
     def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
         """Make workers drop the state of removed units and streams; while paused."""
         item = Forget(self._mill, tuple(units), tuple(streams))
-        self._ask({worker: [item] for worker in self._assignments})
-        self._finish_asked()
+        self._send_items({worker: [item] for worker in self._assignments})
+        self._wait_for_answers()
 
     def _wait_for_workers(self) -> None:
         """Wait for at least one worker."""
         while not self._assignments:
             self._check_waiting()
             self._take(self._pool.wait(POLL_S))
-            self._miss_workers()
+            self._report_missing_workers()
 
-    def _miss_workers(self) -> None:
+    def _report_missing_workers(self) -> None:
         """Report a problem if there has been no worker for _ALONE_S."""
         now_s = time.monotonic()
         if self._alone_s is None:
@@ -859,10 +863,10 @@ class Dispatcher:
         elif now_s - self._alone_s > _ALONE_S:
             self.problem = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
 
-    def _ask(self, queues: Mapping[int, list[Item]]) -> None:
-        self._assignments.ask(queues, self._pickled)
+    def _send_items(self, queues: Mapping[int, list[Item]]) -> None:
+        self._assignments.ask(queues, self._plan_bytes)
 
-    def _pickled(self, item: Item) -> bytes:
+    def _plan_bytes(self, item: Item) -> bytes:
         if isinstance(item, ReadStream):
             return self.streams[item.stream].pickled
         assert isinstance(item, RunUnit)
@@ -875,7 +879,7 @@ class Dispatcher:
         return visitor if visitor is not None and visitor.id == unit_id else self.running.unit(unit_id)
 
 
-def _some(names: Sequence[str]) -> str:
+def _abbreviate_names(names: Sequence[str]) -> str:
     """Return the first names and the number of further ones."""
     shown, more = names[:_NAMED], len(names) - _NAMED
     return f"{', '.join(shown)}{f' and {more} others' if more > 0 else ''}" or "state"

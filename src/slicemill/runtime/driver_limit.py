@@ -23,7 +23,7 @@ class _Overran(BaseException):
     """
 
 
-class ComputingLimit:
+class CpuTimeLimit:
     """Context manager that raises SlicemillError after too much processor time.
 
     >>> with ComputingLimit("the change"):

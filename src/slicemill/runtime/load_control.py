@@ -21,17 +21,17 @@ from slicemill.operators.specs import Drop
 from slicemill.plan.units import Unit
 from slicemill.shedding.load import (
     Backlog,
-    Compared,
-    ComparedByAge,
-    Controller,
-    Dropping,
-    Skipper,
+    Comparisons,
+    ComparisonsByAge,
+    ShareController,
+    SheddingDecision,
     WaitingLoad,
+    WindowSkipper,
 )
 from slicemill.storage.log import Epoch
 
 _US = 1_000_000
-_SKIPS_NOTHING = Skipper(0)
+_SKIPS_NOTHING = WindowSkipper(0)
 
 
 class LoadControl:
@@ -51,13 +51,13 @@ class LoadControl:
             if member.limit is not None
         }
         self._controllers = {
-            node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
+            node: ShareController(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
         }
         # Such operators, as classifiers, keep all rows but evaluate fewer values.
         for node in unit.nodes:
             operator = graph[node].operator
             if (lag_us := kind_of(operator).lag_us(operator)) is not None:
-                self._controllers[node] = Controller(LoadBudget(lag_us))
+                self._controllers[node] = ShareController(LoadBudget(lag_us))
         self._joins = {
             node: _MeasuredJoin(join)
             for node in unit.nodes
@@ -65,7 +65,7 @@ class LoadControl:
             and any(member.limit is not None for member in join.members)
         }
         self._skippers = {
-            node: Skipper(box.range_us) for node, box in boxes.items() if box.range_us is not None
+            node: WindowSkipper(box.range_us) for node, box in boxes.items() if box.range_us is not None
         }
         for node, (share, spans, next_us) in known.items():
             if node in self._controllers:
@@ -82,14 +82,14 @@ class LoadControl:
 
     def decide(
         self, epochs: Mapping[str, Sequence[Epoch]], state_bytes: int, backlog: Backlog, now: int
-    ) -> dict[str, Dropping]:
+    ) -> dict[str, SheddingDecision]:
         """Return the shedding of a run over these epochs, by node."""
         if not self._controllers:
             return {}
         pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
         if not pending:
             # Windows may close without new rows: skipped windows stay skipped.
-            return {node: Dropping(1.0, skipper.spans) for node, skipper in self._skippers.items()}
+            return {node: SheddingDecision(1.0, skipper.spans) for node, skipper in self._skippers.items()}
         rows = sum(epoch.rows for epoch in pending)
         waiting = WaitingLoad(
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
@@ -104,12 +104,12 @@ class LoadControl:
         for node, controller in self._controllers.items():
             share = controller.decide(waiting)
             skipper = self._skippers.get(node)
-            decided[node] = Dropping(share, skipper.plan(share, first) if skipper is not None else ())
+            decided[node] = SheddingDecision(share, skipper.plan(share, first) if skipper is not None else ())
         for join in self._joins.values():
             decided |= join.reaches(decided)
         return decided
 
-    def compared(self, cells: Sequence[Mapping[str, Compared]], rows: int) -> None:
+    def compared(self, cells: Sequence[Mapping[str, Comparisons]], rows: int) -> None:
         """Record the comparisons of a run, by cell and node."""
         for node, join in self._joins.items():
             join.add([cell[node] for cell in cells if node in cell], rows)
@@ -128,7 +128,7 @@ class _MeasuredJoin:
 
     def __init__(self, join: SharedJoin | SharedMultiJoin) -> None:
         inputs = join.inputs if isinstance(join, SharedMultiJoin) else ("0", "1")
-        self._ages = ComparedByAge(len(inputs))
+        self._ages = ComparisonsByAge(len(inputs))
         self._limited = [member.name for member in join.members if member.limit is not None]
         # Window lengths by query and input; 0 for inputs that the query does not join.
         lengths = {
@@ -149,7 +149,7 @@ class _MeasuredJoin:
         }
         self._looked = 1.0
 
-    def reaches(self, decided: Mapping[str, Dropping]) -> dict[str, Dropping]:
+    def reaches(self, decided: Mapping[str, SheddingDecision]) -> dict[str, SheddingDecision]:
         """Return the shedding of each query, with its age limit."""
         found = {}
         for name in self._limited:
@@ -163,7 +163,7 @@ class _MeasuredJoin:
         self._looked = max(reached, default=1.0)
         return found
 
-    def add(self, cells: Sequence[Compared], rows: int) -> None:
+    def add(self, cells: Sequence[Comparisons], rows: int) -> None:
         self._ages.add(cells, rows, self._looked)
 
 

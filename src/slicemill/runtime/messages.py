@@ -22,8 +22,8 @@ from slicemill.operators.join.heavy_keys import NO_WORK, KeySample, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitioning import Exchange, FormerCells
 from slicemill.scheduling.balance import CellId
-from slicemill.shedding.accuracy import Report
-from slicemill.shedding.load import Compared, Dropping
+from slicemill.shedding.accuracy import AccuracyReport
+from slicemill.shedding.load import Comparisons, SheddingDecision
 from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch
 from slicemill.storage.segments import Extent
@@ -100,7 +100,7 @@ class RunUnit:
     moments: tuple[TimeMoments, ...]
     now_us: int
     latest: Mapping[str, int] = field(default_factory=dict)  # greatest row timestamp of all cells, by node
-    dropping: Mapping[str, Dropping] = field(default_factory=dict)
+    dropping: Mapping[str, SheddingDecision] = field(default_factory=dict)
     heavy: tuple[HeavyKey, ...] = ()  # heavy keys, whose rows go to all cells, also in a replay
     restore: Restore | None = None
     checkpoint: bool = False  # include a checkpoint in the answer
@@ -183,14 +183,14 @@ class RunDone:
     arrivals: Mapping[str, Arrivals]
     due: Dues
     latest: Mapping[str, int]  # greatest row timestamp of nodes that emit at the end of input
-    sheds: Mapping[str, Report]
+    sheds: Mapping[str, AccuracyReport]
     state_bytes: int
     cpu_s: float
     seconds: Mapping[str, float]
     checkpoint: tuple[Any, ...] | None = None
     rows_in: int = 0
     bytes_read: int = 0  # from logs, by this cell
-    compared: Mapping[str, Compared] = field(default_factory=dict)  # by node of a join and age of rows
+    compared: Mapping[str, Comparisons] = field(default_factory=dict)  # by node of a join and age of rows
     python_s: float = 0.0  # part of cpu_s, in kernels that are not compiled yet
     key_work: KeyWork = NO_WORK
     key_samples: KeySamples = field(default_factory=dict)
@@ -250,7 +250,7 @@ ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed
 Reply: TypeAlias = tuple[ItemDone, ...]
 
 
-def failed_item(
+def item_failure(
     item: Item, why: str, trace: str = "", *, disk_full: bool = False, checkpoint_damaged: bool = False
 ) -> ItemFailed | None:
     """Return the answer for an item that failed; None for `Forget`."""

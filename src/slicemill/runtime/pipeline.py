@@ -29,32 +29,32 @@ from slicemill.operators.protocol import SharedOperator
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Part
 from slicemill.operators.step import (
-    Comparing,
-    FirstRow,
-    Keyed,
-    LastWords,
-    LoadControlled,
+    ComparisonCounter,
+    FinalOutputStep,
+    InitialRowStep,
+    KeyPartitionedStep,
+    LoadControlledStep,
+    MemoryReporter,
     SharedStep,
-    Shedding,
+    SheddingStep,
     Stateful,
     Step,
     StepContext,
     StepResult,
-    WithBytes,
-    fed_by,
+    input_nodes,
     step_of,
 )
 from slicemill.plan.partitioning import Exchange
 from slicemill.plan.state_reuse import without_outputs
 from slicemill.plan.units import Unit, log_of
 from slicemill.runtime.step_limit import FAR_LONGER, StepCancelled, StepLimit, StepOverran
-from slicemill.shedding.accuracy import Report
-from slicemill.shedding.load import Compared, Dropping
+from slicemill.shedding.accuracy import AccuracyReport
+from slicemill.shedding.load import Comparisons, SheddingDecision
 from slicemill.storage.state_size import state_bytes
 from slicemill.time import BEGINNING, EARLIEST
 from slicemill.types import Row, Schema
 
-_ALL_STAY: Mapping[str, Dropping] = {}
+_ALL_STAY: Mapping[str, SheddingDecision] = {}
 _UNKNOWN: Mapping[str, int] = {}
 _UNLIMITED = StepLimit(math.inf)
 
@@ -90,12 +90,12 @@ class UnitPlan:
         unit, graph = without_outputs(self.unit, self.graph, logs)
         return replace(self, unit=unit, graph=graph)
 
-    def does_the_same(self, other: UnitPlan) -> bool:
+    def computes_same_as(self, other: UnitPlan) -> bool:
         """Return True if another plan computes the same from the same tables."""
         return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
 
     @property
-    def has_last_words(self) -> bool:
+    def emits_at_end(self) -> bool:
         """Return True if an operator emits rows at the end of input."""
         operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
         return any(kind_of(operator).last_words for operator in operators)
@@ -154,7 +154,7 @@ class UnitProgram:
             node_id: self._step(plan.graph[node_id], self._state(plan.graph[node_id], known))
             for node_id in plan.unit.nodes
         }
-        self._fed = {node_id: fed_by(plan.graph[node_id], plan.graph) for node_id in plan.unit.nodes}
+        self._fed = {node_id: input_nodes(plan.graph[node_id], plan.graph) for node_id in plan.unit.nodes}
         self._read = {
             node.id: log
             for node in plan.graph
@@ -164,14 +164,18 @@ class UnitProgram:
         for node_id, sources in self._fed.items():
             self._logs[node_id] = frozenset(log for source in sources for log in self._behind(source))
         self._own = self._own_nodes()
-        self._stateful: dict[str, Stateful] = _that_are(self._steps, Stateful)
-        self._controlled: dict[str, LoadControlled] = _that_are(self._steps, LoadControlled)
-        self._keyed: list[Keyed] = list(_that_are(self._steps, Keyed).values())
-        self._weighing: list[Keyed] = list(_that_are(self._stateful, Keyed).values())
-        self._comparing: dict[str, Comparing] = _that_are(self._stateful, Comparing)
-        self._shedding: dict[str, Shedding] = _that_are(self._stateful, Shedding)
-        self._with_last_words: dict[str, LastWords] = _that_are(self._stateful, LastWords)
-        self._with_first_row: dict[str, FirstRow] = _that_are(self._stateful, FirstRow)
+        self._stateful: dict[str, Stateful] = _steps_with_role(self._steps, Stateful)
+        self._controlled: dict[str, LoadControlledStep] = _steps_with_role(self._steps, LoadControlledStep)
+        self._keyed: list[KeyPartitionedStep] = list(
+            _steps_with_role(self._steps, KeyPartitionedStep).values()
+        )
+        self._weighing: list[KeyPartitionedStep] = list(
+            _steps_with_role(self._stateful, KeyPartitionedStep).values()
+        )
+        self._comparing: dict[str, ComparisonCounter] = _steps_with_role(self._stateful, ComparisonCounter)
+        self._shedding: dict[str, SheddingStep] = _steps_with_role(self._stateful, SheddingStep)
+        self._with_last_words: dict[str, FinalOutputStep] = _steps_with_role(self._stateful, FinalOutputStep)
+        self._with_first_row: dict[str, InitialRowStep] = _steps_with_role(self._stateful, InitialRowStep)
 
     def _own_nodes(self) -> list[str]:
         """Return the nodes whose rows are in no other cell."""
@@ -189,14 +193,14 @@ class UnitProgram:
     def state_bytes(self) -> int:
         """Return the memory that the state takes in this process."""
         return sum(
-            step.bytes_kept() if isinstance(step, WithBytes) else state_bytes({node_id: step.state})
+            step.bytes_kept() if isinstance(step, MemoryReporter) else state_bytes({node_id: step.state})
             for node_id, step in self._stateful.items()
         )
 
     @property
-    def sheds(self) -> dict[str, Report]:
+    def sheds(self) -> dict[str, AccuracyReport]:
         """Rows that operators with a budget have shed so far, by node."""
-        found: dict[str, Report] = {}
+        found: dict[str, AccuracyReport] = {}
         if self._repeats:
             return found
         for node_id, step in self._shedding.items():
@@ -214,7 +218,7 @@ class UnitProgram:
         return {node_id: step.latest_ts for node_id, step in self._with_last_words.items()}
 
     @property
-    def compared(self) -> dict[str, Compared]:
+    def compared(self) -> dict[str, Comparisons]:
         """Number of comparisons by joins in the last run, by age."""
         return {node_id: step.compared for node_id, step in self._comparing.items()}
 
@@ -227,7 +231,7 @@ class UnitProgram:
         self,
         inputs: Mapping[str, pa.Table],
         watermarks: Mapping[str, int],
-        dropping: Mapping[str, Dropping] = _ALL_STAY,
+        dropping: Mapping[str, SheddingDecision] = _ALL_STAY,
         latest: Mapping[str, int] = _UNKNOWN,
         heavy: tuple[HeavyKey, ...] = (),
         limit: StepLimit | None = None,
@@ -361,7 +365,7 @@ class UnitProgram:
         return step_of(context)
 
 
-def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
+def _steps_with_role(steps: Mapping[str, object], role: type) -> dict[str, Any]:
     """Return the steps, by node, that implement a role."""
     one_of_each = {type(step): step for step in steps.values()}
     found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}

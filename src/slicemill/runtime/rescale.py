@@ -19,7 +19,14 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.registry import kind_of
 from slicemill.operators.rescale import Dimension, InputChange, Redistribution
-from slicemill.plan.partitioning import Along, Exchange, FormerCells, exchange_at, logs_behind, needed_by_log
+from slicemill.plan.partitioning import (
+    Along,
+    Exchange,
+    FormerCells,
+    exchange_at,
+    exchanges_by_log,
+    logs_behind,
+)
 from slicemill.plan.placement import Placement
 from slicemill.plan.units import Unit
 from slicemill.runtime.driver import Dispatcher
@@ -30,14 +37,14 @@ from slicemill.storage.home import Home
 
 
 @dataclass(slots=True)
-class Replacing:
+class Rescaler:
     """Changes the placements of units of a mill."""
 
     home: Home
     dispatcher: Dispatcher
     mill: str
 
-    def replace_placement(self, unit: RunningUnit, placement: Placement) -> bool:
+    def rescale(self, unit: RunningUnit, placement: Placement) -> bool:
         """Rescale a unit.
 
         Return False, without any change, if its state could not be checkpointed.
@@ -61,13 +68,13 @@ class Replacing:
             self.home.commit(Change(units={unit.id: fields}))
             plan = replace(unit.plan, exchanges=placement.exchanges)
             again = RunningUnit(plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
-            self._run_instead(unit, again)
+            self._replace_unit(unit, again)
         return True
 
-    def _run_instead(self, before: RunningUnit, unit: RunningUnit) -> None:
-        unit.go_on_from(before)
+    def _replace_unit(self, before: RunningUnit, unit: RunningUnit) -> None:
+        unit.inherit_from(before)
         units = [unit if other is before else other for other in self.dispatcher.running.units]
-        read_by = needed_by_log(one.plan.exchanges for one in units)
+        read_by = exchanges_by_log(one.plan.exchanges for one in units)
         for one in units:
             one.read_by = read_by
         for name, stream in self.dispatcher.streams.items():
@@ -114,7 +121,7 @@ def divides_state(unit: Unit, graph: QueryGraph, after: Placement) -> bool:
     return True
 
 
-def redistributed(
+def redistribute_state(
     plan: UnitPlan,
     cell: int,
     before: FormerCells,
@@ -127,13 +134,13 @@ def redistributed(
         operator, states = plan.graph[node_id].operator, [states.get(node_id) for states in kept]
         name = kind_of(operator).redistribute
         if name is not None and any(state is not None for state in states):
-            inputs = _changes(plan, node_id, cell, before)
+            inputs = _input_changes(plan, node_id, cell, before)
             change = Redistribution(before.by_time, plan.cell(cell), inputs, heavy)
             found[node_id] = load(name)(operator, states, change)
     return found
 
 
-def _changes(plan: UnitPlan, node_id: str, cell: int, before: FormerCells) -> tuple[InputChange, ...]:
+def _input_changes(plan: UnitPlan, node_id: str, cell: int, before: FormerCells) -> tuple[InputChange, ...]:
     node = plan.graph[node_id]
     found = []
     for port in range(len(node.inputs)):

@@ -20,13 +20,13 @@ from slicemill.time import END
 WHOLE = "whole"
 
 
-def retained_streams(catalog: Catalog) -> list[Stream]:
+def streams_with_retention(catalog: Catalog) -> list[Stream]:
     """Return the declared streams that store all rows and columns."""
     streams = [relation for relation in catalog.relations.values() if isinstance(relation, Stream)]
     return [stream for stream in streams if stream.retain_us is not None]
 
 
-def kept_us(catalog: Catalog, results_us: int) -> dict[str, int]:
+def log_retention_us(catalog: Catalog, results_us: int) -> dict[str, int]:
     """Return by log how long consumed rows are kept.
 
     `results_us` applies to results, late rows and bad rows without a RETAIN.
@@ -45,7 +45,7 @@ def kept_us(catalog: Catalog, results_us: int) -> dict[str, int]:
     return kept
 
 
-def wholeness(streams: Iterable[Stream], home: Home) -> dict[str, dict[str, Any]]:
+def changed_retention(streams: Iterable[Stream], home: Home) -> dict[str, dict[str, Any]]:
     """Return the changed fields of streams that start or stop retaining."""
     changed: dict[str, dict[str, Any]] = {}
     for stream in streams:

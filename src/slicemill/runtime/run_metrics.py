@@ -7,23 +7,23 @@ from dataclasses import asdict
 from typing import Any
 
 from slicemill.catalog.catalog import AGAIN, QueryDefinition
-from slicemill.metrics.quality_of_service import BUCKET_S, Record
+from slicemill.metrics.quality_of_service import BUCKET_S, MetricsRecord
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.operators.graph import QueryGraph
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.messages import RunDone
 from slicemill.runtime.units import RunningUnit
-from slicemill.shedding.accuracy import merged
+from slicemill.shedding.accuracy import merge_reports
 from slicemill.time import US
 
 
-class Measuring:
+class RunMetrics:
     """Metrics of all queries of a dispatcher, each since its creation."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Callable[[], int]) -> None:
         self._dispatcher = dispatcher
         self._clock = clock
-        self._record = Record(BUCKET_S)
+        self._record = MetricsRecord(BUCKET_S)
         self._queries: dict[str, QueryMetrics] = {}
 
     def begin(self, query: QueryDefinition) -> QueryMetrics:
@@ -58,7 +58,7 @@ class Measuring:
             metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
             behind = graph.ancestors(metrics.query) if unit.sheds else frozenset()
             found = [shed for node, shed in unit.sheds.items() if node in behind]
-            metrics.shed = merged(found) if found else None
+            metrics.shed = merge_reports(found) if found else None
         return metrics
 
     def of_mill(self, queries: Iterable[QueryMetrics]) -> MillMetrics:
@@ -78,7 +78,7 @@ class Measuring:
         cells = [cell for unit in running.units for cell in self._cells(unit)]
         return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
 
-    def cells_in_words(self, query: str) -> str:
+    def describe_cells(self, query: str) -> str:
         """Describe the work of each cell of a query's unit."""
         unit = self._dispatcher.running.writers.get(query)
         lines = [

@@ -27,12 +27,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.arrow_schema import SEQ, TS, conform, from_arrow, with_system_columns
-from slicemill.columns.keys import Cells, cells_of, stripes_of, whole
+from slicemill.columns.keys import Cells, cells_of, stripes_of, to_array
 from slicemill.columns.merge import merge_sorted
 from slicemill.functions.evaluate import compile_or_null
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.hashing import HashedKeys, hash_keys
-from slicemill.operators.join.heavy_keys import KeySample, everywhere, key_sample
+from slicemill.operators.join.heavy_keys import KeySample, broadcast_mask, key_sample
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.types import Schema
 
@@ -53,7 +53,7 @@ def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
     return parts > 1 and rows >= max(_LARGE, _LARGE_PER_CELL * parts)
 
 
-def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
+def add_cell_order(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
     """Add columns with the order by cell, for each exchange.
 
     The rows of a log are sorted by (`_ts`, `_seq`).
@@ -62,29 +62,29 @@ def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Sche
         order_name, part_name = _columns(exchange)
         if exchange.parts == 1 or order_name in table.column_names:
             continue
-        parts = _Spreader.of(exchange, schema)(table)
+        parts = _Partitioner.of(exchange, schema)(table)
         order = np.argsort(parts, kind="stable")
         table = table.append_column(order_name, pa.array(order.astype(np.int32)))
         table = table.append_column(part_name, pa.array(parts[order]))
     return table
 
 
-def sampled_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
+def sample_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
     """Return the frequent keys of a batch, by exchange."""
     found = {}
     keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.cells > 1]
     if keyed and table.num_rows:
         times = table.column(TS)
         span_us = times[-1].as_py() - times[0].as_py()
-        sample = table.take(pa.array(_sampled_places(table.num_rows)))
+        sample = table.take(pa.array(_sample_positions(table.num_rows)))
         for exchange in keyed:
-            spreader = _Spreader.of(exchange, schema)
-            hashed, cells = spreader.hashed(sample), spreader(sample)
+            spreader = _Partitioner.of(exchange, schema)
+            hashed, cells = spreader.key_hashes(sample), spreader(sample)
             found[exchange.id] = key_sample(table.num_rows, span_us, hashed.hashes, hashed.valid, cells)
     return found
 
 
-def _sampled_places(rows: int) -> NDArray[np.int64]:
+def _sample_positions(rows: int) -> NDArray[np.int64]:
     """Return evenly spread row positions, without any period.
 
     Keys may be periodic, which would bias a periodic sample.
@@ -133,7 +133,7 @@ class _UnorderedRows:
         return self.table.take(pa.array(np.flatnonzero(here)))
 
 
-class SpreadRows:
+class PartitionedRows:
     """Rows of a log, distributed over cells.
 
     `tables` are as stored, each with its arrival time. With an exchange by key, rows of `heavy` keys go to
@@ -149,7 +149,7 @@ class SpreadRows:
     ) -> None:
         self._exchange = exchange
         self._heavy = heavy
-        self._spreader = _Spreader.of(exchange, from_arrow(columns))
+        self._spreader = _Partitioner.of(exchange, from_arrow(columns))
         self._schema = with_system_columns(columns)
         self._pieces: list[_OrderedRows | _UnorderedRows] = []
         self._bytes = 0
@@ -189,8 +189,8 @@ class SpreadRows:
         order, parts = _columns(self._exchange)
         if order not in stored.column_names:
             return None
-        sorted_parts = whole(stored.column(parts)).to_numpy()
-        places, borders = whole(stored.column(order)).to_numpy(), self._borders(sorted_parts)
+        sorted_parts = to_array(stored.column(parts)).to_numpy()
+        places, borders = to_array(stored.column(order)).to_numpy(), self._borders(sorted_parts)
         row_bytes = stored.nbytes / stored.num_rows
         return _OrderedRows(table, places, borders, self._everywhere(table), row_bytes)
 
@@ -198,8 +198,8 @@ class SpreadRows:
         """Return the positions of rows with heavy keys."""
         if not self._heavy:
             return _NOWHERE
-        hashes = self._spreader.hashed(table).hashes
-        return np.flatnonzero(everywhere(self._heavy, hashes, whole(table.column(TS)).to_numpy()))
+        hashes = self._spreader.key_hashes(table).hashes
+        return np.flatnonzero(broadcast_mask(self._heavy, hashes, to_array(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:
         # uint16 as in `parts`, which would otherwise be copied as the wider type.
@@ -207,7 +207,7 @@ class SpreadRows:
         return np.append(np.searchsorted(parts, np.arange(count, dtype=np.uint16)), len(parts))
 
 
-class _Spreader:
+class _Partitioner:
     """Function from rows to their parts; compiled once per process."""
 
     def __init__(self, exchange: Exchange, schema: Schema) -> None:
@@ -220,7 +220,7 @@ class _Spreader:
         parts = np.zeros(table.num_rows, np.uint32)
         for count, keys in self._spread:
             if keys is None:
-                found = stripes_of(whole(table.column(SEQ)).to_numpy(), count)
+                found = stripes_of(to_array(table.column(SEQ)).to_numpy(), count)
             else:
                 # A row whose key raises an error still goes to a cell; the query that reads it reports the
                 # error.
@@ -228,16 +228,16 @@ class _Spreader:
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
 
-    def hashed(self, table: pa.Table) -> HashedKeys:
+    def key_hashes(self, table: pa.Table) -> HashedKeys:
         """Return the key hashes, as a join computes them."""
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
-        return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows)
+        return hash_keys([pa.chunked_array([to_array(key)]) for key in keys(table)], table.num_rows)
 
     @staticmethod
     @lru_cache(maxsize=1024)
-    def of(exchange: Exchange, schema: Schema) -> _Spreader:
-        return _Spreader(exchange, schema)
+    def of(exchange: Exchange, schema: Schema) -> _Partitioner:
+        return _Partitioner(exchange, schema)
 
 
 @lru_cache(maxsize=1024)

@@ -73,7 +73,7 @@ class SkewedSide:
         return rows
 
 
-def work_ahead(
+def predict_work(
     sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], cells: int
 ) -> list[KeyWork]:
     """Predict the work of each cell for sampled rows.
@@ -151,13 +151,13 @@ class HeavyKeys:
         """Add a sample of rows that a later run will read."""
         self._samples.setdefault(log, []).append(sample)
 
-    def foresee(self, next_ts: int) -> None:
+    def predict(self, next_ts: int) -> None:
         """Predict the heavy keys of the next run.
 
         `next_ts` is later than all rows so far.
         """
         samples, self._samples = self._samples, {}
-        ahead = work_ahead(self._sides, samples, self._cells) if samples else []
+        ahead = predict_work(self._sides, samples, self._cells) if samples else []
         trust = min(1.0, self._found / self._foreseen) if self._foreseen else 1.0
         self._foreseen += sum(work.pairs for work in ahead)
         by_cell = [self._weight(work.rows, trust * work.pairs) for work in ahead]

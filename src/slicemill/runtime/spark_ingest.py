@@ -8,7 +8,7 @@ by its number, which is the stream's offset.
 
 A stream is known to be silent as follows. A batch contains all rows that had arrived when Spark polled
 the source, and Spark polls again after the batch. Without a batch, Spark reports when it polled
-(`_Idle`).
+(`_IdleListener`).
 
 Each stream has its own query, because a Spark checkpoint belongs to a fixed set of sources, and a failing
 source must not stop other ones. A failed source is retried with back-off.
@@ -36,13 +36,13 @@ from pyspark.sql.streaming.listener import (
 )
 
 from slicemill.connectors.spark.checks import PLACE, RAW, REASON
-from slicemill.connectors.spark.open import checked_frame, streaming_frame
+from slicemill.connectors.spark.open import check_frame, streaming_frame
 from slicemill.errors import SlicemillError
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.profiling import stage
-from slicemill.plan.projection_pushdown import Need
-from slicemill.runtime.spark_session import STOP_S, cause, in_few_words
+from slicemill.plan.projection_pushdown import SourceProjection
+from slicemill.runtime.spark_session import STOP_S, cause, raise_cause_only
 from slicemill.runtime.streams import Supply
 from slicemill.storage.filesystem import LOCAL, ensure_folder, unique_name
 from slicemill.storage.segments import Extent, SegmentWriter
@@ -92,17 +92,17 @@ class RawWriter:
 
 
 @dataclass(slots=True)
-class _Looked:
+class _LastPoll:
     """Lower bound of the time at which Spark last polled a stream."""
 
     at_us: int
 
 
-class _Idle(StreamingQueryListener):
+class _IdleListener(StreamingQueryListener):
     """Listener that tells a stream when Spark has found nothing."""
 
     def __init__(
-        self, spark: SparkSession, looked: _Looked, stream: RunningStream, notify: Callable[[], None]
+        self, spark: SparkSession, looked: _LastPoll, stream: RunningStream, notify: Callable[[], None]
     ) -> None:
         self.session = spark
         self.run: str | None = None
@@ -115,7 +115,7 @@ class _Idle(StreamingQueryListener):
             return
         began_us = round(datetime.fromisoformat(event.timestamp).timestamp() * US)
         self._looked.at_us = max(self._looked.at_us, began_us)
-        self._stream.found_nothing(began_us)
+        self._stream.record_empty_poll(began_us)
         self._notify()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
@@ -129,13 +129,13 @@ class _Idle(StreamingQueryListener):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _IngestQuery:
     """A stream that Spark reads; without a query it awaits a retry."""
 
     stream: RunningStream
-    need: Need
+    need: SourceProjection
     query: StreamingQuery | None = None
-    listener: _Idle | None = None
+    listener: _IdleListener | None = None
     failing: bool = False  # no rows have been read since the failure
 
     def stop(self) -> None:
@@ -158,7 +158,7 @@ class _Reading:
     def failed(self, problem: BaseException, now: int) -> None:
         self._forget()
         self.failing = True
-        self.stream.source_failed(cause(problem), now)
+        self.stream.record_source_failure(cause(problem), now)
 
     def _forget(self) -> None:
         if self.listener is not None and self.query is not None:
@@ -178,7 +178,7 @@ class SparkIngest:
     dispatcher: Dispatcher
     clock: Callable[[], int]
     frames: dict[str, DataFrame] = field(default_factory=dict)
-    _running: dict[str, _Reading] = field(default_factory=dict)
+    _running: dict[str, _IngestQuery] = field(default_factory=dict)
     _poll_ms: int = 0
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _stopped: threading.Event | None = None
@@ -193,19 +193,19 @@ class SparkIngest:
                     continue
                 if known is not None:
                     known.stop()
-                reading = self._running[name] = _Reading(stream, stream.plan.need)
+                reading = self._running[name] = _IngestQuery(stream, stream.plan.need)
                 self._begin(reading, self.clock())
             if self._running and poll_ms and self._stopped is None:
                 self._stopped = threading.Event()
                 threading.Thread(
-                    target=self._tend_until, args=(self._stopped,), name="slicemill-ingest", daemon=True
+                    target=self._retry_until, args=(self._stopped,), name="slicemill-ingest", daemon=True
                 ).start()
 
-    def outdated(self, needs: Mapping[str, Need]) -> bool:
+    def is_outdated(self, needs: Mapping[str, SourceProjection]) -> bool:
         """Return True if a query lacks rows or columns that are needed."""
         return any(reading.need != needs[name] for name, reading in self._running.items())
 
-    def tend(self, now: int) -> None:
+    def retry_due(self, now: int) -> None:
         """Record failed sources, and retry those whose back-off is over."""
         with self._lock:
             for reading in self._running.values():
@@ -215,13 +215,13 @@ class SparkIngest:
                         reading.failed(problem, now)
                     elif reading.failing and reading.query.lastProgress is not None:
                         reading.failing = False
-                        reading.stream.source_works()
+                        reading.stream.record_source_success()
                 elif reading.stream.retry_us <= now:
                     self._begin(reading, now)
 
-    def _tend_until(self, stopped: threading.Event) -> None:
+    def _retry_until(self, stopped: threading.Event) -> None:
         while not stopped.wait(_TEND_EVERY_S):
-            self.tend(self.clock())
+            self.retry_due(self.clock())
 
     def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
         """Read all current rows; record errors in their streams."""
@@ -237,7 +237,7 @@ class SparkIngest:
             if problem is not None:
                 reading.failed(problem, self.clock())
             elif not reading.failing:
-                reading.stream.source_works()
+                reading.stream.record_source_success()
         self._running.clear()
 
     def stop(self) -> None:
@@ -259,17 +259,17 @@ class SparkIngest:
         declared = stream.stream
         given = self.frames.get(stream.name.lower())
         frame = (
-            checked_frame(given, declared)
+            check_frame(given, declared)
             if given is not None
             else streaming_frame(self._session(), declared, self.folder)
         )
         columns = [f"`{name}`" for name in stream.plan.read]
         places = [name for name in PLACE if name in frame.columns]
-        ensure_folder(LOCAL, stream.handed_folder)
+        ensure_folder(LOCAL, stream.feed_folder)
         rows = frame.select(*columns, RAW, REASON, *places)
-        return rows.mapInArrow(RawWriter(stream.handed_folder), _LINE)
+        return rows.mapInArrow(RawWriter(stream.feed_folder), _LINE)
 
-    def _begin(self, reading: _Reading, now: int) -> None:
+    def _begin(self, reading: _IngestQuery, now: int) -> None:
         """Start a stream's query.
 
         An error in its declaration is raised the first time.
@@ -281,9 +281,9 @@ class SparkIngest:
                 raise
             reading.failed(problem, now)
 
-    def _start(self, reading: _Reading) -> None:
+    def _start(self, reading: _IngestQuery) -> None:
         stream = reading.stream
-        looked = _Looked(wall_clock_us())
+        looked = _LastPoll(wall_clock_us())
         commit = _committer(stream, looked, self.dispatcher.notify, looks_again=bool(self._poll_ms))
         checkpoint = str(stream.plan.spool / _CHECKPOINT)
         writer = self._rows(stream).writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint)
@@ -294,15 +294,15 @@ class SparkIngest:
             if stream.stream.skew_us is None:
                 reading.query = timed.start()  # without SKEW the silence of a stream does not matter
             else:
-                reading.query, reading.listener = self._listened(timed, looked, stream)
+                reading.query, reading.listener = self._start_with_listener(timed, looked, stream)
         stream.through_spark = reading.query
 
-    def _listened(
-        self, timed: DataStreamWriter, looked: _Looked, stream: RunningStream
-    ) -> tuple[StreamingQuery, _Idle]:
+    def _start_with_listener(
+        self, timed: DataStreamWriter, looked: _LastPoll, stream: RunningStream
+    ) -> tuple[StreamingQuery, _IdleListener]:
         """Start a query with a listener for its idle events."""
         spark = self._session()
-        listener = _Idle(spark, looked, stream, self.dispatcher.notify)
+        listener = _IdleListener(spark, looked, stream, self.dispatcher.notify)
         spark.streams.addListener(listener)
         with _setting(spark, _IDLE_SETTING, str(_IDLE_MS)):
             query = timed.start()
@@ -322,11 +322,11 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 
 def _committer(
-    stream: RunningStream, looked: _Looked, notify: Callable[[], None], *, looks_again: bool
+    stream: RunningStream, looked: _LastPoll, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
     """Return a function that hands over batches of a stream."""
 
-    @in_few_words
+    @raise_cause_only
     def commit(batch: DataFrame, batch_id: int) -> None:
         began_us = wall_clock_us()
         with stage("ingest job"):
@@ -335,7 +335,7 @@ def _committer(
         for line in lines:
             extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows, line.crc))
         good, bad = tuple(extents[False]), tuple(extents[True])
-        stream.hand(HandedRows(stream.handed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
+        stream.hand(HandedRows(stream.feed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
         notify()
         stream.wait_committed(ONLY, batch_id)
         if looks_again:

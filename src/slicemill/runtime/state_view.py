@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from rich.table import Table
 
 from slicemill.codec.registry import StorageError
-from slicemill.explain.placements import placed_units
+from slicemill.explain.placements import place_units
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
@@ -51,7 +51,7 @@ class StoredSlice:
 
 def slices_of(home: Path | Home) -> list[StoredSlice]:
     """Return the slices of all units, as of their last checkpoints."""
-    return looked_at(home, _inspected(_slices))
+    return map_states(home, _for_inspectable(_slices))
 
 
 def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[StoredSlice]:
@@ -67,26 +67,28 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[St
 
 def slices_of_unit(home: Home, unit: str) -> list[StoredSlice]:
     """Return the slices of one unit, as of its last checkpoint."""
-    return _looked(home, unit, _inspected(_slices))
+    return _map_unit_states(home, unit, _for_inspectable(_slices))
 
 
 def cuts_of_unit(home: Home, unit: str) -> list[tuple[int, Cuts]]:
     """Return the cuts between slices of one unit, by cell."""
-    return _looked(home, unit, _inspected(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()]))
+    return _map_unit_states(
+        home, unit, _for_inspectable(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()])
+    )
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
     """Return the cuts between slices, by unit and cell."""
-    return looked_at(
-        home, _inspected(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
+    return map_states(
+        home, _for_inspectable(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
     )
 
 
 def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
     """Add the statistics measured in a home to shared joins."""
     parts: dict[str, list[Statistics]] = {}
-    for node_id, statistics in looked_at(
-        home, _inspected(lambda _, node, __, state: [(node, state.statistics())])
+    for node_id, statistics in map_states(
+        home, _for_inspectable(lambda _, node, __, state: [(node, state.statistics())])
     ):
         if statistics is not None:
             parts.setdefault(node_id, []).append(statistics)
@@ -99,10 +101,10 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
     return QueryGraph(nodes, graph.streams)
 
 
-def explained(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
+def explain_with_measures(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
     """Explain the plan of a query with measured statistics."""
     own = with_measures(graph.only(graph.ancestors(query)), home)
-    return explain_text(own, units=placed_units(own, cells, placements_in(home)))
+    return explain_text(own, units=place_units(own, cells, placements_in(home)))
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
@@ -119,20 +121,20 @@ def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
     }
 
 
-def looked_at(home: Path | Home, look: Look[T]) -> list[T]:
+def map_states(home: Path | Home, look: Look[T]) -> list[T]:
     """Apply a function to all checkpointed states and collect the results."""
     opened = HomeReader(home) if isinstance(home, Path) else home
-    return [seen for unit in sorted(opened.units) for seen in _looked(opened, unit, look)]
+    return [seen for unit in sorted(opened.units) for seen in _map_unit_states(opened, unit, look)]
 
 
-def _inspected(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
+def _for_inspectable(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
     """Restrict a function to operators that implement Inspectable."""
     return lambda unit, node, cell, state: (
         look(unit, node, cell, state) if isinstance(state, Inspectable) else ()
     )
 
 
-def _looked(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
+def _map_unit_states(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
     folder = home.checkpoint_folder(unit)
     while True:
         cells = _files(home, unit)

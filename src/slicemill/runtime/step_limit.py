@@ -56,11 +56,11 @@ class StepLimit:
         self._item = item
         self._message = message
         self._spent_s = 0.0
-        self._place: StepPlace | None = None
+        self._place: StepPosition | None = None
 
     def begin(self, step: int) -> None:
         """Start a step, given by its index in the unit."""
-        self._spent_s, self._place = 0.0, StepPlace(self._item, step)
+        self._spent_s, self._place = 0.0, StepPosition(self._item, step)
         if self._record is not None:
             self._record.begin(self._place)
 
@@ -127,14 +127,14 @@ _PLACE = struct.Struct("<qq")
 _CANCEL = ".cancel"
 
 
-class StepPlace(NamedTuple):
+class StepPosition(NamedTuple):
     """Step: index of its item in the message, and of its node."""
 
     item: int
     step: int
 
 
-_NO_STEP = StepPlace(-1, -1)
+_NO_STEP = StepPosition(-1, -1)
 
 
 class StepRecord:
@@ -155,7 +155,7 @@ class StepRecord:
         """
         faulthandler.register(signal.SIGPROF, self._stack, all_threads=True, chain=True)
 
-    def begin(self, place: StepPlace) -> None:
+    def begin(self, place: StepPosition) -> None:
         """Record the start of a step."""
         _PLACE.pack_into(self._map, 0, *place)
 
@@ -170,7 +170,7 @@ class StepRecord:
         """
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
-    def is_cancelled(self, place: StepPlace, message: int) -> bool:
+    def is_cancelled(self, place: StepPosition, message: int) -> bool:
         """Return True if the dispatcher has cancelled a step of a message."""
         try:
             number, places = json.loads(_cancel_file(self.path).read_bytes())
@@ -185,14 +185,14 @@ class StepRecord:
         self._stack.close()
 
 
-def cancel_steps(path: Path, message: int, places: Collection[StepPlace]) -> None:
+def cancel_steps(path: Path, message: int, places: Collection[StepPosition]) -> None:
     """Make the worker with this record cancel these steps of a message."""
     written = _cancel_file(path).with_suffix(".new")
     written.write_text(json.dumps([message, sorted(places)]))
     written.replace(_cancel_file(path))
 
 
-def current_step(path: Path) -> tuple[StepPlace, bool] | None:
+def current_step(path: Path) -> tuple[StepPosition, bool] | None:
     """Return a record's step, and True if the process was stuck.
 
     The step is that in which the process is, or was when it ended.
@@ -203,7 +203,7 @@ def current_step(path: Path) -> tuple[StepPlace, bool] | None:
         return None
     if len(content) < _PLACE.size:
         return None
-    place = StepPlace(*_PLACE.unpack_from(content))
+    place = StepPosition(*_PLACE.unpack_from(content))
     return None if place == _NO_STEP else (place, len(content) > _PLACE.size)
 
 

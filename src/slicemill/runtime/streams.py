@@ -22,12 +22,12 @@ import pyarrow as pa
 
 from slicemill.catalog.catalog import ERROR_SCHEMA, ERRORS, HELD, LATE, Catalog, Stream
 from slicemill.columns.arrow_schema import to_arrow
-from slicemill.connectors.files.reader import is_same_place
+from slicemill.connectors.files.reader import is_same_position
 from slicemill.connectors.origin import is_socket, origin_of
-from slicemill.connectors.registry import look_at
+from slicemill.connectors.registry import new_rows_check
 from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import WantedColumns
-from slicemill.ingest.formats.parquet import check_columns, checked_table
+from slicemill.ingest.formats.parquet import check_columns, check_table
 from slicemill.ingest.intake import ONLY, slack_line
 from slicemill.ingest.stream import Announced, HandedRows, StreamPlan
 from slicemill.ingest.watermarks import (
@@ -42,10 +42,10 @@ from slicemill.metrics.due_times import TimeLine, TimeMoments
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.specs import Source
 from slicemill.plan.partitioning import Exchange
-from slicemill.plan.projection_pushdown import Need
+from slicemill.plan.projection_pushdown import SourceProjection
 from slicemill.runtime.messages import ReadDone, ReadStream
-from slicemill.runtime.retained_logs import retained_streams
-from slicemill.secrets import redacted
+from slicemill.runtime.retained_logs import streams_with_retention
+from slicemill.secrets import redact
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import LOCAL, unique_name
 from slicemill.storage.garbage import remove_tree
@@ -122,11 +122,11 @@ def streams_to_read(
     """
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
-    retained = {stream.name for stream in retained_streams(catalog)}
+    retained = {stream.name for stream in streams_with_retention(catalog)}
     streams = [catalog.declared_stream(name) for name in sorted(read | before | retained)]
     for stream in streams:
         known = running.get(stream.name)
-        if known is not None and stream.name not in altered and not known.is_of(stream):
+        if known is not None and stream.name not in altered and not known.is_same_source(stream):
             raise SlicemillError(
                 f"{stream.name} was read under another declaration; give the new stream a new name"
             )
@@ -195,9 +195,9 @@ class RunningStream:
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
         # After a crash, Spark or the program hands over uncommitted rows again.
-        remove_tree(LOCAL, self.handed_folder)
+        remove_tree(LOCAL, self.feed_folder)
 
-    def is_where(self, again: RunningStream) -> bool:
+    def is_at_position_of(self, again: RunningStream) -> bool:
         """Return True if a second reading has reached the same position."""
         one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
         if one.keys() != other.keys():
@@ -205,7 +205,7 @@ class RunningStream:
         path = origin_of(self.stream.source, self.name, self._folder).file
         spools = (self._home.source_folder(self.name), self._home.source_folder(again.name))
         return path is not None and all(
-            is_same_place(one[partition], other[partition], spools, path.absolute()) for partition in one
+            is_same_position(one[partition], other[partition], spools, path.absolute()) for partition in one
         )
 
     @property
@@ -219,10 +219,10 @@ class RunningStream:
         return self.supply is not Supply.READER
 
     @property
-    def handed_folder(self) -> Path:
+    def feed_folder(self) -> Path:
         return self._home.source_folder(self.name) / "handed"
 
-    def is_of(self, stream: Stream) -> bool:
+    def is_same_source(self, stream: Stream) -> bool:
         """Return True if only RETAIN and BEGIN of the declaration differ."""
         return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
@@ -232,7 +232,7 @@ class RunningStream:
         fields = {**self.fields, **changed}
         self.fields = {name: value for name, value in fields.items() if value is not None}
 
-    def begin_elsewhere(self, stream: Stream, supply: Supply) -> dict[str, Any]:
+    def source_change_fields(self, stream: Stream, supply: Supply) -> dict[str, Any]:
         """Return the fields to set when the stream changes its source.
 
         The new source is read from its start. A spool contains received lines, so a socket with a new address
@@ -261,10 +261,10 @@ class RunningStream:
         self.supply = supply
         self.fields = {**self.fields, **fields}
         self._look = self._looked_us = None
-        self.source_works()
+        self.record_source_success()
         self.retry_us = self._admit_us = 0
 
-    def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
+    def need(self, need: SourceProjection, exchanges: tuple[Exchange, ...] = ()) -> None:
         """Set the rows and columns that queries need.
 
         `exchanges` are those of units with several cells.
@@ -305,15 +305,15 @@ class RunningStream:
             raise SlicemillError(
                 f"column {stamp} of {self.name} is filled when rows arrive; feed rows without it"
             )
-        checked = checked_table(table, WantedColumns.of(self.stream, self.stream.schema.names))
+        checked = check_table(table, WantedColumns.of(self.stream, self.stream.schema.names))
         offset = (self._inbox[-1].offset if self._inbox else self._offset(ONLY)) + 1
-        writer = SegmentWriter(self.handed_folder, unique_name())
+        writer = SegmentWriter(self.feed_folder, unique_name())
         extents = (writer.append(checked.table),) if checked.table.num_rows else ()
         bad = (writer.append(checked.errors),) if checked.errors is not None else ()
         writer.release()
-        self.hand(HandedRows(self.handed_folder, extents, bad, offset, now, now))
+        self.hand(HandedRows(self.feed_folder, extents, bad, offset, now, now))
 
-    def found_nothing(self, seen_us: int) -> None:
+    def record_empty_poll(self, seen_us: int) -> None:
         """Record that Spark had no further rows at this moment."""
         self._seen_us = max(seen_us, self._seen_us or seen_us)
 
@@ -340,10 +340,10 @@ class RunningStream:
         if self.reading_us is not None or self.ended:
             return False
         if self.handed:
-            return self._admit_us <= now and (bool(self._inbox) or self._lets_out(now))
+            return self._admit_us <= now and (bool(self._inbox) or self._releases_held_rows(now))
         return self.next_read_us is not None and self.next_read_us <= now
 
-    def look_soon(self, now: int) -> None:
+    def poll_soon(self, now: int) -> None:
         """Poll a source that gives notices, in jobs mode.
 
         There a notice arrives only with the answer of the next job.
@@ -352,7 +352,7 @@ class RunningStream:
             self._asks = True
             self.next_read_us = now + _LOOK_US
 
-    def rests(self, now: int) -> bool:
+    def is_idle(self, now: int) -> bool:
         """Return True if the source has no new data.
 
         The next poll is a little later. The check costs one system call. It avoids reads where each read is a
@@ -363,23 +363,23 @@ class RunningStream:
         if is_socket(self.stream.source) and now - self._read_us >= _KEPT_US:
             return False
         if self._look is None:
-            self._look = look_at(self.stream, self._folder, self._home.source_folder(self.name))
+            self._look = new_rows_check(self.stream, self._folder, self._home.source_folder(self.name))
         if self._look():
             return False
         self._looked_us = now
         self.next_read_us = now + _LOOK_US
-        return not self._lets_out(now)
+        return not self._releases_held_rows(now)
 
-    def _lets_out(self, now: int) -> bool:
+    def _releases_held_rows(self, now: int) -> bool:
         """Return True if silence releases rows that are held back."""
-        moment, seen = self._lets_out_us(), self._silent_until(now)
+        moment, seen = self._release_us(), self._silent_until(now)
         return moment is not None and seen is not None and moment <= seen
 
-    def _lets_out_us(self) -> int | None:
+    def _release_us(self) -> int | None:
         held_from = self.fields.get(HELD_FROM)
         return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
-    def noticed(self) -> None:
+    def handle_notice(self) -> None:
         """Handle a notice of the reader that the source has rows."""
         self._noticed = self._asks = True
         self.next_read_us = 0
@@ -413,13 +413,13 @@ class RunningStream:
         """Return an empty hand-over, by which the clock releases held-back rows."""
         seen_us = self._silent_until(now)
         moment = now if seen_us is None else seen_us
-        return HandedRows(self.handed_folder, (), (), self._offset(ONLY), moment, moment)
+        return HandedRows(self.feed_folder, (), (), self._offset(ONLY), moment, moment)
 
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Add the results of a read to a change."""
         assert self.reading_us is not None
         self.reading_us, self._read_us = None, now
-        self.source_works()
+        self.record_source_success()
         self._asked, self.warning = True, done.warning
         for ts, at_us in done.moments:
             self._line.arrived(ts, at_us)
@@ -429,7 +429,7 @@ class RunningStream:
         self.fields = {name: value for name, value in said.items() if value is not None}
         if WATERMARK in self.fields:
             self._passed(self.fields[WATERMARK])
-        moved = done.offsets != before.get("offsets", {}) or _moved(before, self.fields)
+        moved = done.offsets != before.get("offsets", {}) or _has_advanced(before, self.fields)
         if done.written or moved or self._fields_to_set:
             change.streams[self.name] = said
         for role, appended in done.written.items():
@@ -448,7 +448,7 @@ class RunningStream:
         if done.more or self._noticed:
             self.next_read_us = 0
         else:
-            self.next_read_us = self._lets_out_us() if done.again_us is None else now + done.again_us
+            self.next_read_us = self._release_us() if done.again_us is None else now + done.again_us
 
     def _free_held(self, change: Change) -> None:
         """Free the log of held-back rows up to the watermark."""
@@ -464,7 +464,7 @@ class RunningStream:
         if freed >= 0:
             change.freed[held.name] = freed + 1
 
-    def took_handed(self) -> None:
+    def drop_committed_rows(self) -> None:
         """Remove handed-over rows that are committed, up to the stream's offset."""
         while self._inbox and self._inbox[0].offset <= self._offset(ONLY):
             handed = self._inbox.popleft()
@@ -482,7 +482,7 @@ class RunningStream:
         """Record a failed read; the stream is retried with back-off."""
         self.reading_us = None
         self.lost()
-        self.source_failed(error, now)
+        self.record_source_failure(error, now)
         if self.handed:
             self._admit_us = self.retry_us
         else:
@@ -494,14 +494,14 @@ class RunningStream:
         if not self.handed:
             self.next_read_us = 0
 
-    def source_failed(self, error: str, now: int) -> None:
+    def record_source_failure(self, error: str, now: int) -> None:
         """Record a failure of the source and schedule the retry."""
-        self.error = redacted(error)
+        self.error = redact(error)
         self._asked = True
         self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
 
-    def source_works(self) -> None:
+    def record_source_success(self) -> None:
         """Record a successful read, with or without new rows."""
         self.error, self.failures = None, 0
 
@@ -578,7 +578,7 @@ class RunningStream:
             self._line.passed(ts, moment)
 
 
-def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _has_advanced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Return True if a read has advanced the watermark."""
     return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
 
@@ -604,7 +604,7 @@ _PART_OF_LEVEL = 0.25
 POLL_S = 0.05
 
 
-class ReadingPace:
+class PollTimer:
     """Timer of polls, with their processor time.
 
     `spend` adds time of workers; the dispatcher's time is that of the calling thread.
@@ -620,10 +620,10 @@ class ReadingPace:
         self._spent_s += cpu_s
 
     @property
-    def is_time(self) -> bool:
+    def is_due(self) -> bool:
         return time.monotonic() >= self._next_s
 
-    def have_read(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
+    def record_poll(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
         """Record a poll of the sources and schedule the next one."""
         pause_s = 0.0
         if not any(stream.catching_up for stream in streams):

@@ -23,8 +23,8 @@ from slicemill.runtime.streams import RunningStream
 from slicemill.runtime.units import BACKFILL, RunningUnit
 from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.policies import Policy
-from slicemill.scheduling.portions import Positions, Served, UnitFigures, WorkTree
-from slicemill.scheduling.statistics import MadeOf, Written, ideal_time
+from slicemill.scheduling.portions import Positions, QueryGroup, UnitColumns, WorkTree
+from slicemill.scheduling.statistics import LogOrigin, MadeOf, ideal_time
 from slicemill.shedding.load import Backlog
 from slicemill.storage.log import Log
 from slicemill.time import BEGINNING, END
@@ -87,11 +87,13 @@ class RunningUnits:
             or any(log in read for _, log in unit.plan.unit.outputs)
         ]
         self._written = {
-            log: Written(made_of, unit.statistics) for unit in units for log, made_of in unit.made_of.items()
+            log: LogOrigin(made_of, unit.statistics)
+            for unit in units
+            for log, made_of in unit.made_of.items()
         }
-        self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
+        self._joins = np.array([_is_join(self._written, unit) for unit in units], np.bool_)
         self._has_joins = bool(self._joins.any())
-        self._windowed = {log for unit in units for log in unit.released_by_time}
+        self._windowed = {log for unit in units for log in unit.logs_released_by_time}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
         self._worth = np.zeros(count)
@@ -115,13 +117,13 @@ class RunningUnits:
         self._ends_us = np.full(count, np.inf)  # estimated ends of windows
         self._late_us = np.array([self._allowed_us(unit) for unit in units])
         self._has_windows = bool(np.isfinite(self._late_us).any())
-        self.figures = UnitFigures(count)
+        self.figures = UnitColumns(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
         self.waiting = WaitingRows(count, now_us)
         self._trees = [self._tree(unit) for unit in units]
         for position, unit in enumerate(units):
-            self._renew(position, unit, now_us)
+            self._update_row(position, unit, now_us)
         self._feeding = self._pairs_with_windows()
         self._component_of = _components(units)
         self._components = np.array([self._component_of[unit.plan.unit.outputs[0][1]] for unit in units])
@@ -176,7 +178,7 @@ class RunningUnits:
         """Run paused units as well from now on."""
         self._rest = False
         for position, unit in enumerate(self.units):
-            self._free[position] = unit.run is None and not unit.stopped
+            self._free[position] = unit.run is None and not unit.has_failed
 
     # -- what has changed ------------------------------------------------------------------------------
 
@@ -222,9 +224,9 @@ class RunningUnits:
         self.refresh(now_us)
         self._last_run_us[position] = now_us
         self._ready_since_us[position] = END
-        self._renew(position, unit, now_us)
+        self._update_row(position, unit, now_us)
 
-    def _renew(self, position: int, unit: RunningUnit, now_us: int) -> None:
+    def _update_row(self, position: int, unit: RunningUnit, now_us: int) -> None:
         if self._joins[position]:
             for log in unit.plan.unit.inputs:
                 self._worth_of_row[log][position] = unit.statistics.worth(log)
@@ -238,7 +240,7 @@ class RunningUnits:
         if dues and len(inputs) > 1:
             self._dues[position] = dues
         self._begins[position] = unit.begins
-        self._free[position] = unit.run is None and not (unit.rests if self._rest else unit.stopped)
+        self._free[position] = unit.run is None and not (unit.is_idle if self._rest else unit.has_failed)
         watermarks = unit.input_watermarks()
         self._ends_us[position] = np.inf
         if dues and watermarks:
@@ -259,7 +261,7 @@ class RunningUnits:
         position = self.position.get(unit_id)
         return position is not None and bool(self._catching_up[position])
 
-    def caught_up(self, unit: RunningUnit) -> None:
+    def mark_live(self, unit: RunningUnit) -> None:
         """Treat a unit as live after its backfill."""
         self._catching_up[self.position[unit.id]] = False
 
@@ -299,7 +301,7 @@ class RunningUnits:
         shared_s = quantum_s if len(positions) - behind.sum() > 1 else np.inf
         within = rows_within(shared_s, overhead, per_row)
         if behind.any():
-            within = np.where(behind, self._rows_of_past(positions, quantum_s), within)
+            within = np.where(behind, self._backfill_rows(positions, quantum_s), within)
         rows = np.minimum(pending, within)
         worth = rows
         if self._has_joins:
@@ -315,7 +317,7 @@ class RunningUnits:
             idle=(now_us - self._last_run_us[positions]) / _US,
         )
 
-    def _rows_of_past(self, positions: Positions, quantum_s: float) -> Floats:
+    def _backfill_rows(self, positions: Positions, quantum_s: float) -> Floats:
         """Return the maximum rows per run of backfilling units.
 
         Live rows may arrive at any moment. They should wait at most half as long as their own run takes. The
@@ -328,7 +330,9 @@ class RunningUnits:
         within = rows_within(min(quantum_s, live_s / 2 or quantum_s), overhead, per_row, _PAST_OVERHEAD)
         return np.minimum(within, np.maximum(_FIRST_ROWS, 2 * self._usual_rows[positions]))
 
-    def in_turn(self, ranked: Mapping[RunningUnit, float], now_us: int) -> dict[RunningUnit, float]:
+    def order_backfills_last(
+        self, ranked: Mapping[RunningUnit, float], now_us: int
+    ) -> dict[RunningUnit, float]:
         """Order backfilling units behind the live ones.
 
         Live units keep the order of the policy. A backfilling unit that has got less than LEAST_SHARE of the
@@ -419,11 +423,11 @@ class RunningUnits:
         can |= (self._holds & (least >= self._due)) | ended
         for position, dues in self._dues.items():
             can[position] = can[position] or is_reached(dues, known)
-        for position in self._asked_for_time(can, known):
+        for position in self._units_on_demand(can, known):
             can[position] = True
         return can & free
 
-    def _asked_for_time(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
+    def _units_on_demand(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
         """Yield units that must run to advance a watermark on demand (M25).
 
         A downstream unit holds rows back until the watermark of the log reaches a time. If the inputs of the
@@ -468,7 +472,7 @@ class RunningUnits:
         cost = unit.statistics.cost
         return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
 
-    def _served(self, unit: RunningUnit) -> Iterator[Served]:
+    def _served(self, unit: RunningUnit) -> Iterator[QueryGroup]:
         """Yield the queries with results of a unit, by ideal time."""
         alike: dict[MadeOf, list[str]] = {}
         for _, log in unit.plan.unit.outputs:
@@ -476,7 +480,7 @@ class RunningUnits:
                 alike.setdefault(self._written[log].made_of, []).append(log)
         for logs in alike.values():
             goals = [self.goals[log] for log in logs]
-            yield Served(
+            yield QueryGroup(
                 shares=tuple(unit.statistics.selectivity(log) for log in logs),
                 weights=tuple(goal.weight for goal in goals),
                 ideal_s=self.ideal_time(logs[0]).whole_s,
@@ -552,7 +556,7 @@ def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
     return found
 
 
-def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:
+def _is_join(written: Mapping[str, LogOrigin], unit: RunningUnit) -> bool:
     """Return True if the unit's outputs combine rows of several inputs."""
     made = [written[log].made_of for _, log in unit.plan.unit.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)

@@ -31,7 +31,7 @@ Between two checkpoints the state is only in the memory of workers. The state is
 checkpoint and of the log after it. A worker that takes over a cell restores the checkpoint and replays
 the log from `checkpoint.cursors` to `cursors`.
 
-Workers write a checkpoint while the unit continues to run (`BegunCheckpoint`). Until all its files are
+Workers write a checkpoint while the unit continues to run (`PendingCheckpoint`). Until all its files are
 complete, the journal names the previous checkpoint, and the log after that one is retained.
 """
 
@@ -57,7 +57,7 @@ from slicemill.operators.protocol import longest_us
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import QueryResults
 from slicemill.plan.history import history_us
-from slicemill.plan.join_inputs import joined_inputs
+from slicemill.plan.join_inputs import join_inputs_of
 from slicemill.plan.overlapping_joins import logs_read
 from slicemill.plan.partitioning import Exchange
 from slicemill.plan.placement import PlacementKind, former_cells, placements_of
@@ -77,13 +77,13 @@ from slicemill.runtime.pipeline import UnitPlan
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.skew import HeavyKeys, SkewedSide
 from slicemill.runtime.step_limit import FAR_LONGER
-from slicemill.runtime.workers.plan_messages import packed
+from slicemill.runtime.workers.plan_messages import pack_plan
 from slicemill.scheduling.statistics import MadeOf, UnitStatistics, made_of
-from slicemill.shedding.accuracy import Report, merged
+from slicemill.shedding.accuracy import AccuracyReport, merge_reports
 from slicemill.shedding.load import Backlog
-from slicemill.storage.changes import Appended, Change, joined
+from slicemill.storage.changes import Appended, Change, merge_appended
 from slicemill.storage.home import Home
-from slicemill.storage.home_state import BEFORE, SINCE_CHECKPOINT, gone_back_to
+from slicemill.storage.home_state import BEFORE, SINCE_CHECKPOINT, fallback_fields
 from slicemill.storage.log import Epoch
 from slicemill.time import BEGINNING, END
 
@@ -146,7 +146,7 @@ class UnitRun:
 
 
 @dataclass(frozen=True, slots=True)
-class BegunCheckpoint:
+class PendingCheckpoint:
     """Checkpoint that workers are writing, with the files so far."""
 
     run: int
@@ -168,11 +168,11 @@ class RunningUnit:
         self.plan = plan
         self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # by log: the exchanges of units that read it
         self.id = plan.unit.id
-        self.packed = packed(self.plan)
+        self.packed = pack_plan(self.plan)
         self.digest = hashlib.sha256(self.packed).hexdigest()
         self.statistics = UnitStatistics()
         self.statistics.restore(self._field("statistics"))
-        self.sheds: dict[str, Report] = {}  # by node
+        self.sheds: dict[str, AccuracyReport] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
         self.warm_us: int | None = None  # time of its first run in this mill
@@ -186,7 +186,7 @@ class RunningUnit:
         self._committed_run = 0
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()
-        self._begun: BegunCheckpoint | None = None
+        self._begun: PendingCheckpoint | None = None
         self._spread_keys: tuple[HeavyKey, ...] = ()
         self.by_key_alone = by_key_alone
         self._heavy = None if by_key_alone else self._heavy_keys()
@@ -195,7 +195,7 @@ class RunningUnit:
         # By output log: the inputs it depends on.
         self._read_by = logs_read(plan.unit, plan.graph)
 
-    def go_on_from(self, before: RunningUnit) -> None:
+    def inherit_from(self, before: RunningUnit) -> None:
         """Take over statistics and load control from before a rescale."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
         self.statistics.cells = {}
@@ -239,12 +239,12 @@ class RunningUnit:
         return self._search is not None
 
     @property
-    def stopped(self) -> bool:
+    def has_failed(self) -> bool:
         """Return True if all outputs have failed."""
         return all(log in self.failed for _, log in self.plan.unit.outputs)
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """Return True if all outputs have failed or are paused."""
         # An output without a log belongs to a query that is still joining a shared plan. The query counts as
         # active.
@@ -318,7 +318,7 @@ class RunningUnit:
         return {log: made_of(root, graph, known) for root, log in unit.outputs}
 
     @cached_property
-    def released_by_time(self) -> list[str]:
+    def logs_released_by_time(self) -> list[str]:
         """Output logs whose rows are emitted at the end of windows."""
         unit, graph = self.plan.unit, self.plan.graph
         waiting = {
@@ -410,7 +410,7 @@ class RunningUnit:
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
             # Rows that are left for the next run hold the watermark back.
             marks[log] = max(min([marks[log], *left]), self.input_watermarks().get(log, BEGINNING), *read)
-            if read and marks[log] == END and self.cells > 1 and self.plan.has_last_words:
+            if read and marks[log] == END and self.cells > 1 and self.plan.emits_at_end:
                 # Rows emitted at the end depend on the greatest timestamp of all cells: END follows later.
                 marks[log] = max(read)
             epochs[log] = taken
@@ -422,7 +422,7 @@ class RunningUnit:
         self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
         self._dropping, self._moments, self._begun_us = dropping, moments, now
         if self._heavy is not None:
-            self._heavy.foresee(max(self.input_watermarks().values(), default=BEGINNING) + 1)
+            self._heavy.predict(max(self.input_watermarks().values(), default=BEGINNING) + 1)
             self._spread_keys = self._heavy.keys
         self.run = UnitRun(self, self._runs, epochs, marks, shares)
         return self.run
@@ -585,7 +585,7 @@ class RunningUnit:
         self.warm_us = now if self.warm_us is None else self.warm_us
         failed = {**self.failed, **run.errors}
         for node_id in {node_id for done in run.done for node_id in done.sheds}:
-            self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
+            self.sheds[node_id] = merge_reports([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
         self._load.compared([done.compared for done in run.done], run.rows)
         outputs = [log for _, log in self.plan.unit.outputs]
@@ -595,7 +595,7 @@ class RunningUnit:
         for node_id, log in self.plan.unit.outputs:
             parts = [done.written[log] for done in run.done if log in done.written]
             if parts and log not in failed:
-                change.logs[log] = self._appended(node_id, log, parts, run, now)
+                change.logs[log] = self._merge_parts(node_id, log, parts, run, now)
             marks = [done.watermarks[log] for done in run.done if log in done.watermarks]
             output_watermarks[log] = max(self.watermark(log), min(marks, default=BEGINNING))
         fields = change.units.setdefault(self.id, {})
@@ -638,7 +638,7 @@ class RunningUnit:
             for member in join.members
             for window in member.windows
         )
-        joined = joined_inputs(plan.unit, plan.graph)
+        joined = join_inputs_of(plan.unit, plan.graph)
         sides = [SkewedSide.of(one.logs, one.window) for one in joined.inputs] if joined is not None else []
         return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
 
@@ -679,7 +679,7 @@ class RunningUnit:
         blameless = run.disk_full or (run.blameless and not run.stuck)
         overran = bool(run.stuck or any(done.overran for done in run.done))
         why = run.stuck or why
-        if run.checkpoint_damaged and self._go_back(change):
+        if run.checkpoint_damaged and self._fall_back(change):
             _LOGGER.warning(
                 "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
                 self.id,
@@ -733,21 +733,21 @@ class RunningUnit:
         if all(log in fields["failed"] for _, log in self.plan.unit.outputs):
             fields["resumable"] = sorted(reasons)  # otherwise the remaining outputs continue
 
-    def _go_back(self, change: Change) -> bool:
+    def _fall_back(self, change: Change) -> bool:
         """Fall back to the previous checkpoint; return False without one."""
         before = self._field(BEFORE)
         if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
-        fields = gone_back_to(before)
+        fields = fallback_fields(before)
         change.units.setdefault(self.id, {}).update(fields)
         self.drop_checkpoint()
         self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
         return True
 
-    def _appended(
+    def _merge_parts(
         self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
     ) -> Appended:
-        whole = joined(parts)
+        whole = merge_appended(parts)
         if isinstance(self.plan.graph[node_id].operator, QueryResults):
             # Response time counts up to now, when results become readable.
             whole.arrival_us = now
@@ -765,7 +765,7 @@ class RunningUnit:
         return self.plan.unit.stateful and self._rows_since_checkpoint > 0
 
     @property
-    def unwritten(self) -> bool:
+    def is_checkpoint_outdated(self) -> bool:
         """Return True if the last checkpoint is outdated.
 
         An outdated checkpoint lacks input that has been read, or queries added since.
@@ -798,7 +798,7 @@ class RunningUnit:
 
     def begin_checkpoint(self) -> None:
         """Begin a checkpoint of the committed state."""
-        self._begun = BegunCheckpoint(
+        self._begun = PendingCheckpoint(
             self._committed_run,
             dict(self._field("cursors")),
             dict(self.input_watermarks()),
@@ -814,7 +814,7 @@ class RunningUnit:
     def checkpoint_item(self, cell: int) -> CheckpointUnit:
         return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
 
-    def checkpointed(self, done: CheckpointDone, change: Change) -> None:
+    def finish_cell_checkpoint(self, done: CheckpointDone, change: Change) -> None:
         """Record that a cell's snapshot is written.
 
         The last cell completes the checkpoint of the unit.

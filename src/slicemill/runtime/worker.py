@@ -35,8 +35,8 @@ from slicemill.connectors.registry import open_readers
 from slicemill.errors import SlicemillError
 from slicemill.ingest.stream import SKIPPING, OpenStream, StreamPlan
 from slicemill.kernels.kernel import python_seconds
-from slicemill.metrics.due_times import Arrivals, dated
-from slicemill.metrics.profiling import collecting_seconds, watch_collections
+from slicemill.metrics.due_times import Arrivals, set_due_times
+from slicemill.metrics.profiling import gc_seconds, watch_gc
 from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them
 from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitioning import Exchange
@@ -56,15 +56,15 @@ from slicemill.runtime.messages import (
     Restore,
     RunDone,
     RunUnit,
-    failed_item,
+    item_failure,
 )
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
-from slicemill.runtime.rescale import redistributed
-from slicemill.runtime.shuffle import SpreadRows, is_large, ordered_by_cell, sampled_keys
+from slicemill.runtime.rescale import redistribute_state
+from slicemill.runtime.shuffle import PartitionedRows, add_cell_order, is_large, sample_keys
 from slicemill.runtime.step_limit import StepLimit, StepRecord, current_step
 from slicemill.runtime.workers.events import WorkerContext
-from slicemill.runtime.workers.plan_messages import unpacked
-from slicemill.storage.changes import Appended, joined
+from slicemill.runtime.workers.plan_messages import unpack_plan
+from slicemill.storage.changes import Appended, merge_appended
 from slicemill.storage.checkpoints import (
     CheckpointDamaged,
     EncodedStates,
@@ -74,7 +74,7 @@ from slicemill.storage.checkpoints import (
     write_checkpoint,
 )
 from slicemill.storage.filesystem import StorageFull, is_full
-from slicemill.storage.log import read_epochs, stored_tables
+from slicemill.storage.log import read_epochs, read_stored_tables
 from slicemill.storage.segments import SegmentWriters
 from slicemill.time import wall_clock_us
 from slicemill.types import Schema
@@ -136,11 +136,11 @@ class Worker:
     _bytes_read: int = 0  # from logs, by the current cell
     _record: StepRecord | None = None
     _message: int = 0
-    _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
+    _spreads: dict[tuple[object, ...], PartitionedRows] = field(default_factory=dict)
     in_background: InBackground = in_thread
 
     def __post_init__(self) -> None:
-        watch_collections()
+        watch_gc()
 
     def __call__(self, message: object) -> Reply:
         asked = cast(Message, message)
@@ -185,7 +185,7 @@ class Worker:
         except MemoryError:
             raise
         except Exception as problem:
-            return _failed(item, problem)
+            return _describe_failure(item, problem)
 
     # -- units -----------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Worker:
         tables = self._inputs(item.inputs, program, item)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
-        as_python, collecting = python_seconds(), collecting_seconds()
+        as_python, collecting = python_seconds(), gc_seconds()
         limit = StepLimit(item.limit_s, self._record, place, self._message)
         with limit.watching():
             outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy, limit)
@@ -207,12 +207,12 @@ class Worker:
             if log in item.outputs and item.outputs[log].after_us is not None:
                 made = made.filter(pc.greater(made.column(TS), pa.scalar(item.outputs[log].after_us)))
             if made.num_rows and log in item.outputs:
-                table = dated(made, item.moments, item.now_us)
+                table = set_due_times(made, item.moments, item.now_us)
                 written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
                 arrivals[log] = _arrivals(table)
-                if keys := sampled_keys(table, item.outputs[log].exchanges, program.schema_of(log)):
+                if keys := sample_keys(table, item.outputs[log].exchanges, program.schema_of(log)):
                     sampled[log] = keys
-        files = self._written_state(item.state_folder, program) if item.checkpoint else None
+        files = self._write_state(item.state_folder, program) if item.checkpoint else None
         cell = self._keep(item, program, time.process_time() - began)
         clock.append(time.perf_counter())
         return RunDone(
@@ -237,7 +237,7 @@ class Worker:
             python_seconds() - as_python,
             program.key_work,
             sampled,
-            collecting_seconds() - collecting,
+            gc_seconds() - collecting,
             outcome.overran,
             outcome.shared,
         )
@@ -258,8 +258,8 @@ class Worker:
         self._taken = None
         if item.restore is None:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
-        plan = unpacked(self._plans[item.plan])
-        states = self._restored(item, item.restore, plan.without(item.failed))
+        plan = unpack_plan(self._plans[item.plan])
+        states = self._restore_state(item, item.restore, plan.without(item.failed))
         renewed = replace(
             plan,
             newcomers=item.restore.newcomers,
@@ -280,12 +280,12 @@ class Worker:
             )
         return program
 
-    def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
+    def _restore_state(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
         """Return the state of a cell at the checkpoint, by node."""
         if restore.before is None:
             return read_checkpoint(item.state_folder, restore.files, whole=True)
         kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
-        return redistributed(plan, item.cell, restore.before, restore.heavy, kept)
+        return redistribute_state(plan, item.cell, restore.before, restore.heavy, kept)
 
     def _inputs(
         self, spans: Mapping[str, LogSpan], program: UnitProgram, item: RunUnit
@@ -307,12 +307,12 @@ class Worker:
                 found[log] = found[log].filter(pc.greater_equal(found[log].column(TS), span.from_ts))
         return found
 
-    def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> SpreadRows:
+    def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> PartitionedRows:
         """Return epochs of a log split by cell, computed once per message."""
         key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
-            stored = stored_tables(span.folder, span.epochs, span.needed)
-            self._spreads[key] = SpreadRows(exchange, span.columns, stored, heavy)
+            stored = read_stored_tables(span.folder, span.epochs, span.needed)
+            self._spreads[key] = PartitionedRows(exchange, span.columns, stored, heavy)
         return self._spreads[key]
 
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone | None:
@@ -324,13 +324,13 @@ class Worker:
         if cell is None or cell.run != item.run:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here as of run {item.run}")
         if not self.context.resident:
-            files = self._written_state(item.state_folder, cell.program)
+            files = self._write_state(item.state_folder, cell.program)
             return CheckpointDone(item.mill, item.unit, item.cell, item.run, files)
         snapshot, durable = encode_states(cell.program.states), self._sync
-        self.in_background(lambda: self.context.notify(_written(item, snapshot, durable=durable)))
+        self.in_background(lambda: self.context.notify(_write_snapshot(item, snapshot, durable=durable)))
         return None
 
-    def _written_state(self, folder: Path, program: UnitProgram) -> tuple[Any, ...]:
+    def _write_state(self, folder: Path, program: UnitProgram) -> tuple[Any, ...]:
         return tuple(write_checkpoint(folder, program.states, durable=self._sync))
 
     # -- streams ---------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class Worker:
         elif item.handed is not None:
             found = stream.take(item.handed, item.announced)
         else:
-            stream.committed(item.offsets)
+            stream.commit(item.offsets)
             found = stream.read(item.offsets, item.announced, item.limit_rows, item.now_us)
         clock.append(time.perf_counter())
         written, sampled = {}, {}
@@ -355,10 +355,10 @@ class Worker:
             schema = stream.plan.stream.schema
             parts = [self._append(output, table, schema) for table in tables if table.num_rows]
             if parts:
-                written[role] = joined(parts)
+                written[role] = merge_appended(parts)
             if parts and output.exchanges:
                 longest = max(tables, key=lambda table: table.num_rows)
-                sampled = sampled_keys(longest, output.exchanges, schema)
+                sampled = sample_keys(longest, output.exchanges, schema)
         clock.append(time.perf_counter())
         return ReadDone(
             item.stream,
@@ -411,7 +411,7 @@ class Worker:
     ) -> Appended:
         if is_large(table.num_rows, output.exchanges) and not ties_of(table):
             # Not compressed, so that cells can memory-map their parts
-            stored = ordered_by_cell(table, output.exchanges, schema)
+            stored = add_cell_order(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)
         else:
             compress = compress and table.num_rows >= _COMPRESSED_ROWS
@@ -426,17 +426,17 @@ def make(context: WorkerContext) -> Worker:
     return Worker(context, SegmentWriters(context.name), SegmentWriters(f"{context.name}.ordered"))
 
 
-def _written(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
+def _write_snapshot(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
     """Write a snapshot to files and return the notice for the driver."""
     try:
         with paced():
             files, failed = write(item.state_folder, snapshot, durable=durable), None
     except Exception as problem:
-        files, failed = [], _failed(item, problem)
+        files, failed = [], _describe_failure(item, problem)
     return CheckpointDone(item.mill, item.unit, item.cell, item.run, tuple(files), failed)
 
 
-def _failed(item: Item, problem: Exception) -> ItemFailed | None:
+def _describe_failure(item: Item, problem: Exception) -> ItemFailed | None:
     words = str(problem) if isinstance(problem, SlicemillError) else f"{type(problem).__name__}: {problem}"
     disk_full = isinstance(problem, StorageFull)
     if isinstance(problem, OSError) and is_full(problem):
@@ -444,7 +444,7 @@ def _failed(item: Item, problem: Exception) -> ItemFailed | None:
             f"no space is left ({problem}); free some, nothing is lost and work goes on then",
             True,
         )
-    return failed_item(
+    return item_failure(
         item,
         words,
         traceback.format_exc(),

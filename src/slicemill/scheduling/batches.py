@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.kernels.arrays import Floats
-from slicemill.scheduling.portions import Aim, Positions, UnitFigures
+from slicemill.scheduling.portions import Aim, Positions, UnitColumns
 
 QUANTUM_S = 0.02
 """Estimated duration limit of a message to a worker, and of a run if other units wait."""
@@ -51,7 +51,7 @@ class Batches:
 
     units: Positions
     """Position of each unit in `figures`."""
-    figures: UnitFigures
+    figures: UnitColumns
     rows: Floats
     """N, the rows of a run, at least 1: a unit that is ready only by time counts as one row."""
     worth: Floats

@@ -21,7 +21,7 @@ PATIENCE_S = 30.0
 GUARDED_EVERY = 10
 
 
-def ranked(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
+def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
     """Return up to `count` positions by descending priority, then by wait."""
     priority = policy.priority(batches)
     if count < len(batches):
@@ -76,11 +76,11 @@ class Chooser:
         then (M4). The priorities of two policies cannot be compared. The starvation guard may put another
         unit first.
         """
-        order = ranked(self.policy, batches, count)
+        order = rank_batches(self.policy, batches, count)
         for policy, entries in within:
             mine = frozenset(entries.tolist())
             turns = [turn for turn, position in enumerate(order) if position in mine]
-            own = entries[ranked(policy, batches.only(entries), len(turns))].tolist() if turns else []
+            own = entries[rank_batches(policy, batches.only(entries), len(turns))].tolist() if turns else []
             for turn, position in zip(turns, own, strict=True):
                 order[turn] = position
         self._since_guarded += 1

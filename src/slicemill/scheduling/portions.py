@@ -44,7 +44,7 @@ class Aim(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class QueryGroup:
     """Queries with the same ideal time, served by a unit's own runs."""
 
     shares: tuple[float, ...]
@@ -70,10 +70,10 @@ class WorkTree:
 
     overhead: float
     per_row: float
-    served: tuple[Served, ...] = ()
+    served: tuple[QueryGroup, ...] = ()
     readers: tuple[tuple[float, WorkTree], ...] = ()
 
-    def all_served(self) -> Iterator[tuple[float, Served]]:
+    def query_groups(self) -> Iterator[tuple[float, QueryGroup]]:
         """Yield all queries behind the unit, with their share of rows.
 
         The share is the number of rows that a query gets per input row of the unit.
@@ -81,7 +81,7 @@ class WorkTree:
         for served in self.served:
             yield 1.0, served
         for share, reader in self.readers:
-            for below, served in reader.all_served():
+            for below, served in reader.query_groups():
                 yield share * below, served
 
 
@@ -117,7 +117,7 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
     if aim is Aim.PATH:
         return _best_path(tree, rows)
     if aim is Aim.ALL:
-        return _everything(tree, rows)
+        return _whole_tree_portion(tree, rows)
     return _cut(tree, aim, rows)[0]
 
 
@@ -146,10 +146,10 @@ def _own_value(tree: WorkTree, aim: Aim) -> float:
     return sum(served.value / served.ideal_s ** int(aim) for served in tree.served)
 
 
-def _everything(tree: WorkTree, rows: float) -> Portion:
+def _whole_tree_portion(tree: WorkTree, rows: float) -> Portion:
     whole = Portion(_own_value(tree, Aim.RESPONSE), tree.overhead, tree.per_row)
     for share, reader in tree.readers:
-        whole = whole.plus(_everything(reader, max(share * rows, 1.0)).behind(share, rows))
+        whole = whole.plus(_whole_tree_portion(reader, max(share * rows, 1.0)).behind(share, rows))
     return whole
 
 
@@ -162,7 +162,7 @@ def _best_path(tree: WorkTree, rows: float) -> Portion:
     return max(ends, key=lambda end: end.rate(rows))
 
 
-class UnitFigures:
+class UnitColumns:
     """Statistics of units for policies that are independent of pending rows, as columns.
 
     Each unit has a position in the columns.
@@ -193,7 +193,7 @@ class UnitFigures:
         shares: list[float] = []
         weights: list[float] = []
         ideal_s = within_s = math.inf
-        for share, served in tree.all_served():
+        for share, served in tree.query_groups():
             shares += [share * one for one in served.shares]
             weights += served.weights
             ideal_s, within_s = min(ideal_s, served.ideal_s), min(within_s, served.within_s)
@@ -204,20 +204,20 @@ class UnitFigures:
         self.within[position] = within_s
 
     @staticmethod
-    def unshared(
+    def without_readers(
         results: npt.ArrayLike,
         overhead: npt.ArrayLike,
         per_row: npt.ArrayLike,
         ideal_time: npt.ArrayLike,
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
-    ) -> UnitFigures:
+    ) -> UnitColumns:
         """Return the statistics of units without readers, whose queries have one ideal time."""
         columns: list[Floats] = [
             np.asarray(column, np.float64)
             for column in np.broadcast_arrays(results, overhead, per_row, ideal_time, weight, queries)
         ]
-        figures = UnitFigures(len(columns[0]))
+        figures = UnitColumns(len(columns[0]))
         given, overhead_s, per_row_s, figures.ideal_time, figures.weight, figures.queries = columns
         figures.selectivity = given / figures.queries
         value = figures.weight * given

@@ -22,11 +22,11 @@ import numpy as np
 
 from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Floats
-from slicemill.metrics.quality_of_service import QueryFigures, StaleTime, Summary
+from slicemill.metrics.quality_of_service import QueryStatistics, StaleTime, Summary
 from slicemill.scheduling.batches import QUANTUM_S, Batches, rows_within
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.chooser import Chooser
-from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
+from slicemill.scheduling.portions import QueryGroup, UnitColumns, WorkTree
 
 _JUST_COME_S = 1e-6
 
@@ -35,7 +35,7 @@ _JUST_COME_S = 1e-6
 class QueryOutcome:
     """Response times, staleness and pending rows of one query."""
 
-    figures: QueryFigures = field(default_factory=QueryFigures)
+    figures: QueryStatistics = field(default_factory=QueryStatistics)
     stale: StaleTime = field(default_factory=StaleTime)
     staleness: float = math.nan
     mean_waiting: float = math.nan
@@ -85,8 +85,8 @@ class Outcome:
         self.busy_s += other.busy_s
         self.jobs += other.jobs
 
-    def overall(self) -> QueryFigures:
-        whole = QueryFigures()
+    def overall(self) -> QueryStatistics:
+        whole = QueryStatistics()
         for query in self.queries.values():
             whole.merge(query.figures)
         return whole
@@ -152,11 +152,11 @@ class _Queue:
         return taken
 
 
-def rehearse(
+def simulate_arrivals(
     costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll], quantum_s: float = QUANTUM_S
 ) -> Outcome:
     """Simulate these arrivals until all rows are processed."""
-    return _Rehearsal(costs, cores, chooser, arrivals, quantum_s).played()
+    return _Simulation(costs, cores, chooser, arrivals, quantum_s).run_to_end()
 
 
 class _UnitRun(NamedTuple):
@@ -167,7 +167,7 @@ class _UnitRun(NamedTuple):
     rows: int
 
 
-class _Rehearsal:
+class _Simulation:
     def __init__(
         self, costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll], quantum_s: float
     ) -> None:
@@ -183,14 +183,14 @@ class _Rehearsal:
                 self._readers.setdefault(log, []).append(self._queues[unit.id])
         self._trees = [_tree(unit, costs, cores) for unit in costs.units]
         self._position = {unit.id: position for position, unit in enumerate(costs.units)}
-        self._figures = UnitFigures(len(costs.units))
+        self._figures = UnitColumns(len(costs.units))
         self._figured = [0] * len(costs.units)
         queries = [output.log for _, output in costs.queries()]
         self._ideal = {log: costs.ideal_s(log, cores) for log in queries}
         loaded_s = arrivals[-1].at if arrivals else 0.0
         self._outcome = Outcome({log: QueryOutcome() for log in queries}, loaded_s)
 
-    def played(self) -> Outcome:
+    def run_to_end(self) -> Outcome:
         now = 0.0
         while True:
             self._admit(now)
@@ -236,7 +236,7 @@ class _Rehearsal:
         queues = [self._queues[unit.id] for unit in ready]
         units = np.array([self._position[unit.id] for unit in ready], np.intp)
         for position, queue in zip(units.tolist(), queues, strict=True):
-            self._figure(position, queue.rows)
+            self._update_statistics(position, queue.rows)
         # Since their arrival in the system, even if another unit has forwarded them.
         wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
         pending = np.array([float(queue.rows) for queue in queues])
@@ -256,7 +256,7 @@ class _Rehearsal:
             idle=np.array([now - queue.ran for queue in queues]),
         )
 
-    def _figure(self, position: int, rows: int) -> None:
+    def _update_statistics(self, position: int, rows: int) -> None:
         """Update a unit's statistics if its pending rows changed much."""
         size = rows.bit_length()
         if self._figured[position] != size:
@@ -320,7 +320,7 @@ def _equal(value: float, count: int) -> Summary:
 def _tree(unit: UnitCost, costs: Costs, cores: int) -> WorkTree:
     alone = costs.alone(unit, cores)
     served = [
-        Served(
+        QueryGroup(
             (output.per_row,),
             (output.weight,),
             costs.ideal_s(output.log, cores),

@@ -14,7 +14,7 @@ from slicemill.metrics.quality_of_service import IdealTime
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
-from slicemill.shedding.load import Compared
+from slicemill.shedding.load import Comparisons
 from slicemill.storage.changes import Appended
 
 # Statistics of one cell of a unit, for balancing, placement and display (S52).
@@ -71,7 +71,7 @@ class RunReport(CellReport, Protocol):
     """Report of one cell about a run (`runtime.messages.RunDone`)."""
 
     @property
-    def compared(self) -> Mapping[str, Compared]: ...  # by join
+    def compared(self) -> Mapping[str, Comparisons]: ...  # by join
     @property
     def seconds(self) -> Mapping[str, float]: ...  # by stage
     @property
@@ -280,7 +280,7 @@ class BatchCost:
 # account for only a part of T.
 
 
-class Together(NamedTuple):
+class CompositeOrigin(NamedTuple):
     """Origin of a row from several logs.
 
     A row of a join is made from a row of each part, and a row of a union from a row of one part.
@@ -291,10 +291,10 @@ class Together(NamedTuple):
 
 
 # A log whose row is read, or a combination of logs.
-MadeOf: TypeAlias = str | Together
+MadeOf: TypeAlias = str | CompositeOrigin
 
 
-class Written(NamedTuple):
+class LogOrigin(NamedTuple):
     """Origin of a log's rows, and the statistics of its writer."""
 
     made_of: MadeOf
@@ -310,11 +310,11 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
         node = graph[node_id]
         parts = tuple(made_of(given, graph, known) for given in node.inputs)
         joined = isinstance(node.operator, (WindowJoin, SharedJoin, SharedMultiJoin))
-        known[node_id] = parts[0] if len(parts) == 1 else Together(joined, parts)
+        known[node_id] = parts[0] if len(parts) == 1 else CompositeOrigin(joined, parts)
     return known[node_id]
 
 
-def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
+def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
     """Return the ideal time of a row of this log.
 
     The time begins with the arrival of the rows of declared streams, which no unit writes.
@@ -326,7 +326,7 @@ def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
     return IdealTime(rows.whole_s + run_s, rows.last_s + run_s)
 
 
-def _rows(made_of: MadeOf, written: Written, writers: Mapping[str, Written]) -> IdealTime:
+def _rows(made_of: MadeOf, written: LogOrigin, writers: Mapping[str, LogOrigin]) -> IdealTime:
     """Return the time of these rows, without the run's overhead."""
     if isinstance(made_of, str):
         row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row

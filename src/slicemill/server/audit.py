@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from slicemill.secrets import redacted
+from slicemill.secrets import redact
 from slicemill.server.logs import note_event
 from slicemill.storage.filesystem import PRIVATE_FOLDER
 from slicemill.time import wall_clock_us
@@ -42,7 +42,7 @@ class AuditLog:
 
         Returns a warning if the entry could not be written yet.
         """
-        what = redacted(what)
+        what = redact(what)
         note_event("statement", f"{what[:_SHOWN]!r}: {outcome}", by=who, way=way, outcome=outcome)
         if self._file is None:
             return None

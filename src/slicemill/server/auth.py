@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from slicemill.errors import SlicemillError, did_you_mean
-from slicemill.storage.filesystem import LOCAL, StorageFull, ensure_folder, write_whole
+from slicemill.storage.filesystem import LOCAL, StorageFull, ensure_folder, write_atomically
 
 _FOLDER, _FILE, _MARK = "access", "tokens.json", "closed"
 _MARK_TEXT = b"This home has had tokens: its server requires one, even if tokens.json is lost.\n"
@@ -48,7 +48,7 @@ class UserRole(IntEnum):
         return self.name.lower()
 
 
-class Denied(SlicemillError):
+class PermissionDenied(SlicemillError):
     """Error for an authenticated principal that lacks the permission for a request."""
 
 
@@ -63,7 +63,7 @@ class Principal:
     def require(self, role: UserRole, what: str) -> None:
         """Raise Denied unless the principal has at least this role."""
         if self.role < role:
-            raise Denied(f"{what} is for role {role.word}; {self.name} has role {self.role.word}")
+            raise PermissionDenied(f"{what} is for role {role.word}; {self.name} has role {self.role.word}")
 
     def may_name(self, name: str) -> bool:
         """Return True if the principal may read and change an object of this name."""
@@ -71,7 +71,9 @@ class Principal:
 
     def require_name(self, name: str) -> None:
         if not self.may_name(name):
-            raise Denied(f"{self.name} may use names like {' or '.join(self.names)}, and not {name}")
+            raise PermissionDenied(
+                f"{self.name} may use names like {' or '.join(self.names)}, and not {name}"
+            )
 
 
 OWNER = Principal(None, UserRole.ADMIN)
@@ -91,10 +93,10 @@ class Access:
         self._file = None if home is None else home / _FOLDER / _FILE
         self._read: tuple[tuple[int, ...], list[dict[str, Any]]] | None = None
         self._closed = closed
-        self._closed = self.asks  # a file that is lost before the first request counts as well
+        self._closed = self.requires_token  # a file that is lost before the first request counts as well
 
     @property
-    def asks(self) -> bool:
+    def requires_token(self) -> bool:
         """True if every client must present a token."""
         if not self._closed and self._file is not None:
             try:
@@ -112,7 +114,7 @@ class Access:
 
     def principal(self, token: str | None) -> Principal | None:
         """Return the principal of a token, or None if the client must be rejected."""
-        if not self.asks:
+        if not self.requires_token:
             return OWNER
         if token is None:
             return None
@@ -128,7 +130,7 @@ class Access:
 
     def problems(self) -> list[str]:
         """Return why no token can be accepted; empty if tokens work or none is required."""
-        if not self.asks:
+        if not self.requires_token:
             return []
         try:
             entries = self.entries()
@@ -147,7 +149,7 @@ class Access:
             if version is None:
                 return []
             if self._read is None or self._read[0] != version:
-                self._read = version, _checked(json.loads(self._file.read_bytes()))
+                self._read = version, _validate_entries(json.loads(self._file.read_bytes()))
         except FileNotFoundError:
             return []
         except (OSError, ValueError, RecursionError) as problem:
@@ -193,15 +195,15 @@ class Access:
             raise SlicemillError("tokens are kept in a home; name one with --home")
         ensure_folder(LOCAL, self._file.parent)
         self._mark(self._file)
-        write_whole(LOCAL, self._file, json.dumps(entries, indent=1).encode(), durable=True)
+        write_atomically(LOCAL, self._file, json.dumps(entries, indent=1).encode(), durable=True)
 
     @staticmethod
     def _mark(file: Path) -> None:
         """Write the file `closed`, which records that the home has had tokens."""
-        write_whole(LOCAL, file.with_name(_MARK), _MARK_TEXT, durable=True)
+        write_atomically(LOCAL, file.with_name(_MARK), _MARK_TEXT, durable=True)
 
 
-def _checked(content: object) -> list[dict[str, Any]]:
+def _validate_entries(content: object) -> list[dict[str, Any]]:
     """Return the entries of a token file. Raise ValueError if `add` cannot have written them."""
     if not isinstance(content, list):
         raise ValueError("it is no list")

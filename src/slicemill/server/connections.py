@@ -171,7 +171,7 @@ class SlowClient(Exception):
     """The client has read nothing for too long."""
 
 
-async def drained(writer: asyncio.StreamWriter, limits: ClientLimits) -> None:
+async def drain_writer(writer: asyncio.StreamWriter, limits: ClientLimits) -> None:
     """Wait until the write buffer has drained. Raise SlowClient if the client reads nothing."""
     while True:
         waiting = writer.transport.get_write_buffer_size()

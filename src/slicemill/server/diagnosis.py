@@ -19,7 +19,7 @@ _COLLECTING = 0.2
 _LITTLE = 0.25  # of a core: if all units together use less, the query does not wait for another unit
 
 
-class Attention(IntEnum):
+class Severity(IntEnum):
     """Severity of the cause of a slow query."""
 
     NONE = 0
@@ -35,7 +35,7 @@ class SlownessCause:
     `of` names the unit, stream or query that causes the delay.
     """
 
-    attention: Attention
+    attention: Severity
     kind: str
     text: str
     of: str = ""
@@ -75,51 +75,57 @@ class QuerySituation:
 def cause_of(query: QuerySituation) -> SlownessCause | None:
     """Return the most severe cause that applies, or None."""
     if query.failed is not None:
-        return SlownessCause(Attention.BROKEN, "failed", f"failed: {query.failed}")
+        return SlownessCause(Severity.BROKEN, "failed", f"failed: {query.failed}")
     if query.mill_problem is not None:
-        return SlownessCause(Attention.BROKEN, "mill", query.mill_problem)
+        return SlownessCause(Severity.BROKEN, "mill", query.mill_problem)
     for stream, error in query.failing_sources.items():
-        return SlownessCause(Attention.BROKEN, "source", f"source of {stream} fails: {error}", stream)
+        return SlownessCause(Severity.BROKEN, "source", f"source of {stream} fails: {error}", stream)
     if query.sink_error is not None:
-        return SlownessCause(Attention.BROKEN, "sink", f"sink down: {query.sink_error}")
+        return SlownessCause(Severity.BROKEN, "sink", f"sink down: {query.sink_error}")
     if query.state == "paused":
-        return SlownessCause(Attention.NOTE, "paused", "paused: no results come until it is resumed")
-    return _waiting(query) or _held(query) or _level(query) or _noted(query) or _ended(query)
+        return SlownessCause(Severity.NOTE, "paused", "paused: no results come until it is resumed")
+    return (
+        _waiting_cause(query)
+        or _watermark_cause(query)
+        or _service_level_cause(query)
+        or _shedding_cause(query)
+        or _end_cause(query)
+    )
 
 
-def _waiting(query: QuerySituation) -> SlownessCause | None:
+def _waiting_cause(query: QuerySituation) -> SlownessCause | None:
     if not query.rows_waiting or query.longest_wait_s < LONG_WAIT_S:
         return None
     since = f"{query.rows_waiting:,} rows wait, the oldest for {query.longest_wait_s:.1f} s"
     own = query.units.get(query.unit, 0.0)
     if query.python > _PYTHON:
         text = f"its loops run as Python until machine code is there; {since}"
-        return SlownessCause(Attention.SLOW, "compiling", text, query.unit)
+        return SlownessCause(Severity.SLOW, "compiling", text, query.unit)
     if query.collecting > _COLLECTING:
         text = f"garbage collection (GC) takes {query.collecting:.0%} of its unit's time; {since}"
-        return SlownessCause(Attention.SLOW, "gc", text, query.unit)
+        return SlownessCause(Severity.SLOW, "gc", text, query.unit)
     if query.server_collecting > _COLLECTING:
         share = f"{query.server_collecting:.0%} of the time"
         text = f"garbage collection (GC) stops the server for {share}; {since}"
-        return SlownessCause(Attention.SLOW, "gc", text)
+        return SlownessCause(Severity.SLOW, "gc", text)
     used = sum(query.units.values())
     if used < _LITTLE:
         text = (
             f"this machine is busy with something else: all units together get {used:.0%} of a core; {since}"
         )
-        return SlownessCause(Attention.SLOW, "starved", text)
+        return SlownessCause(Severity.SLOW, "starved", text)
     others = {unit: cores for unit, cores in query.units.items() if unit != query.unit and cores > own}
     if others:
         busiest = max(others, key=lambda unit: others[unit])
         text = f"waiting behind {busiest} ({others[busiest]:.0%} of a core); {since}"
-        return SlownessCause(Attention.SLOW, "waiting", text, busiest)
+        return SlownessCause(Severity.SLOW, "waiting", text, busiest)
     if own > _BUSY:
         text = f"its own unit uses {own:.0%} of a core; {since}"
-        return SlownessCause(Attention.SLOW, "busy", text, query.unit)
-    return SlownessCause(Attention.SLOW, "waiting", since, query.unit)
+        return SlownessCause(Severity.SLOW, "busy", text, query.unit)
+    return SlownessCause(Severity.SLOW, "waiting", since, query.unit)
 
 
-def _held(query: QuerySituation) -> SlownessCause | None:
+def _watermark_cause(query: QuerySituation) -> SlownessCause | None:
     """Report a stream that holds back the watermark of a query over several streams."""
     known = {stream: at for stream, at in query.watermarks.items() if at is not None}
     if len(query.watermarks) < 2 or not known:
@@ -128,32 +134,32 @@ def _held(query: QuerySituation) -> SlownessCause | None:
     silent = next((stream for stream, at in query.watermarks.items() if at is None), None)
     if silent is not None:
         text = f"watermark held by stream {silent}, of which nothing has come"
-        return SlownessCause(Attention.SLOW, "watermark", text, silent)
+        return SlownessCause(Severity.SLOW, "watermark", text, silent)
     behind = min(known, key=lambda stream: known[stream])
     gap_s = known[ahead] - known[behind]
     if gap_s < HELD_S:
         return None
     text = f"watermark held by stream {behind}, {gap_s:,.0f} s behind {ahead}"
-    return SlownessCause(Attention.SLOW, "watermark", text, behind)
+    return SlownessCause(Severity.SLOW, "watermark", text, behind)
 
 
-def _level(query: QuerySituation) -> SlownessCause | None:
+def _service_level_cause(query: QuerySituation) -> SlownessCause | None:
     if query.level is None or query.level_met is not False:
         return None
     measured = (
         "" if query.level_measured_s is None else f": {query.level_measured_s:.3g} s in the last minute"
     )
-    return SlownessCause(Attention.SLOW, "level", f"misses its level {query.level}{measured}")
+    return SlownessCause(Severity.SLOW, "level", f"misses its level {query.level}{measured}")
 
 
-def _noted(query: QuerySituation) -> SlownessCause | None:
+def _shedding_cause(query: QuerySituation) -> SlownessCause | None:
     if query.shed_share <= 0:
         return None
     text = f"drops {query.shed_share:.1%} of its rows to keep its budget"
-    return SlownessCause(Attention.NOTE, "shed", text)
+    return SlownessCause(Severity.NOTE, "shed", text)
 
 
-def _ended(query: QuerySituation) -> SlownessCause | None:
+def _end_cause(query: QuerySituation) -> SlownessCause | None:
     if not query.has_ended:
         return None
-    return SlownessCause(Attention.NONE, "ended", "its streams have ended: it has given all its results")
+    return SlownessCause(Severity.NONE, "ended", "its streams have ended: it has given all its results")

@@ -11,7 +11,7 @@ from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
 from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.statements import ShownKind
-from slicemill.connectors.webhook import place_of
+from slicemill.connectors.webhook import url_origin
 from slicemill.errors import did_you_mean
 from slicemill.explain.statements import describe
 from slicemill.extension import called_kinds, statements
@@ -19,7 +19,7 @@ from slicemill.lifecycle.alerts import AlertStatus
 from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.lifecycle.query import Query
 from slicemill.metrics.query_metrics import QueryMetrics
-from slicemill.secrets import redacted
+from slicemill.secrets import redact
 from slicemill.server.adhoc.errors import UnknownName
 from slicemill.types import Schema
 
@@ -37,15 +37,15 @@ def listing(mill: Mill, what: ShownKind | str) -> pa.Table:
     if what is ShownKind.STATEMENTS:
         return _statements(mill)
     if what is ShownKind.ALERTS:
-        return alerts_listed(mill.alerts.status())
+        return alerts_table(mill.alerts.status())
     if what is ShownKind.SETTINGS:
         rows = [("policy", mill.policy), *mill.catalog.settings.items()]
         return _table({"name": _TEXT, "value": _TEXT}, dict(rows).items())
-    described = [(one.name, describe(one)[1]) for one in _declared(mill, what)]
+    described = [(one.name, describe(one)[1]) for one in _statements_of_kind(mill, what)]
     return _table({"name": _TEXT, "description": _TEXT}, sorted(described))
 
 
-def _declared(mill: Mill, what: ShownKind | str) -> Iterable[Statement]:
+def _statements_of_kind(mill: Mill, what: ShownKind | str) -> Iterable[Statement]:
     catalog = mill.catalog
     if what is ShownKind.FUNCTIONS:
         return catalog.functions.values()
@@ -110,7 +110,7 @@ def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
 
 def _progress(handle: Query | None) -> str | None:
     found = handle.progress() if handle is not None else None
-    return None if found is None else found.in_words()
+    return None if found is None else found.describe()
 
 
 def _streams(mill: Mill) -> pa.Table:
@@ -136,7 +136,7 @@ def _streams(mill: Mill) -> pa.Table:
     return _table(columns, rows)
 
 
-def alerts_listed(alerts: Iterable[AlertStatus]) -> pa.Table:
+def alerts_table(alerts: Iterable[AlertStatus]) -> pa.Table:
     """Return the rows of SHOW ALERTS.
 
     Only the host of a webhook's address is shown, because the rest of the address often contains a secret.
@@ -152,7 +152,7 @@ def alerts_listed(alerts: Iterable[AlertStatus]) -> pa.Table:
             one.sent,
             one.sent_us,
             one.waiting,
-            place_of(one.url),
+            url_origin(one.url),
             one.error,
         )
         for one in sorted(alerts, key=lambda one: one.name)
@@ -175,7 +175,7 @@ def alerts_listed(alerts: Iterable[AlertStatus]) -> pa.Table:
 
 def _statements(mill: Mill) -> pa.Table:
     rows = [
-        (entry["at"], entry.get("by", ""), entry.get("kind", "drop"), entry["name"], redacted(entry["text"]))
+        (entry["at"], entry.get("by", ""), entry.get("kind", "drop"), entry["name"], redact(entry["text"]))
         for entry in mill.home.statements
     ]
     columns = {"at": _INSTANT, "by": _TEXT, "kind": _TEXT, "name": _TEXT, "text": _TEXT}
@@ -192,7 +192,7 @@ def versions(mill: Mill, name: str) -> pa.Table:
         for one in versions
     ]
     if not rows:
-        raise unknown(mill, name)
+        raise no_such_name(mill, name)
     columns = {"kind": _TEXT, "version": _COUNT, "at": _INSTANT, "by": _TEXT, "from_epoch": _COUNT}
     return _table({**columns, "because": _TEXT, "text": _TEXT}, rows)
 
@@ -208,12 +208,12 @@ def statement_of(mill: Mill, name: str, kind: str | None = None) -> str:
     kinds |= {called: (called.lower(),) for called in called_kinds() - {"AGGREGATE"}}
     wanted = None if kind is None else kinds.get(kind, ("relation",))
     texts: list[str] = [
-        redacted(entry["text"])
+        redact(entry["text"])
         for (declared, named), entry in in_force(mill.home.statements).items()
         if named == name.lower() and (wanted is None or declared in wanted)
     ]
     if not texts:
-        raise unknown(mill, name)
+        raise no_such_name(mill, name)
     return texts[0]
 
 
@@ -227,11 +227,11 @@ def schema_of(mill: Mill, name: str) -> Schema:
     """Return the schema of a stream, query, table or view."""
     found = mill.catalog.queries.get(name.lower()) or mill.catalog.relation(name)
     if found is None:
-        raise unknown(mill, name)
+        raise no_such_name(mill, name)
     return found.schema
 
 
-def unknown(mill: Mill, name: str) -> UnknownName:
+def no_such_name(mill: Mill, name: str) -> UnknownName:
     """Return the error for an unknown name, with a hint."""
     catalog = mill.catalog
     known = [one.name for one in (*catalog.queries.values(), *catalog.relations.values())]

@@ -27,7 +27,7 @@ from slicemill.lifecycle.query import Query
 from slicemill.server.encoding import EpochRows, RowLayout
 from slicemill.server.service import MillService
 from slicemill.storage.log import Epoch, Log
-from slicemill.storage.segments import ExtentGone
+from slicemill.storage.segments import ExtentFreed
 
 Encoder = Callable[[EpochRows, Epoch, int], bytes]  # the integer is the query's version
 
@@ -55,7 +55,7 @@ class DirectConnection(Protocol):
     """Connection to which code outside of its own task can write bytes."""
 
     @staticmethod
-    def framed(content: bytes) -> bytes:
+    def frame_content(content: bytes) -> bytes:
         """Return the content framed for the connection."""
 
     def takes(self) -> bool:
@@ -87,7 +87,7 @@ class LiveCounts:
 
 
 @dataclass(slots=True, eq=False)
-class _Sleeper:
+class _IdleFollower:
     """Follower that is up to date. The event loop writes new rows for it until its task must wake up."""
 
     query: Query
@@ -105,7 +105,7 @@ class LiveResults:
         self._service = service
         self.counts = LiveCounts()
         self._events: dict[str, asyncio.Event] = {}
-        self._sleepers: dict[str, set[_Sleeper]] = {}
+        self._sleepers: dict[str, set[_IdleFollower]] = {}
         self._heads: dict[str, int] = {}
         self._encoded: OrderedDict[tuple[int, Epoch, Encoder], bytes] = OrderedDict()
         self._encoding: dict[tuple[int, Epoch, Encoder], asyncio.Future[bytes]] = {}
@@ -163,7 +163,7 @@ class LiveResults:
             if columns is not None and query.log.columns is not columns:
                 return  # the query was replaced
             event = self._events.setdefault(query.name, asyncio.Event())
-            gap = query.log.missed(cursor)
+            gap = query.log.has_freed_after(cursor)
             epochs = self._epochs_after(query, cursor)
             # A follower that is behind gets several epochs in one write: fewer and larger writes under load.
             parts, size = list[bytes](), 0
@@ -173,7 +173,7 @@ class LiveResults:
                     continue
                 try:
                     content = await self._content(query, epoch, encode)
-                except ExtentGone:
+                except ExtentFreed:
                     content = None
                 if parts and (content is None or size >= _BYTES_AT_ONCE):
                     yield self._sent(parts, cursor + 1, gap)
@@ -211,7 +211,7 @@ class LiveResults:
         Returns the follower's cursor, and True if the idle time is over.
         """
         loop = asyncio.get_running_loop()
-        sleeper = _Sleeper(query, cursor, encode, connection, loop.time() + idle_s)
+        sleeper = _IdleFollower(query, cursor, encode, connection, loop.time() + idle_s)
         sleepers = self._sleepers.setdefault(query.name, set())
         sleepers.add(sleeper)
         try:
@@ -222,16 +222,16 @@ class LiveResults:
                 del self._sleepers[query.name]
         return sleeper.cursor, loop.time() >= sleeper.until_s
 
-    def _write_to_sleepers(self, query: Query, sleepers: set[_Sleeper]) -> None:
+    def _write_to_sleepers(self, query: Query, sleepers: set[_IdleFollower]) -> None:
         """Write new rows to all sleeping followers. Rows are framed once per cursor and encoding."""
         framed: dict[tuple[int, Encoder, Callable[[bytes], bytes]], tuple[bytes, int, int] | None] = {}
         for sleeper in sleepers:
             if sleeper.query is not query:
                 continue  # a dropped query of the same name
-            frame = sleeper.connection.framed
+            frame = sleeper.connection.frame_content
             key = sleeper.cursor, sleeper.encode, frame
             if key not in framed:
-                framed[key] = self._framed(query, sleeper.cursor, sleeper.encode, frame)
+                framed[key] = self._frame_epochs(query, sleeper.cursor, sleeper.encode, frame)
             found = framed[key]
             if found is None or (found[1] and not sleeper.connection.takes()):
                 sleeper.needed.set()
@@ -240,7 +240,7 @@ class LiveResults:
                 sleeper.connection.write(content)
                 self.counts.sent += epochs
 
-    def _framed(
+    def _frame_epochs(
         self, query: Query, cursor: int, encode: Encoder, frame: Callable[[bytes], bytes]
     ) -> tuple[bytes, int, int] | None:
         """Return the framed rows after a cursor, the number of epochs, and the last epoch.
@@ -252,13 +252,13 @@ class LiveResults:
         if not epochs:
             return b"", 0, cursor
         rows, size = sum(epoch.rows for epoch in epochs), sum(epoch.bytes for epoch in epochs)
-        if rows > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE or query.log.missed(cursor):
+        if rows > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE or query.log.has_freed_after(cursor):
             return None
         if query.log.columns_at(epochs[-1].number) is not query.log.columns_at(max(cursor, 0)):
             return None  # the query was replaced
         try:
-            content = b"".join(self._content_now(query, epoch, encode) for epoch in epochs)
-        except ExtentGone:
+            content = b"".join(self._encode_cached(query, epoch, encode) for epoch in epochs)
+        except ExtentFreed:
             return None
         return frame(content), len(epochs), epochs[-1].number
 
@@ -300,7 +300,7 @@ class LiveResults:
 
     async def _content(self, query: Query, epoch: Epoch, encode: Encoder) -> bytes:
         if epoch.rows <= _ROWS_AT_ONCE:
-            return self._content_now(query, epoch, encode)
+            return self._encode_cached(query, epoch, encode)
         key = (id(query), epoch, encode)
         known = self._encoded.get(key)
         if known is not None:
@@ -312,7 +312,7 @@ class LiveResults:
             running.add_done_callback(lambda _: self._encoding.pop(key, None))
         return self._kept(key, await asyncio.shield(running))
 
-    def _content_now(self, query: Query, epoch: Epoch, encode: Encoder) -> bytes:
+    def _encode_cached(self, query: Query, epoch: Epoch, encode: Encoder) -> bytes:
         key = (id(query), epoch, encode)
         known = self._encoded.get(key)
         return self._kept(key, self._encode(query, epoch, encode)) if known is None else known

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from slicemill.secrets import redacted
+from slicemill.secrets import redact
 
 _LOGGER = logging.getLogger("slicemill.server")
 _EVENT, _FIELDS = "slicemill_event", "slicemill_fields"
@@ -44,7 +44,7 @@ class TextLogLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, _EVENT, record.levelname.lower())
         line = f"{_at(record)} {event}: {record.getMessage()}"
-        return redacted(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        return redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonLogLines(logging.Formatter):
@@ -55,11 +55,11 @@ class JsonLogLines(logging.Formatter):
             "at": _at(record),
             "level": record.levelname.lower(),
             "event": getattr(record, _EVENT, "message"),
-            "message": redacted(record.getMessage()),
+            "message": redact(record.getMessage()),
             **getattr(record, _FIELDS, {}),
         }
         if record.exc_info:
-            entry["trace"] = redacted(self.formatException(record.exc_info))
+            entry["trace"] = redact(self.formatException(record.exc_info))
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 

@@ -32,7 +32,7 @@ EVERY_S = 5.0
 SAMPLES_KEPT = 360  # half an hour
 
 
-class FigureRing:
+class MetricRing:
     """Ring buffer of the last samples of some metrics, four bytes per value. A missing value is null."""
 
     def __init__(self, figures: Sequence[str], kept: int = SAMPLES_KEPT) -> None:
@@ -42,7 +42,7 @@ class FigureRing:
         self._values = array("f")
 
     @classmethod
-    def of(cls, figures: Sequence[str], at_s: array[float], values: array[float]) -> FigureRing:
+    def of(cls, figures: Sequence[str], at_s: array[float], values: array[float]) -> MetricRing:
         """Restore a ring buffer from the arrays that `stored` returned."""
         ring = cls(figures)
         ring._at, ring._values = at_s, values
@@ -107,18 +107,18 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(slots=True)
-class KeptHistory:
+class MetricsHistory:
     """Ring buffers of the queries and of the mill, policy changes with their times, and events."""
 
-    queries: dict[str, FigureRing] = field(default_factory=dict)
-    mill: FigureRing = field(default_factory=lambda: FigureRing(MILL_FIGURES))
+    queries: dict[str, MetricRing] = field(default_factory=dict)
+    mill: MetricRing = field(default_factory=lambda: MetricRing(MILL_FIGURES))
     policies: list[tuple[float, str]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
-def write_history(path: Path, kept: KeptHistory) -> None:
+def write_history(path: Path, kept: MetricsHistory) -> None:
     """Replace the file atomically: concurrent readers see the old or the new file."""
-    rings: list[tuple[str, FigureRing]] = [(_MILL, kept.mill), *kept.queries.items()]
+    rings: list[tuple[str, MetricRing]] = [(_MILL, kept.mill), *kept.queries.items()]
     about = {
         "version": _VERSION,
         "figures": _figures(),
@@ -138,22 +138,22 @@ def write_history(path: Path, kept: KeptHistory) -> None:
     fresh.replace(path)
 
 
-def read_history(path: Path) -> KeptHistory:
+def read_history(path: Path) -> MetricsHistory:
     """Read the history. It is empty if the file is missing or unreadable."""
     try:
         table = feather.read_table(path)
         about = json.loads(table.schema.metadata[b"slicemill"])
     except FileNotFoundError:
-        return KeptHistory()
+        return MetricsHistory()
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowInvalid) as problem:
         _LOGGER.warning("the charts' history in %s cannot be read, and begins anew: %s", path, problem)
-        return KeptHistory()
+        return MetricsHistory()
     if about.get("version") != _VERSION or about.get("figures") != _figures():
-        return KeptHistory()
-    kept = KeptHistory(policies=[(at, name) for at, name in about["policies"]], events=about["events"])
+        return MetricsHistory()
+    kept = MetricsHistory(policies=[(at, name) for at, name in about["policies"]], events=about["events"])
     for row in table.to_pylist():
         figures = QUERY_FIGURES if row["query"] != _MILL else MILL_FIGURES
-        ring = FigureRing.of(figures, array("d", row["at"]), array("f", row["values"]))
+        ring = MetricRing.of(figures, array("d", row["at"]), array("f", row["values"]))
         if row["query"] == _MILL:
             kept.mill = ring
         else:

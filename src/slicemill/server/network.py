@@ -22,7 +22,7 @@ from slicemill.errors import SlicemillError
 from slicemill.server.auth import Access, TokenFileError
 from slicemill.server.connections import ClientLimits, ConnectionLimits, LimitedSocket, OpenConnections
 from slicemill.server.http.app import create_app
-from slicemill.server.http.protection import bounded
+from slicemill.server.http.protection import protocol_class
 from slicemill.server.live_results import LiveResults
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.postgres.listen import PostgresServer
@@ -46,7 +46,7 @@ class Certificate:
     key: str
 
 
-class Listening:
+class ServerSockets:
     """Listening sockets of a server. A port in use raises an error here, before anything starts."""
 
     def __init__(
@@ -60,10 +60,10 @@ class Listening:
         _tls(certificate)  # report unreadable files before anything starts
         self.certificate = certificate
         opened = OpenConnections(connections or ConnectionLimits.of_process())
-        self.http = _bound(host, port, "--port", opened)
+        self.http = _bind_socket(host, port, "--port", opened)
         self.postgres: LimitedSocket | None = None
         if postgres_port is not None:
-            self.postgres = _bound(host, postgres_port, "--postgres-port", opened)
+            self.postgres = _bind_socket(host, postgres_port, "--postgres-port", opened)
         if certificate is None:  # a TLS client could not read a refusal in clear text
             self.http.refused = _HTTP_REFUSED
             if self.postgres is not None:
@@ -71,11 +71,11 @@ class Listening:
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self.certificate else ''}://{_shown(self.http)}"
+        return f"http{'s' if self.certificate else ''}://{_format_address(self.http)}"
 
     @property
     def postgres_url(self) -> str | None:
-        return None if self.postgres is None else f"postgresql://{_shown(self.postgres)}"
+        return None if self.postgres is None else f"postgresql://{_format_address(self.postgres)}"
 
 
 def check_address(host: str, access: Access) -> None:
@@ -98,7 +98,7 @@ def check_address(host: str, access: Access) -> None:
         )
 
 
-def _bound(host: str, port: int, option: str, connections: OpenConnections) -> LimitedSocket:
+def _bind_socket(host: str, port: int, option: str, connections: OpenConnections) -> LimitedSocket:
     found = LimitedSocket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     found.connections = connections
     try:
@@ -114,7 +114,7 @@ def _bound(host: str, port: int, option: str, connections: OpenConnections) -> L
     return found
 
 
-def _shown(listening: socket.socket) -> str:
+def _format_address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -122,7 +122,7 @@ def _shown(listening: socket.socket) -> str:
 @contextmanager
 def serving(
     service: MillService,
-    listening: Listening,
+    listening: ServerSockets,
     access: Access | None = None,
     limits: ClientLimits = ClientLimits(),  # noqa: B008
 ) -> Iterator[str]:
@@ -146,7 +146,7 @@ def serving(
 
 async def _serve(
     service: MillService,
-    listening: Listening,
+    listening: ServerSockets,
     access: Access,
     limits: ClientLimits,
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
@@ -162,7 +162,7 @@ async def _serve(
         certificate = listening.certificate
         config = uvicorn.Config(
             create_app(service, live, sampler, cuts, access),
-            http=bounded(limits),
+            http=protocol_class(limits),
             ws="none",
             log_config=None,
             access_log=False,

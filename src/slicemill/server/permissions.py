@@ -3,7 +3,7 @@
 Options of `slicemill serve` set which folders and schemes statements may use, and whether they may run
 Python code. The start-up script of `slicemill serve` is not checked.
 
-`place_of` and `sink_target` decide what a source or sink opens. The check takes their result, and readers
+`guess_origin` and `sink_target` decide what a source or sink opens. The check takes their result, and readers
 and sinks open exactly the same. Unknown formats and options are refused, since any option may name a
 file, a host or a class of the JVM.
 """
@@ -35,7 +35,7 @@ from slicemill.catalog.catalog import (
 )
 from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.function import FunctionDefinition
-from slicemill.catalog.table_change import TableChange, relations_asked
+from slicemill.catalog.table_change import TableChange, source_relations
 from slicemill.connectors.files.listing import BY_SPARK, CSV_ONLY, GLOB, LISTING, WITHOUT_EFFECT
 from slicemill.connectors.generators.generator import GENERATORS
 from slicemill.connectors.origin import (
@@ -44,14 +44,14 @@ from slicemill.connectors.origin import (
     TYPED_FILES,
     SourceOrigin,
     climbs,
-    place_of,
+    guess_origin,
     scheme_of,
 )
 from slicemill.connectors.sinks.registry import POSTGRES_SINKS, SinkTarget, sink_target
 from slicemill.connectors.webhook import Address, host_and_port
 from slicemill.plan.statement_equality import relations_named
-from slicemill.secrets import redacted_address
-from slicemill.server.auth import Denied
+from slicemill.secrets import redact_address
+from slicemill.server.auth import PermissionDenied
 from slicemill.types import Schema
 
 _FILES = (GUESSED, *LINES_IN_FILES, *TYPED_FILES)
@@ -128,7 +128,7 @@ def _is_address(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class ClientPermissions:
     """Permissions set by the operator: folders, schemes, Python code, and hosts of webhooks."""
 
     folders: tuple[Path, ...] = ()
@@ -145,13 +145,15 @@ class Allowed:
         folder = Path(os.path.realpath(folder))
         for statement in statements:
             if (code := _code(statement)) is not None and not self.python:
-                raise Denied(
+                raise PermissionDenied(
                     f"{statement.name} runs code in Python ({code}); start the server with --allow-python"
                 )
             if isinstance(statement, Alert):
                 self._check_webhook(statement)
             if isinstance(statement, (Stream, Table)) and statement.source != SourceSpec():
-                self._check_source(place_of(statement.source, statement.name, folder), statement.name, home)
+                self._check_source(
+                    guess_origin(statement.source, statement.name, folder), statement.name, home
+                )
             if (sink := _sink_named(statement)) is not None:
                 self._check_sink(sink_target(sink, statement.name, folder), statement.name, home)
 
@@ -160,7 +162,9 @@ class Allowed:
         host, _ = host_and_port(alert.url)
         needed = self._webhook_needed(alert.url, host)
         if needed is not None:
-            raise Denied(f"{alert.name} tells {needed}; start the server with --allow-webhook {needed}")
+            raise PermissionDenied(
+                f"{alert.name} tells {needed}; start the server with --allow-webhook {needed}"
+            )
 
     def check_address(self, url: str, address: Address) -> None:
         """Raise Denied if the host of an alert resolves to an address that is not allowed.
@@ -175,7 +179,7 @@ class Allowed:
             return
         needed = self._webhook_needed(url, str(address))
         if needed is not None and self._webhook_needed(url, host) is None:
-            raise Denied(
+            raise PermissionDenied(
                 f"{host} is {address}, which is no public address; start the server with "
                 f"--allow-webhook {needed} as well"
             )
@@ -202,7 +206,7 @@ class Allowed:
         known = _OPTIONS.get(form)
         for option in origin.options:
             if option.lower() == "paths" or (known is not None and option.lower() not in known):
-                raise Denied(_OPTION_REFUSED.format(name, option))
+                raise PermissionDenied(_OPTION_REFUSED.format(name, option))
 
     def _check_sink(self, target: SinkTarget, name: str, home: Path | None) -> None:
         if target.path is not None:
@@ -214,21 +218,25 @@ class Allowed:
             query = target.url.partition("?")[2]
             for option, _ in parse_qsl(query, keep_blank_values=True):
                 if option not in _POSTGRES_OPTIONS:
-                    raise Denied(_OPTION_REFUSED.format(f"the sink of {name}", option))
+                    raise PermissionDenied(_OPTION_REFUSED.format(f"the sink of {name}", option))
 
     def _require_scheme(self, scheme: str, name: str) -> None:
         if scheme not in self.schemes:
-            raise Denied(f"{name} names {scheme}:…; start the server with --allow-scheme {scheme}")
+            raise PermissionDenied(f"{name} names {scheme}:…; start the server with --allow-scheme {scheme}")
 
     def _check_path(self, path: Path, given: str, name: str, home: Path | None) -> None:
         """Check a path or glob pattern: below an allowed folder, outside of the home, with links resolved."""
-        shown = redacted_address(given)
+        shown = redact_address(given)
         if climbs(path):
-            raise Denied(f"{name} names {shown}; write the path without ..")
-        if not all(self._holds(place) for place in _places_behind(path)):
-            raise Denied(f"{name} names {shown}; start the server with --allow-folder for a folder above it")
-        if home is not None and any(_overlap(place, _real(home)) for place in _places_behind(path)):
-            raise Denied(f"{name} names {shown}, where the home of the server is; use another folder")
+            raise PermissionDenied(f"{name} names {shown}; write the path without ..")
+        if not all(self._holds(place) for place in _resolve_links(path)):
+            raise PermissionDenied(
+                f"{name} names {shown}; start the server with --allow-folder for a folder above it"
+            )
+        if home is not None and any(_overlap(place, _real(home)) for place in _resolve_links(path)):
+            raise PermissionDenied(
+                f"{name} names {shown}, where the home of the server is; use another folder"
+            )
 
     def _holds(self, place: Path) -> bool:
         return any(place.is_relative_to(_real(folder)) for folder in self.folders)
@@ -240,10 +248,10 @@ def _real(path: Path) -> Path:
 
 
 def _overlap(place: Path, home: Path) -> bool:
-    return place.is_relative_to(home) or home.is_relative_to(_fixed(place))
+    return place.is_relative_to(home) or home.is_relative_to(_folder_before_wildcard(place))
 
 
-def _fixed(path: Path) -> Path:
+def _folder_before_wildcard(path: Path) -> Path:
     """Return the folder above the first wildcard of a pattern, or a path without wildcards unchanged.
 
     Spark reads a name with a wildcard as a pattern even if a file has that name.
@@ -252,7 +260,7 @@ def _fixed(path: Path) -> Path:
     return path if first is None else Path(*path.parts[:first])
 
 
-def _places_behind(path: Path) -> Iterator[Path]:
+def _resolve_links(path: Path) -> Iterator[Path]:
     """Yield the resolved path, and the targets of all links below it, recursively."""
     waiting, known = [_real(path)], set[Path]()
     while waiting:
@@ -261,7 +269,7 @@ def _places_behind(path: Path) -> Iterator[Path]:
             continue
         known.add(place)
         yield place
-        for folder, folders, files in os.walk(_fixed(place)):
+        for folder, folders, files in os.walk(_folder_before_wildcard(place)):
             links = (Path(folder, entry) for entry in (*folders, *files))
             waiting += [_real(link) for link in links if link.is_symlink()]
 
@@ -277,8 +285,8 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
     if isinstance(statement, AggregateDefinition):
         yield from (one.into for one in statement.written if one.into is not None)
     if isinstance(statement, FunctionDefinition) and isinstance(statement.returns, Schema):
-        words = _words(statement.body or "")
-        yield from (one.name for one in catalog.relations.values() if _words(one.name) <= words)
+        words = _tokenize(statement.body or "")
+        yield from (one.name for one in catalog.relations.values() if _tokenize(one.name) <= words)
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
     written = statement.after if isinstance(statement, AlteredQuery) else statement
@@ -294,10 +302,10 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
 
 def relations_changed(change: TableChange, catalog: Catalog) -> set[str]:
     """Return the relations that a row change reads, including relations read by its aggregates."""
-    return {*relations_asked(change), *relations_named(catalog, change)}
+    return {*source_relations(change), *relations_named(catalog, change)}
 
 
-def _words(text: str) -> set[str]:
+def _tokenize(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 

@@ -19,18 +19,18 @@ from slicemill.api.mill import Mill
 from slicemill.api.status import problems
 from slicemill.catalog.queries import ServiceLevel
 from slicemill.lifecycle.query import Query
-from slicemill.metrics.profiling import process_collecting_seconds, watch_collections
+from slicemill.metrics.profiling import process_gc_seconds, watch_gc
 from slicemill.metrics.quality_of_service import Quantiles, Summary
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.operators.specs import Source
 from slicemill.runtime.units import RunningUnit
-from slicemill.server.diagnosis import Attention, QuerySituation, SlownessCause, cause_of
+from slicemill.server.diagnosis import QuerySituation, Severity, SlownessCause, cause_of
 from slicemill.server.listings import state_of
 from slicemill.server.metrics_history import (
     EVERY_S,
     QUERY_FIGURES,
-    FigureRing,
-    KeptHistory,
+    MetricRing,
+    MetricsHistory,
     read_history,
     write_history,
 )
@@ -97,8 +97,8 @@ class QuerySample:
     cause: SlownessCause | None
 
     @property
-    def attention(self) -> Attention:
-        return Attention.NONE if self.cause is None else self.cause.attention
+    def attention(self) -> Severity:
+        return Severity.NONE if self.cause is None else self.cause.attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class MillSample:
 
 
 @dataclass(slots=True)
-class _Totals:
+class _CounterSnapshot:
     """Cumulative counters at one moment. Rates are computed from differences."""
 
     at: float
@@ -164,20 +164,20 @@ class Sampler:
         history: Path | None = None,
     ) -> None:
         """Start without a thread. With a `history`, metrics are kept in that file across restarts."""
-        watch_collections()
+        watch_gc()
         self._mill = mill
         self._clock = clock
         self._wall_us = wall_us
         self._latest: MillSample | None = None
         self._file = history
-        kept = read_history(history) if history is not None else KeptHistory()
+        kept = read_history(history) if history is not None else MetricsHistory()
         self._rings = kept.queries
         self._mill_ring = kept.mill
         self._policies = kept.policies
         self.events: deque[MillEvent] = deque((MillEvent(**event) for event in kept.events), maxlen=_EVENTS)
         self._written_s = clock()
         self._writing_s = 0.0
-        self._totals: deque[_Totals] = deque(maxlen=_RATE_OVER)
+        self._totals: deque[_CounterSnapshot] = deque(maxlen=_RATE_OVER)
         self._responses: dict[str, tuple[dict[int, int], Summary, float, float]] = {}
         self._levels = RecentLevels()
         self._overall: tuple[Summary, Summary] = (Summary(), Summary())
@@ -205,7 +205,7 @@ class Sampler:
         return latest
 
     def history_of(self, query: str) -> dict[str, list[float | None]]:
-        return self._rings.get(query, FigureRing(QUERY_FIGURES)).columns()
+        return self._rings.get(query, MetricRing(QUERY_FIGURES)).columns()
 
     def mill_history(self) -> tuple[dict[str, list[float | None]], list[tuple[float, str]]]:
         """Return the metrics of all queries together, and the policies with the times of their activation."""
@@ -243,7 +243,7 @@ class Sampler:
             return
         began = time.thread_time()
         events = [asdict(event) for event in list(self.events)]
-        kept = KeptHistory(dict(self._rings), self._mill_ring, self._policies[-_EVENTS:], events)
+        kept = MetricsHistory(dict(self._rings), self._mill_ring, self._policies[-_EVENTS:], events)
         try:
             write_history(self._file, kept)
         except OSError as problem:
@@ -257,7 +257,7 @@ class Sampler:
 
     def _take(self) -> MillSample:
         mill, now_us = self._mill, self._wall_us()
-        totals = _Totals(self._clock())
+        totals = _CounterSnapshot(self._clock())
         keep = totals.at - self._kept_s >= EVERY_S - 0.1
         self._totals.append(totals)
         streams = {name: self._stream(name, totals) for name in list(mill.streams)}
@@ -266,7 +266,7 @@ class Sampler:
         sinks |= mill.writing.errors()
         sources = self._sources()
         cores = {unit.id: unit.cpu for unit in units.values()}
-        collecting = self._rate("collecting", process_collecting_seconds(), totals)
+        collecting = self._rate("collecting", process_gc_seconds(), totals)
         queries = {}
         for name, query in list(mill.queries.items()):
             running = mill.dispatcher.running.writers.get(name)
@@ -278,7 +278,7 @@ class Sampler:
                 self._situation(query, metrics, unit, read, cores, sinks.get(name)),
                 level_met=None if metrics.slo is None or level_s is None else level_s < metrics.slo.bound_s,
                 level_measured_s=level_s,
-                collecting=self._collecting(name, metrics, unit, totals),
+                collecting=self._gc_share(name, metrics, unit, totals),
                 server_collecting=collecting,
             )
             queries[name] = self._query(name, metrics, unit, totals, situation, keep)
@@ -288,11 +288,11 @@ class Sampler:
         self._note_events(sample)
         if keep:
             self._kept_s = totals.at
-            self._remember(sample)
+            self._record_history(sample)
         self._latest = sample
         return sample
 
-    def _rate(self, key: str, count: float, totals: _Totals) -> float:
+    def _rate(self, key: str, count: float, totals: _CounterSnapshot) -> float:
         """Return the rate of a counter since the oldest kept sample. A new counter starts at 0."""
         totals.counts[key] = count
         before = self._totals[0]
@@ -300,7 +300,7 @@ class Sampler:
             return 0.0
         return max(0.0, (count - before.counts.get(key, 0.0)) / (totals.at - before.at))
 
-    def _stream(self, name: str, totals: _Totals) -> StreamSample:
+    def _stream(self, name: str, totals: _CounterSnapshot) -> StreamSample:
         running = self._mill.streams[name]
         counts = running.counts
         return StreamSample(
@@ -315,7 +315,7 @@ class Sampler:
             running.ended,
         )
 
-    def _unit(self, unit: RunningUnit, totals: _Totals) -> UnitSample:
+    def _unit(self, unit: RunningUnit, totals: _CounterSnapshot) -> UnitSample:
         known, running = unit.statistics, self._mill.dispatcher.running
         waits = unit.id in running.position
         outputs = [log for _, log in unit.plan.unit.outputs]
@@ -382,8 +382,8 @@ class Sampler:
             python=metrics.python_s / metrics.cpu_s if metrics.cpu_s > 0 else 0.0,
         )
 
-    def _collecting(
-        self, name: str, metrics: QueryMetrics, unit: UnitSample | None, totals: _Totals
+    def _gc_share(
+        self, name: str, metrics: QueryMetrics, unit: UnitSample | None, totals: _CounterSnapshot
     ) -> float:
         """Return the share of its unit's recent CPU time that went to garbage collection."""
         collecting = self._rate(f"collecting {name}", metrics.collecting_s, totals)
@@ -394,13 +394,13 @@ class Sampler:
         name: str,
         metrics: QueryMetrics,
         unit: UnitSample | None,
-        totals: _Totals,
+        totals: _CounterSnapshot,
         situation: QuerySituation,
         keep: bool,
     ) -> QuerySample:
         sharing = max(1, len(unit.queries)) if unit is not None else 1
         cpu = unit.cpu if unit is not None else 0.0
-        ring = self._rings.setdefault(name, FigureRing(QUERY_FIGURES))
+        ring = self._rings.setdefault(name, MetricRing(QUERY_FIGURES))
         rate = self._rate(f"query {name}", metrics.rows, totals)
         shed = metrics.shed
         watermark_us = _moment(announced_watermark(self._mill, name))
@@ -474,7 +474,7 @@ class Sampler:
             "staleness": min(1.0, (now[2] - stale) / there) if there > 0 else None,
         }
 
-    def _workers(self, totals: _Totals) -> Iterator[WorkerSample]:
+    def _workers(self, totals: _CounterSnapshot) -> Iterator[WorkerSample]:
         """Yield CPU use and state size of the cells on each worker."""
         dispatcher = self._mill.dispatcher
         found: dict[int, list[tuple[float, int]]] = {}
@@ -488,7 +488,7 @@ class Sampler:
             cores, kept = (sum(column) for column in zip(*cells, strict=True))
             yield WorkerSample(worker, len(cells), cores, int(kept))
 
-    def _remember(self, sample: MillSample) -> None:
+    def _record_history(self, sample: MillSample) -> None:
         for name in [name for name in self._rings if name not in sample.queries]:
             del self._rings[name]
             self._responses.pop(name, None)
@@ -532,9 +532,9 @@ class Sampler:
             was, now = before.queries[name], sample.queries[name]
             if was.state != now.state and "paused" in (was.state, now.state):
                 note(name, now.state, f"{name} {'was paused' if now.state == 'paused' else 'goes on'}")
-            if now.attention is Attention.BROKEN and was.attention is not Attention.BROKEN and now.cause:
+            if now.attention is Severity.BROKEN and was.attention is not Severity.BROKEN and now.cause:
                 note(name, now.cause.kind, f"{name}: {now.cause.text}")
-            elif was.attention is Attention.BROKEN and now.attention is not Attention.BROKEN:
+            elif was.attention is Severity.BROKEN and now.attention is not Severity.BROKEN:
                 note(name, "well", f"{name} goes on")
         for name in sample.streams.keys() & before.streams.keys():
             if sample.streams[name].ended and not before.streams[name].ended:
@@ -572,7 +572,7 @@ RECENT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _CountedResults:
+class _ResponseCounters:
     """Cumulative response time counters of a query at one moment."""
 
     at_s: float
@@ -585,15 +585,15 @@ class RecentLevels:
     """Sliding one-minute measure of each query's service level."""
 
     def __init__(self) -> None:
-        self._counted: dict[str, deque[_CountedResults]] = {}
+        self._counted: dict[str, deque[_ResponseCounters]] = {}
 
     def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
         """Return the service level's measure over the last minute; None without a level or results."""
         if metrics.slo is None:
             return None
         response = metrics.figures.response
-        now = _CountedResults(at_s, dict(metrics.responses.counts), response.count, response.total)
-        kept = self._counted.setdefault(name, deque([_CountedResults(at_s, {}, 0, 0.0)]))
+        now = _ResponseCounters(at_s, dict(metrics.responses.counts), response.count, response.total)
+        kept = self._counted.setdefault(name, deque([_ResponseCounters(at_s, {}, 0, 0.0)]))
         kept.append(now)
         while len(kept) > 2 and kept[1].at_s <= at_s - RECENT_S:
             kept.popleft()
@@ -604,7 +604,7 @@ class RecentLevels:
             del self._counted[name]
 
 
-def _between(before: _CountedResults, now: _CountedResults, level: ServiceLevel) -> float | None:
+def _between(before: _ResponseCounters, now: _ResponseCounters, level: ServiceLevel) -> float | None:
     results = now.results - before.results
     if results <= 0:
         return None

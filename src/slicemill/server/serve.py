@@ -25,13 +25,13 @@ from rich.console import Console
 from slicemill.api.mill import Mill
 from slicemill.api.status import sources_polled
 from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.pool import QuestionLimits, QuestionPool
+from slicemill.server.adhoc.pool import AdhocLimits, QueryProcessPool
 from slicemill.server.audit import AuditLog
 from slicemill.server.auth import Access
 from slicemill.server.http.console_routes import NOT_BUILT, console_files
 from slicemill.server.logs import LogFormat, logging_to_stderr, note_event
-from slicemill.server.network import Listening, serving
-from slicemill.server.permissions import Allowed
+from slicemill.server.network import ServerSockets, serving
+from slicemill.server.permissions import ClientPermissions
 from slicemill.server.service import MillService
 from slicemill.sql.cursor import StatementPiece, pieces
 from slicemill.sql.errors import EslError, SourceText
@@ -53,13 +53,13 @@ class ServeOptions:
     home: Path | None = None
     script: SourceText | None = None
     seconds: float | None = None
-    allowed: Allowed = field(default_factory=Allowed)
+    allowed: ClientPermissions = field(default_factory=ClientPermissions)
     log_format: LogFormat = LogFormat.TEXT
-    questions: QuestionLimits = field(default_factory=QuestionLimits)
+    questions: AdhocLimits = field(default_factory=AdhocLimits)
 
 
 def run_server(
-    listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
+    listening: ServerSockets, access: Access, options: ServeOptions, spark: Future[SparkSession]
 ) -> None:
     """Serve until the run time is over or a signal ends the process. State is written before the end."""
     with logging_to_stderr(options.log_format), _home_of(options) as home:
@@ -67,14 +67,14 @@ def run_server(
 
 
 def _serve_home(
-    home: Path, listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
+    home: Path, listening: ServerSockets, access: Access, options: ServeOptions, spark: Future[SparkSession]
 ) -> None:
-    with _ends_when_told(home if options.home is None else None) as ending:
-        mill, questions = _opened(home, options, spark), QuestionPool(options.questions)
+    with _handle_signals(home if options.home is None else None) as ending:
+        mill, questions = _open_mill(home, options, spark), QueryProcessPool(options.questions)
         try:
             service = MillService(mill, options.allowed, AuditLog(options.home), questions)
             service.other_problems.append(access.problems)
-            waiting = WaitingStatements(service)
+            waiting = PendingStatements(service)
             # The script comes first. A statement that is in the home as well is applied once.
             if options.script is not None:
                 waiting.declare(options.script)
@@ -87,7 +87,7 @@ def _serve_home(
             mill.start()
             with serving(service, listening, access) as url:
                 ending.started()
-                _tell_started(mill, url, listening.postgres_url, options)
+                _log_start(mill, url, listening.postgres_url, options)
                 _watch(service, waiting, ending.wanted, options.seconds)
                 note_event("stopping", "ending: state is written")
                 questions.close()  # clients that wait for an answer receive an error
@@ -107,14 +107,14 @@ def _home_of(options: ServeOptions) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _opened(home: Path, options: ServeOptions, spark: Future[SparkSession]) -> Mill:
+def _open_mill(home: Path, options: ServeOptions, spark: Future[SparkSession]) -> Mill:
     if options.log_format is LogFormat.TEXT and sys.stderr.isatty():
         with Console(stderr=True).status("opening the home") as status:
             return Mill(spark, home, progress=status.update)
     return Mill(spark, home)
 
 
-def _tell_started(mill: Mill, url: str, postgres_url: str | None, options: ServeOptions) -> None:
+def _log_start(mill: Mill, url: str, postgres_url: str | None, options: ServeOptions) -> None:
     message = f"slicemill serves {len(mill.queries)} queries at {url}"
     if postgres_url is not None:
         message += f", and to clients of PostgreSQL at {postgres_url}"
@@ -135,7 +135,7 @@ def _tell_started(mill: Mill, url: str, postgres_url: str | None, options: Serve
 
 
 def _watch(
-    service: MillService, waiting: WaitingStatements, ended: threading.Event, seconds: float | None
+    service: MillService, waiting: PendingStatements, ended: threading.Event, seconds: float | None
 ) -> None:
     """Log each problem once and retry waiting statements, until the server is to end.
 
@@ -157,7 +157,7 @@ def _watch(
         if seconds is not None and ends is None and (found or sources_polled(service.mill)):
             ends = time.monotonic() + seconds
         if time.monotonic() - tried > _TRY_AGAIN_S:
-            for declared in waiting.try_again():
+            for declared in waiting.retry_pending():
                 note_event("statement", f"{declared}: done, after waiting")
             tried = time.monotonic()
         left = _LOOK_EVERY_S if ends is None else min(_LOOK_EVERY_S, max(0.0, ends - time.monotonic()))
@@ -184,7 +184,7 @@ def _notify_systemd(state: str) -> None:
         _LOGGER.warning("systemd is not notified: %s", problem)
 
 
-class _Ending:
+class _ShutdownHandler:
     """Handler of ctrl-c and SIGTERM.
 
     While the server starts, a signal ends the process at once. That is safe for the home, which survives a
@@ -227,9 +227,9 @@ class _Ending:
 
 
 @contextmanager
-def _ends_when_told(temporary: Path | None) -> Iterator[_Ending]:
+def _handle_signals(temporary: Path | None) -> Iterator[_ShutdownHandler]:
     """Handle ctrl-c and SIGTERM inside the context. The folder `temporary` is removed at the end."""
-    ending = _Ending(temporary)
+    ending = _ShutdownHandler(temporary)
     before = {number: signal.signal(number, ending.told) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield ending
@@ -245,7 +245,7 @@ def _ends_when_told(temporary: Path | None) -> Iterator[_Ending]:
 # later. The other statements run.
 
 
-class WaitingStatements:
+class PendingStatements:
     """Statements of a script that could not be declared yet, with their errors."""
 
     def __init__(self, service: MillService) -> None:
@@ -264,7 +264,7 @@ class WaitingStatements:
         except SlicemillError:
             self._declare_each(pieces(source))
 
-    def try_again(self) -> list[str]:
+    def retry_pending(self) -> list[str]:
         """Retry the waiting statements. Returns the statements that are declared now."""
         with self._lock:
             before = [piece for piece, _ in self._waiting]

@@ -19,19 +19,19 @@ from slicemill.columns.rows import plain_table
 from slicemill.connectors.webhook import post
 from slicemill.errors import SlicemillError
 from slicemill.explain.json import explain_json
-from slicemill.explain.placements import placed_units
+from slicemill.explain.placements import place_units
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
-from slicemill.lifecycle.catalog_journal import Entry, in_force, shown, shown_after, version_at
+from slicemill.lifecycle.catalog_journal import Entry, in_force, last_hidden_epoch, redact_entry, version_at
 from slicemill.lifecycle.query import Query
 from slicemill.operators.graph import QueryGraph
 from slicemill.runtime.state_view import placements_in, with_measures
-from slicemill.secrets import redacted
-from slicemill.server.adhoc.ask import AskedRelation, HeldRows, LogRows
-from slicemill.server.adhoc.pool import QuestionPool, shared_pool
+from slicemill.secrets import redact
+from slicemill.server.adhoc.ask import InMemoryRelation, LogRelation, QueryableRelation
+from slicemill.server.adhoc.pool import QueryProcessPool, shared_pool
 from slicemill.server.audit import AuditLog
-from slicemill.server.listings import unknown
-from slicemill.server.permissions import Allowed
+from slicemill.server.listings import no_such_name
+from slicemill.server.permissions import ClientPermissions
 from slicemill.sql.errors import SourceText
 from slicemill.storage.log import Epoch, Log
 from slicemill.types import OP
@@ -39,7 +39,7 @@ from slicemill.types import OP
 _STATEMENTS = 64
 
 
-class NotThere(SlicemillError):
+class NotFound(SlicemillError):
     """The requested object does not exist."""
 
 
@@ -74,9 +74,9 @@ class MillService:
     def __init__(
         self,
         mill: Mill,
-        allowed: Allowed | None = None,
+        allowed: ClientPermissions | None = None,
         audit: AuditLog | None = None,
-        questions: QuestionPool | None = None,
+        questions: QueryProcessPool | None = None,
     ) -> None:
         self.mill = mill
         self.questions = questions or shared_pool()
@@ -114,16 +114,16 @@ class MillService:
         found = [*problems(self.mill), *(one for others in self.other_problems for one in others())]
         if self.audit.problem is not None:
             found.append(self.audit.problem)
-        return [redacted(one) for one in found]
+        return [redact(one) for one in found]
 
     def query(self, name: str) -> Query:
         """Return the handle of a continuous query."""
         known = self.mill.catalog.queries.get(name.lower())
         handle = self.mill.queries.get(known.name) if known is not None else None
         if handle is None and (relation := self.mill.catalog.relation(name)) is not None:
-            raise NotThere(f"{relation.name} is no query; ask it: SELECT * FROM {relation.name}")
+            raise NotFound(f"{relation.name} is no query; ask it: SELECT * FROM {relation.name}")
         if handle is None:
-            raise NotThere(str(unknown(self.mill, name)))
+            raise NotFound(str(no_such_name(self.mill, name)))
         return handle
 
     def graph(self, name: str | None = None) -> QueryGraph:
@@ -136,13 +136,13 @@ class MillService:
     def explain(self, name: str | None = None) -> str:
         """Return the execution plan of a query, or of all queries, as text."""
         graph = self.graph(name)
-        units = placed_units(graph, self.mill.cells, placements_in(self.mill.home))
+        units = place_units(graph, self.mill.cells, placements_in(self.mill.home))
         return explain_text(graph, units=units)
 
     def explain_json(self, name: str | None = None) -> str:
         """Return the execution plan as JSON: nodes, arcs and units."""
         graph = self.graph(name)
-        units = placed_units(graph, self.mill.cells, placements_in(self.mill.home))
+        units = place_units(graph, self.mill.cells, placements_in(self.mill.home))
         return explain_json(graph, None, units)
 
     def explain_svg(self, name: str | None = None) -> str:
@@ -151,9 +151,9 @@ class MillService:
 
     def statements(self) -> list[Entry]:
         """Return the statements in force, with user and time, and without passwords."""
-        return [shown(entry) for entry in in_force(self.mill.home.statements).values()]
+        return [redact_entry(entry) for entry in in_force(self.mill.home.statements).values()]
 
-    def relation(self, name: str) -> AskedRelation:
+    def relation(self, name: str) -> QueryableRelation:
         """Return the rows that an ad hoc query reads under a name: the current rows, or the retained ones.
 
         For a stream or query these are the retained rows. For a changelog, these are the rows that its
@@ -163,21 +163,21 @@ class MillService:
         if isinstance(relation, (Table, View)):
             held, schema = relation.name, relation.schema
             if isinstance(relation, Table):
-                return HeldRows(to_arrow(schema), lambda: self.mill.rows_of_table(held))
-            return HeldRows(to_arrow(schema), lambda: plain_table(self.mill.held(held), schema))
+                return InMemoryRelation(to_arrow(schema), lambda: self.mill.rows_of_table(held))
+            return InMemoryRelation(to_arrow(schema), lambda: plain_table(self.mill.held(held), schema))
         if isinstance(relation, Stream) and relation.name not in self.mill.home.logs:
             empty = as_results(with_system_columns(to_arrow(relation.schema)).empty_table())
-            return HeldRows(empty.schema, lambda: empty)  # streams without readers store no rows
+            return InMemoryRelation(empty.schema, lambda: empty)  # streams without readers store no rows
         log = self._log(name)
         known = self.mill.catalog.queries.get(name.lower()) or relation
         # Results of earlier versions of the definition are not visible.
         kind = "query" if isinstance(known, QueryDefinition) else "stream"
         versions = [] if isinstance(known, Stream) else self.mill.versions(kind, log.name)
         if known is None or not log.schema_shown(known.schema).changelog:
-            return LogRows(log, shown_after(versions, log.hold))
+            return LogRelation(log, last_hidden_epoch(versions, log.hold))
         changing = known.schema
         shape = as_results(with_system_columns(log.columns_shown).empty_table()).drop_columns([OP])
-        return HeldRows(shape.schema, lambda: self._changelogs.now(log, changing))
+        return InMemoryRelation(shape.schema, lambda: self._changelogs.now(log, changing))
 
     def relations(self) -> Iterator[RelationShape]:
         """Yield all relations that an ad hoc query can name."""
@@ -211,13 +211,13 @@ class MillService:
             chosen.append(epoch)
             rows += epoch.rows
         next_epoch = chosen[-1].number + 1 if chosen else max(since, log.head + 1)
-        return ResultPage(self._read(log, chosen), next_epoch, log.missed(since - 1), version)
+        return ResultPage(self._read(log, chosen), next_epoch, log.has_freed_after(since - 1), version)
 
     def _log(self, name: str) -> Log:
         found = self.mill.catalog.queries.get(name.lower()) or self.mill.catalog.relation(name)
         log = self.mill.home.logs.get(found.name) if found is not None else None
         if log is None:
-            raise unknown(self.mill, name)
+            raise no_such_name(self.mill, name)
         return log
 
     def _read(self, log: Log, epochs: Sequence[Epoch]) -> pa.Table:

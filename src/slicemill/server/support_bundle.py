@@ -10,8 +10,8 @@ from collections.abc import Callable
 from importlib.metadata import distributions
 
 from slicemill import __version__
-from slicemill.lifecycle.catalog_journal import shown
-from slicemill.secrets import redacted
+from slicemill.lifecycle.catalog_journal import redact_entry
+from slicemill.secrets import redact
 from slicemill.server.service import MillService
 
 
@@ -24,7 +24,7 @@ def support_bundle(service: MillService) -> bytes:
         "statements.esl": lambda: ";\n\n".join(
             entry["text"].rstrip("; \n") for entry in service.statements()
         ),
-        "history.json": lambda: _json([shown(entry) for entry in mill.home.statements]),
+        "history.json": lambda: _json([redact_entry(entry) for entry in mill.home.statements]),
         "plan.txt": service.explain,
         "plan.json": service.explain_json,
         "metrics.json": lambda: _json(mill.metrics().plain()),
@@ -36,7 +36,7 @@ def support_bundle(service: MillService) -> bytes:
             try:
                 text = make()
             except Exception as problem:  # a broken part is often the reason for the request
-                text = redacted(f"{type(problem).__name__}: {problem}")
+                text = redact(f"{type(problem).__name__}: {problem}")
             bundle.writestr(f"slicemill/{name}", text)
     return content.getvalue()
 

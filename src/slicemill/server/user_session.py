@@ -19,7 +19,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from slicemill.api.mill import Mill
-from slicemill.binder.script import Bound, bind_script
+from slicemill.binder.script import BoundScript, bind_script
 from slicemill.catalog.catalog import (
     AlteredQuery,
     AlteredStream,
@@ -35,29 +35,29 @@ from slicemill.catalog.statements import (
     Command,
     Describe,
     ExplainReplace,
-    LifeChange,
+    LifecycleChange,
     Replay,
     Show,
     ShowCreate,
     ShownKind,
     ShowVersions,
 )
-from slicemill.errors import SlicemillError, counted
+from slicemill.errors import SlicemillError, format_count
 from slicemill.explain.statements import describe
 from slicemill.ingest.intake import NEXT_ARRIVAL
 from slicemill.lifecycle.alerts import AlertStatus
-from slicemill.lifecycle.backfill import starts_in_words
+from slicemill.lifecycle.backfill import describe_start
 from slicemill.lifecycle.catalog_journal import Entry
 from slicemill.lifecycle.query import Query
 from slicemill.lifecycle.replace_report import ReplaceEffect
-from slicemill.plan.content import quoted
-from slicemill.server.adhoc.ask import AskedRelation
+from slicemill.plan.content import quote_name
+from slicemill.server.adhoc.ask import QueryableRelation
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.auth import OWNER, Denied, Principal, UserRole
-from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
+from slicemill.server.auth import OWNER, PermissionDenied, Principal, UserRole
+from slicemill.server.listings import alerts_table, columns_of, listing, statement_of, versions
 from slicemill.server.permissions import relations_changed, relations_read_by
 from slicemill.server.service import MillService, RelationShape, ResultPage
-from slicemill.sql.cursor import QUESTIONS, StatementPiece, nesting_told, pieces
+from slicemill.sql.cursor import QUESTIONS, StatementPiece, pieces, report_deep_nesting
 from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
 from slicemill.sql.grammar.statements import STARTS, read_command
 from slicemill.sql.grammar.tables import ROW_CHANGES
@@ -91,11 +91,11 @@ class UserSession:
     ) -> list[StatementAnswer]:
         """Run the statements of a text in order. Ad hoc queries may have `parameters` for $1, $2, …"""
         answers: list[StatementAnswer] = []
-        for piece in _together(pieces(SourceText(text))):
+        for piece in _merge_declarations(pieces(SourceText(text))):
             for answer in answers[-1:]:
                 answer.keep(_KEPT_BYTES)
             try:
-                with nesting_told(piece.alone()):
+                with report_deep_nesting(piece.alone()):
                     answers += self._run(piece, interrupted, parameters)
             except EslError as error:  # report the error in the original text
                 raise EslError(piece.source, error.diagnostics) from None
@@ -105,22 +105,22 @@ class UserSession:
         self, sql: str, values: Sequence[object], interrupted: threading.Event | None
     ) -> StatementAnswer:
         """Return the answer to an ad hoc query, with a notice if rows of a stream are no longer retained."""
-        named: dict[str, AskedRelation] = {}
+        named: dict[str, QueryableRelation] = {}
 
-        def relation_of(name: str) -> AskedRelation:
+        def relation_of(name: str) -> QueryableRelation:
             named[name] = self.relation(name)
             return named[name]
 
         user = self.principal.name or ""
         rows = self.service.questions.ask(sql, relation_of, user, values, interrupted)
-        return StatementAnswer("SELECT", seen_by(self.service.mill, named), rows=rows)
+        return StatementAnswer("SELECT", missing_rows_notice(self.service.mill, named), rows=rows)
 
     def check(self, text: str) -> None:
         """Raise EslError with all errors of a text. No statement and no code of it is run."""
         source = SourceText(text)
         catalog = self.service.mill.catalog
         found: list[Diagnostic] = []
-        for piece in _together(pieces(source)):
+        for piece in _merge_declarations(pieces(source)):
             if piece.words[0] in STARTS:
                 read_command(piece.alone())
             elif piece.words[0] not in QUESTIONS:
@@ -139,7 +139,7 @@ class UserSession:
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
         if first in QUESTIONS:
-            values = [guessed(value) for value in parameters]
+            values = [infer_types(value) for value in parameters]
             return [self._asked(piece.alone().text, values, interrupted)]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
@@ -147,11 +147,11 @@ class UserSession:
             raise SlicemillError(
                 "only questions and changes of rows have parameters; write the values into the text"
             )
-        effects = self._replaced(piece)
+        effects = self._replace_effects(piece)
         done, warning = self._declare(piece)
         return [self._answered(statement, effects, warning) for statement in done]
 
-    def _replaced(self, piece: StatementPiece) -> list[ReplaceEffect]:
+    def _replace_effects(self, piece: StatementPiece) -> list[ReplaceEffect]:
         """Return the effects of statements with OR REPLACE. Errors are reported when the statements run."""
         if not _OR_REPLACE.search(piece.text):
             return []
@@ -163,7 +163,7 @@ class UserSession:
     def _answered(
         self, statement: Statement, effects: Sequence[ReplaceEffect], warning: str
     ) -> StatementAnswer:
-        done = _done(statement)
+        done = _statement_answer(statement)
         own = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name == statement.name]
         others = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name != statement.name]
         message = done.message + start_of(self.service.mill, statement)
@@ -173,7 +173,7 @@ class UserSession:
 
     def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
         source = with_values(piece, parameters) if parameters else piece.alone()
-        with self._noted(piece) as warnings:
+        with self._audit_statement(piece) as warnings:
             self.principal.require(UserRole.OPERATOR, "changing rows")
             if self.principal.names:
                 bound = bind_script(source, self.service.mill.catalog, imports=False)
@@ -184,25 +184,25 @@ class UserSession:
             count = self.service.change_rows(source, self.principal.name)
         tag, done = _CHANGED[piece.words[0]]
         return StatementAnswer(
-            tag.format(count), f"{counted(count, 'row')} {done}", warning="; ".join(warnings)
+            tag.format(count), f"{format_count(count, 'row')} {done}", warning="; ".join(warnings)
         )
 
     def _declare(self, piece: StatementPiece) -> tuple[list[Statement], str]:
         """Run declarations. Return the declared statements and a warning."""
-        with self._noted(piece) as warnings:
+        with self._audit_statement(piece) as warnings:
             self.principal.require(UserRole.OPERATOR, "changing what is declared")
             self._check_allowed(piece)
             done = self.service.declare(piece.alone(), self.principal.name)
         return done, "; ".join(warnings)
 
     @contextmanager
-    def _noted(self, piece: StatementPiece) -> Iterator[list[str]]:
+    def _audit_statement(self, piece: StatementPiece) -> Iterator[list[str]]:
         """Write a statement and its outcome to the audit log. Warnings are added to the yielded list."""
         outcome, warnings = "refused", list[str]()
         try:
             yield warnings
             outcome = "done"
-        except Denied:
+        except PermissionDenied:
             outcome = "denied"
             raise
         finally:
@@ -224,7 +224,7 @@ class UserSession:
             allowed.check(statements, self.service.mill.folder, self.service.mill.home.folder)
         self._require_names(bound)
 
-    def _require_names(self, bound: Bound) -> None:
+    def _require_names(self, bound: BoundScript) -> None:
         """Raise Denied if statements use names that the principal may not use."""
         if not self.principal.names:
             return
@@ -251,7 +251,7 @@ class UserSession:
     def _command(self, command: Command) -> StatementAnswer:
         mill = self.service.mill
         if isinstance(command, Show) and command.listing is ShownKind.ALERTS:
-            return StatementAnswer("SHOW ALERTS", table=alerts_listed(self.alerts()))
+            return StatementAnswer("SHOW ALERTS", table=alerts_table(self.alerts()))
         if isinstance(command, Show):
             return StatementAnswer(
                 f"SHOW {command.listing}", table=self._visible(listing(mill, command.listing))
@@ -309,7 +309,7 @@ class UserSession:
         self.principal.require_name(name)
         return self.service.results(name, since, most_rows)
 
-    def relation(self, name: str) -> AskedRelation:
+    def relation(self, name: str) -> QueryableRelation:
         """Return the rows that an ad hoc query reads under a name."""
         self._require_relation(name, self.service.mill.catalog)
         return self.service.relation(name)
@@ -337,7 +337,7 @@ class UserSession:
         if name is not None:
             self.principal.require_name(name)
         elif self.principal.names:
-            raise Denied(f"{self.principal.name} may see some names only; ask for a query of these")
+            raise PermissionDenied(f"{self.principal.name} may see some names only; ask for a query of these")
 
     def metrics(self) -> dict[str, object]:
         """Return all metrics of the mill."""
@@ -353,7 +353,7 @@ def names_used(statements: Iterable[Statement], catalog: Catalog) -> Iterator[st
         yield from relations_read_by(statement, catalog)
 
 
-def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
+def _merge_declarations(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
     """Merge consecutive declarations into one piece."""
     declared: StatementPiece | None = None
     for piece in found:
@@ -368,7 +368,7 @@ def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
         yield declared
 
 
-def _done(statement: Statement) -> StatementAnswer:
+def _statement_answer(statement: Statement) -> StatementAnswer:
     kind, what = describe(statement)
     if isinstance(statement, DroppedName):
         dropped = f"{statement.kind.lower()} {statement.name} is dropped"
@@ -377,7 +377,7 @@ def _done(statement: Statement) -> StatementAnswer:
         return StatementAnswer("ALTER QUERY", f"query {statement.name}: {what}")
     if isinstance(statement, AlteredStream):
         return StatementAnswer("ALTER STREAM", f"stream {statement.name}: {what}")
-    if isinstance(statement, LifeChange):
+    if isinstance(statement, LifecycleChange):
         return StatementAnswer(f"{statement.action} {statement.kind}", statement.outcome)
     if isinstance(statement, Replay):
         return StatementAnswer("REPLAY", what)
@@ -402,7 +402,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,38}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-def guessed(value: object) -> object:
+def infer_types(value: object) -> object:
     """Convert untyped parameters of an ad hoc query: a number if the text looks like one, without loss of
     digits.
 
@@ -414,7 +414,7 @@ def guessed(value: object) -> object:
     ([1, None], ['1', 'a'])
     """
     if isinstance(value, list):
-        found = [guessed(element) for element in value]
+        found = [infer_types(element) for element in value]
         kinds = {type(element) for element in found if element is not None}
         # All elements of a list must have the same type.
         return found if len(kinds) < 2 else [None if one is None else str(one) for one in value]
@@ -477,9 +477,9 @@ def constant(value: object) -> str:
 # Notices: rows that an ad hoc query could not see, and where a new query starts to read.
 
 
-def seen_by(mill: Mill, names: Iterable[str]) -> str:
+def missing_rows_notice(mill: Mill, names: Iterable[str]) -> str:
     """Return which rows an ad hoc query missed because they are no longer retained; empty if none."""
-    return "; ".join(notice for name in names for notice in _of(mill, name))
+    return "; ".join(notice for name in names for notice in _missing_rows(mill, name))
 
 
 def start_of(mill: Mill, statement: object) -> str:
@@ -491,19 +491,19 @@ def start_of(mill: Mill, statement: object) -> str:
         where = "with its first row" if statement.starts_early else "with what arrives from then on"
         return f"; queries start {where}"
     if isinstance(statement, (QueryDefinition, DerivedStream)):
-        words = starts_in_words(mill.dispatcher.running, mill.graph, statement.name)
+        words = describe_start(mill.dispatcher.running, mill.graph, statement.name)
         return f"; {words}" if words else ""
     return ""
 
 
-def _of(mill: Mill, name: str) -> Iterator[str]:
+def _missing_rows(mill: Mill, name: str) -> Iterator[str]:
     known = mill.catalog.queries.get(name.lower()) or mill.catalog.relation(name)
     if not isinstance(known, (Stream, DerivedStream, QueryDefinition)) or known.schema.changelog:
         return
     log = mill.home.logs.get(known.name)
     if isinstance(known, Stream):
         owner = mill.catalog.declared_stream(known.name)
-        keep = f"declare {quoted(owner.name)} with RETAIN, as in RETAIN 7 DAYS, to keep more"
+        keep = f"declare {quote_name(owner.name)} with RETAIN, as in RETAIN 7 DAYS, to keep more"
         if log is None:
             yield f"no query reads {known.name}, so none of its rows are stored; create one, or {keep}"
             return

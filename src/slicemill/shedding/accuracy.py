@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from slicemill.codec.registry import stored_as
 from slicemill.shedding.memory import Tuple, Values
-from slicemill.shedding.methods import scattered
+from slicemill.shedding.methods import splitmix64
 
 Interval: TypeAlias = tuple[int, int]
 
@@ -137,7 +137,7 @@ def runs_remembered(capacity: int) -> int:
 
 @stored_as("shed.original", version=1)
 @dataclass(slots=True)
-class Original:
+class OriginalRun:
     """A run before anything was dropped.
 
     `last_begin` and `last_number` belong to its last tuple. `lost_begin` is the begin of its latest
@@ -155,7 +155,7 @@ class Original:
 
 @stored_as("shed.shadow", version=1)
 @dataclass(slots=True)
-class Shadow:
+class RunSample:
     """Runs by partition.
 
     If there are more than `limit`, every second run is dropped, repeatedly.
@@ -164,12 +164,12 @@ class Shadow:
     limit: int = LIMIT
     halvings: int = 0
     _count: int = 0
-    _partitions: dict[Hashable, dict[int, Original]] = field(default_factory=dict)
+    _partitions: dict[Hashable, dict[int, OriginalRun]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self._count
 
-    def saw(self, tuple_: Tuple, partition: Hashable) -> None:
+    def add_tuple(self, tuple_: Tuple, partition: Hashable) -> None:
         """Add a tuple whose period has ended.
 
         Its run continues, or begins with it.
@@ -180,7 +180,7 @@ class Shadow:
             known.end, known.last_begin, known.last_number = tuple_.end, tuple_.begin, tuple_.number
         elif self.samples(tuple_.run):
             begin, number = tuple_.begin, tuple_.number
-            runs[tuple_.run] = Original(tuple_.values, begin, tuple_.end, begin, number, number)
+            runs[tuple_.run] = OriginalRun(tuple_.values, begin, tuple_.end, begin, number, number)
             self._count += 1
             while self._count > self.limit:
                 self.halvings += 1
@@ -192,13 +192,13 @@ class Shadow:
             last = dropped.begin if dropped.count == 1 else dropped.end - 1
             known.lost_begin = max(known.lost_begin, last)
 
-    def expire(self, passed: Callable[[Hashable, Original], bool]) -> None:
+    def expire(self, passed: Callable[[Hashable, OriginalRun], bool]) -> None:
         """Drop runs that left the window."""
         self._keep(lambda partition, _, original: not passed(partition, original))
         if not self._count:
             self.halvings = 0
 
-    def runs(self, partition: Hashable) -> Mapping[int, Original]:
+    def runs(self, partition: Hashable) -> Mapping[int, OriginalRun]:
         return self._partitions.get(partition, {})
 
     @property
@@ -208,9 +208,9 @@ class Shadow:
 
     def samples(self, run: int) -> bool:
         """Return True if this run is in the sample."""
-        return not self.halvings or scattered(run, SEED) & ((1 << self.halvings) - 1) == 0
+        return not self.halvings or splitmix64(run, SEED) & ((1 << self.halvings) - 1) == 0
 
-    def _keep(self, wanted: Callable[[Hashable, int, Original], bool]) -> None:
+    def _keep(self, wanted: Callable[[Hashable, int, OriginalRun], bool]) -> None:
         kept = {
             partition: {run: one for run, one in runs.items() if wanted(partition, run, one)}
             for partition, runs in self._partitions.items()
@@ -243,7 +243,7 @@ class Bucket:
 
 @stored_as("shed.report", version=1)
 @dataclass(slots=True)
-class Report:
+class AccuracyReport:
     """Number of arrived and dropped tuples, and accuracy by time bucket.
 
     The number of buckets is limited: neighbours are merged.
@@ -254,7 +254,7 @@ class Report:
     buckets: list[Bucket] = field(default_factory=list)
 
     def add(self, ts: int, sums: AccuracySums) -> None:
-        self.buckets = _few([*self.buckets, Bucket(ts, ts, *sums)])
+        self.buckets = _thin_buckets([*self.buckets, Bucket(ts, ts, *sums)])
 
     @property
     def accuracy(self) -> float:
@@ -274,7 +274,7 @@ class Report:
 
 @stored_as("shed.memory_report", version=1)
 @dataclass(slots=True)
-class MemoryReport(Report):
+class MemoryReport(AccuracyReport):
     """Report of a temporal query with a memory budget.
 
     `dropped` counts tuples dropped before they left the window. `runs` is the number of runs of all
@@ -299,23 +299,23 @@ class MemoryReport(Report):
 
     def plain(self) -> dict[str, object]:
         # super() does not work here: slots=True creates a new class, but super() refers to the old one.
-        return Report.plain(self) | {
+        return AccuracyReport.plain(self) | {
             "memory_ratio": round(self.memory_ratio, 4),
             "coalescing": round(self.coalescing, 4),
             "sampled": self.sampled,
         }
 
 
-def merged(reports: Sequence[Report]) -> Report:
+def merge_reports(reports: Sequence[AccuracyReport]) -> AccuracyReport:
     """Merge the reports of all cells or inputs of a query."""
     if len(reports) == 1:
         return reports[0]
     buckets = sorted((bucket for report in reports for bucket in report.buckets), key=lambda b: b.begin)
     arrived, dropped = (sum(found) for found in zip(*((r.arrived, r.dropped) for r in reports), strict=True))
-    return Report(arrived, dropped, _few(buckets))
+    return AccuracyReport(arrived, dropped, _thin_buckets(buckets))
 
 
-def few_slides(until: deque[tuple[int, int]]) -> None:
+def thin_slides(until: deque[tuple[int, int]]) -> None:
     """Drop every second slide if there are too many."""
     if len(until) > SLIDES:
         newest = until[-1]
@@ -324,14 +324,14 @@ def few_slides(until: deque[tuple[int, int]]) -> None:
         until.extend(kept if kept[-1] == newest else [*kept, newest])
 
 
-def _few(buckets: list[Bucket]) -> list[Bucket]:
+def _thin_buckets(buckets: list[Bucket]) -> list[Bucket]:
     while len(buckets) > BUCKETS:
         pairs = zip(buckets[::2], [*buckets[1::2], None], strict=False)
-        buckets = [left if right is None else _joined(left, right) for left, right in pairs]
+        buckets = [left if right is None else _merge_buckets(left, right) for left, right in pairs]
     return buckets
 
 
-def _joined(left: Bucket, right: Bucket) -> Bucket:
+def _merge_buckets(left: Bucket, right: Bucket) -> Bucket:
     return Bucket(
         left.begin, max(left.end, right.end), left.shares + right.shares, left.results + right.results
     )

@@ -21,7 +21,7 @@ from slicemill.kernels.arrays import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True)
-class Dropping:
+class SheddingDecision:
     """Decision for one run: the share to keep, or the windows to skip.
 
     For a join, `share` is the share of comparisons to make, and `reach` the newest part of the windows in
@@ -33,7 +33,7 @@ class Dropping:
     reach: float = 1.0
 
 
-NOTHING = Dropping()
+NOTHING = SheddingDecision()
 
 
 def keep_random(times: Int64s, seqs: Int64s, share: float) -> Bools:
@@ -135,7 +135,7 @@ class WaitingLoad:
 
 
 @dataclass(slots=True)
-class Controller:
+class ShareController:
     """Share controller of one query, or of several with the same budget.
 
     Each of them gets a part of the available time by its weight.
@@ -164,7 +164,7 @@ class Controller:
 
 
 @dataclass(slots=True)
-class Skipper:
+class WindowSkipper:
     """Converter of a share into spans of skipped windows.
 
     A span (first, last] covers the windows with these ends. Skipping a window saves only tuples that no
@@ -205,7 +205,7 @@ _STEPS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparisons:
     """Comparisons of one run, per input.
 
     `parts` has the number of comparisons by age bucket, the youngest first. `oldest` is the bucket of the
@@ -220,7 +220,7 @@ class Compared:
         return sum(map(sum, self.parts))
 
 
-class AgeCounter:
+class ComparisonCounter:
     """Counter of the comparisons of one run.
 
     The counter uses Python numbers, because runs may be short.
@@ -253,16 +253,16 @@ class AgeCounter:
             counts[part] += each
         counts[last] += each * (high - last)
 
-    def found(self) -> Compared:
+    def found(self) -> Comparisons:
         parts = []
         for counts in self._counts:
             # Round cumulative counts, to preserve the sum.
             upto = [round(so_far) for so_far in accumulate(counts)]
             parts.append(tuple(after - before for before, after in pairwise((0, *upto))))
-        return Compared(tuple(parts), tuple(self._oldest))
+        return Comparisons(tuple(parts), tuple(self._oldest))
 
 
-class ComparedByAge:
+class ComparisonsByAge:
     """Average comparisons per arriving row, by input and age bucket."""
 
     def __init__(self, inputs: int = 2) -> None:
@@ -279,10 +279,11 @@ class ComparedByAge:
         means = np.where(self._known, self._parts, 0.0).sum(axis=1) / np.maximum(known, 1)
         return np.where(self._known, self._parts, means[:, None])
 
-    def add(self, cells: Sequence[Compared], rows: int, looked: float = 1.0) -> None:
+    def add(self, cells: Sequence[Comparisons], rows: int, looked: float = 1.0) -> None:
         """Add the counts of a run over `rows` rows.
 
-        `looked` is the share of the windows that was searched. Averages of older buckets stay unchanged.
+        `apply_condition` is the share of the windows that was searched. Averages of older buckets stay
+        unchanged.
         """
         if not rows or not cells:
             return

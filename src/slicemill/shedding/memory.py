@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from slicemill.catalog.queries import Budget, Slot
 from slicemill.codec.registry import stored_as
-from slicemill.shedding.methods import Method, method_of, scattered
+from slicemill.shedding.methods import Method, method_of, splitmix64
 
 Values = Hashable
 
@@ -133,7 +133,7 @@ class ChainMemory(ABC):
             chain = self.chains[partition] = TupleChain(partition)
         chain.follower = follower
         if closed is None:
-            self._followed(chain)
+            self._after_follower_change(chain)
         else:
             self._append(chain, closed)
 
@@ -178,10 +178,10 @@ class ChainMemory(ABC):
     def _added(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
         """Called after a tuple was appended to its chain."""
 
-    def _removing(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
+    def _before_remove(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
         """Called before a tuple is removed from its chain."""
 
-    def _followed(self, chain: TupleChain) -> None:  # noqa: B027 - not all need it
+    def _after_follower_change(self, chain: TupleChain) -> None:  # noqa: B027 - not all need it
         """Called after the follower of a chain has changed."""
 
     def _append(self, chain: TupleChain, tuple_: Tuple) -> None:
@@ -195,7 +195,7 @@ class ChainMemory(ABC):
         self._added(tuple_)
 
     def _remove(self, tuple_: Tuple) -> None:
-        self._removing(tuple_)
+        self._before_remove(tuple_)
         chain, before, after = tuple_.chain, tuple_.before, tuple_.after
         assert chain is not None
         if before is None:
@@ -326,10 +326,10 @@ class RunMemory(ChainMemory):
             self._offer(tuple_.before)  # this run cannot grow any more
         self._offer(tuple_)
 
-    def _removing(self, tuple_: Tuple) -> None:
+    def _before_remove(self, tuple_: Tuple) -> None:
         tuple_.fragment = None
 
-    def _followed(self, chain: TupleChain) -> None:
+    def _after_follower_change(self, chain: TupleChain) -> None:
         if chain.last is not None:
             self._offer(chain.last)
 
@@ -406,7 +406,7 @@ class OriginalRunMemory(ScanMemory):
         begin, _, count = self._runs.get(tuple_.run, (tuple_.begin, 0, 0))
         self._runs[tuple_.run] = begin, tuple_.end, count + 1
 
-    def _removing(self, tuple_: Tuple) -> None:
+    def _before_remove(self, tuple_: Tuple) -> None:
         assert tuple_.chain is not None
         begin, end, count = self._runs.pop(tuple_.run)
         if count > 1 or self._newest[tuple_.chain.partition] == tuple_.run:
@@ -435,7 +435,7 @@ class OriginalRunMemory(ScanMemory):
 _HEAP_SLACK = 64
 
 
-class KeptRun:
+class RunFragment:
     """Fragment: a run of kept neighbours.
 
     Its valid heap entry has the number `entry`; older entries are void.
@@ -453,7 +453,7 @@ class KeptRun:
         return self.last.end - self.first.begin
 
 
-_HeapEntry: TypeAlias = tuple[float, int, int, KeptRun, Tuple]
+_HeapEntry: TypeAlias = tuple[float, int, int, RunFragment, Tuple]
 
 
 class FastMemory(ChainMemory):
@@ -478,7 +478,7 @@ class FastMemory(ChainMemory):
                 return tuple_
             heappop(self._heap)
 
-    def _offer(self, fragment: KeptRun) -> None:
+    def _offer(self, fragment: RunFragment) -> None:
         """Push a new heap entry for a changed fragment."""
         fragment.entry = next(self._entries)
         heappush(self._heap, self._entry(fragment))
@@ -486,11 +486,11 @@ class FastMemory(ChainMemory):
             self._heap = [found for found in self._heap if found[3].entry == found[2]]
             heapify(self._heap)
 
-    def _withdraw(self, fragment: KeptRun) -> None:
+    def _withdraw(self, fragment: RunFragment) -> None:
         fragment.entry = -1
         self._fragments -= 1
 
-    def _entry(self, fragment: KeptRun) -> _HeapEntry:
+    def _entry(self, fragment: RunFragment) -> _HeapEntry:
         if self._any:
             while fragment.by_length[0][2].fragment is not fragment:
                 heappop(fragment.by_length)
@@ -537,27 +537,27 @@ class FastMemory(ChainMemory):
         tuple_.tie = self.method.tie(tuple_.serial)
         before = tuple_.before
         if before is not None and tuple_.goes_on(before.values, before.end):
-            fragment: KeptRun = before.fragment
+            fragment: RunFragment = before.fragment
             fragment.last = tuple_
         else:
             if before is not None:
                 self._offer(before.fragment)  # this fragment cannot grow any more
-            fragment = KeptRun(tuple_)
+            fragment = RunFragment(tuple_)
             self._fragments += 1
         self._take(fragment, tuple_)
         self._offer(fragment)
 
-    def _take(self, fragment: KeptRun, tuple_: Tuple) -> None:
+    def _take(self, fragment: RunFragment, tuple_: Tuple) -> None:
         tuple_.fragment = fragment
         if self._any:
             heappush(fragment.by_length, (tuple_.length, tuple_.tie, tuple_))
 
-    def _followed(self, chain: TupleChain) -> None:
+    def _after_follower_change(self, chain: TupleChain) -> None:
         if chain.last is not None:
             self._offer(chain.last.fragment)
 
-    def _removing(self, tuple_: Tuple) -> None:
-        fragment: KeptRun = tuple_.fragment
+    def _before_remove(self, tuple_: Tuple) -> None:
+        fragment: RunFragment = tuple_.fragment
         tuple_.fragment = None
         if fragment.first is fragment.last:
             self._withdraw(fragment)
@@ -572,7 +572,7 @@ class FastMemory(ChainMemory):
         else:
             self._split(fragment, tuple_)
 
-    def _split(self, fragment: KeptRun, tuple_: Tuple) -> None:
+    def _split(self, fragment: RunFragment, tuple_: Tuple) -> None:
         """Split a fragment at a tuple, and move its smaller part.
 
         So each tuple is moved at most a logarithmic number of times.
@@ -585,17 +585,17 @@ class FastMemory(ChainMemory):
             assert down.before is not None and up.after is not None
             down, up = down.before, up.after
         if down is first:
-            moved = self._moved(first, left)
+            moved = self._new_fragment(first, left)
             fragment.first = right
         else:
-            moved = self._moved(right, last)
+            moved = self._new_fragment(right, last)
             fragment.last = left
         self._fragments += 1
         self._offer(fragment)
         self._offer(moved)
 
-    def _moved(self, first: Tuple, last: Tuple) -> KeptRun:
-        moved = KeptRun(first)
+    def _new_fragment(self, first: Tuple, last: Tuple) -> RunFragment:
+        moved = RunFragment(first)
         moved.last = last
         current: Tuple | None = first
         while current is not None:
@@ -607,7 +607,7 @@ class FastMemory(ChainMemory):
 # RAND: drop a random tuple when the memory is full (L18).
 
 
-class BlindMemory(ChainMemory):
+class RandomMemory(ChainMemory):
     """Memory with random victims.
 
     The slot of a victim depends only on the seed and the number of earlier victims.
@@ -622,13 +622,13 @@ class BlindMemory(ChainMemory):
 
     def _victim(self) -> Tuple:
         self._drawn += 1
-        return self._slots[scattered(self._drawn, self.method.seed) % len(self._slots)]
+        return self._slots[splitmix64(self._drawn, self.method.seed) % len(self._slots)]
 
     def _added(self, tuple_: Tuple) -> None:
         self._places[tuple_.serial] = len(self._slots)
         self._slots.append(tuple_)
 
-    def _removing(self, tuple_: Tuple) -> None:
+    def _before_remove(self, tuple_: Tuple) -> None:
         """Move the last tuple to the free slot."""
         place, last = self._places.pop(tuple_.serial), self._slots.pop()
         if last is not tuple_:
@@ -694,7 +694,7 @@ def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> Chai
     if budget.slot is Slot.RUNS:
         return RunMemory(budget.capacity, method, extent or 0, slide)
     if method.blind:
-        return BlindMemory(budget.capacity, method)
+        return RandomMemory(budget.capacity, method)
     if method.original:
         return OriginalRunMemory(budget.capacity, method)
     # If a split costs less than lost time, an inner tuple may be the cheapest.

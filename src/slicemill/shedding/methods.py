@@ -8,7 +8,7 @@ from enum import StrEnum
 _MASK = 2**64 - 1
 
 
-class Ties(StrEnum):
+class TieBreak(StrEnum):
     """Choice among tuples with equal cost."""
 
     RANDOM = "random"
@@ -31,14 +31,14 @@ class Method:
     threshold: int | None = None
     blind: bool = False
     original: bool = False
-    ties: Ties = Ties.RANDOM
+    ties: TieBreak = TieBreak.RANDOM
     seed: int = 1
 
     def tie(self, number: int) -> int:
         """Return the rank among tuples with equal cost. The lowest is dropped."""
-        if self.ties is Ties.RANDOM:
-            return scattered(number, self.seed)
-        return number if self.ties is Ties.OLDEST else -number
+        if self.ties is TieBreak.RANDOM:
+            return splitmix64(number, self.seed)
+        return number if self.ties is TieBreak.OLDEST else -number
 
 
 METHODS = {
@@ -68,7 +68,7 @@ def method_of(
     return replace(method, seed=seed, threshold=None if method.threshold is None else threshold)
 
 
-def scattered(number: int, seed: int) -> int:
+def splitmix64(number: int, seed: int) -> int:
     """Return a pseudo-random 64-bit number (splitmix64).
 
     The number is the same in every process, so that a replay drops the same tuples.

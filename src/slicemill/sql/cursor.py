@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from slicemill.errors import did_you_mean, one_of
-from slicemill.sql.errors import Diagnostic, EslError, Mistake, SourceText, TextSpan
+from slicemill.sql.errors import Diagnostic, EslError, SourceText, StatementError, TextSpan
 from slicemill.sql.lexer import RESERVED, tokenize
 from slicemill.sql.nodes import at
 
@@ -114,7 +114,7 @@ class Cursor:
             self.note("a number")
             return None
         if not _NUMBER.fullmatch(token.text):
-            raise Mistake(f"{token.text} is no number", self.span())
+            raise StatementError(f"{token.text} is no number", self.span())
         return self.advance().text
 
     def count(self) -> exp.Literal:
@@ -124,7 +124,7 @@ class Cursor:
         if text is None:
             self.fail()
         if not text.isdigit():
-            raise Mistake(f"{text} is no integer", span)
+            raise StatementError(f"{text} is no integer", span)
         return at(exp.Literal(this=text, is_string=False), span)
 
     def string(self, what: str = "a string in quotes") -> str | None:
@@ -148,7 +148,7 @@ class Cursor:
         """Consume a name; `what` describes it in error messages."""
         if not self.at_name(barred=barred):
             self.note(what)
-            self.fail(reserved_hint(self.word()))
+            self.fail(hint_for_reserved(self.word()))
         span = self.span()
         token = self.advance()
         quoted = token.token_type is TokenType.IDENTIFIER
@@ -159,7 +159,7 @@ class Cursor:
         token = self.token()
         if token is None or token.token_type is TokenType.IDENTIFIER or not self.at_name():
             self.note(what)
-            self.fail(reserved_hint(self.word()))
+            self.fail(hint_for_reserved(self.word()))
         return word_of(self.advance())
 
     def listing(self, parse: Callable[[], T]) -> list[T]:
@@ -175,10 +175,10 @@ class Cursor:
         if not self.accept(","):
             return False
         if self.done or self.word() in (")", "}", "]", ";", "FROM", "WHERE"):
-            raise Mistake("nothing follows this comma", span, "leave it out, or go on with the list")
+            raise StatementError("nothing follows this comma", span, "leave it out, or go on with the list")
         return True
 
-    def nested(self, parse: Callable[[], T]) -> T:
+    def parse_nested(self, parse: Callable[[], T]) -> T:
         """Parse one level deeper; raise Mistake beyond the maximum depth."""
         self.check_depth(1)
         self.depth += 1
@@ -191,7 +191,7 @@ class Cursor:
         """Raise Mistake unless `more` levels can be opened here."""
         if self.depth + more > MAX_DEPTH:
             hint = "name a part of it with CREATE STREAM or CREATE VIEW"
-            raise Mistake(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
+            raise StatementError(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
 
     # -- warning and failing -----------------------------------------------------------------------------
 
@@ -214,13 +214,13 @@ class Cursor:
         """
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
-        what = "the text ends here" if found is None else f"did not expect {found_text(found)} here"
+        what = "the text ends here" if found is None else f"did not expect {describe_token(found)} here"
         # A long list of expected words does not help. Show only closing brackets; the hint has a near word.
         shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
         if len(shown) > 6:
             shown = [word for word in shown if word in (")", "]", "}")]
-        message = f"{what}, expected {one_of([quoted(word) for word in shown])}" if shown else what
-        raise Mistake(message, self.span(), self._spelling_hint(expected) or hint)
+        message = f"{what}, expected {one_of([quote_symbol(word) for word in shown])}" if shown else what
+        raise StatementError(message, self.span(), self._spelling_hint(expected) or hint)
 
     def _spelling_hint(self, expected: Sequence[str]) -> str:
         """Return a hint for a misspelt keyword here or before."""
@@ -261,13 +261,13 @@ def word_of(token: Token) -> str:
     return token.text.upper()
 
 
-def found_text(token: Token) -> str:
+def describe_token(token: Token) -> str:
     if token.token_type is TokenType.STRING:
         return f"the string '{token.text}'"
-    return f'"{token.text}"' if token.token_type is TokenType.IDENTIFIER else quoted(token.text)
+    return f'"{token.text}"' if token.token_type is TokenType.IDENTIFIER else quote_symbol(token.text)
 
 
-def quoted(word: str) -> str:
+def quote_symbol(word: str) -> str:
     """Return a word unchanged and a symbol in quotes.
 
     Without quotes a comma would read as punctuation.
@@ -275,7 +275,7 @@ def quoted(word: str) -> str:
     return word if any(char.isalnum() for char in word) else f"'{word}'"
 
 
-def reserved_hint(word: str) -> str:
+def hint_for_reserved(word: str) -> str:
     if word not in RESERVED:
         return ""
     return f"{word} is a reserved word; write it in double quotes to use it as a name"
@@ -295,18 +295,18 @@ _HINT = "take it apart: name parts of it WITH, or with CREATE VIEW"
 
 
 @contextmanager
-def nesting_told(source: SourceText) -> Iterator[None]:
+def report_deep_nesting(source: SourceText) -> Iterator[None]:
     """Turn RecursionError into an EslError at the deepest position."""
     try:
         yield
     except RecursionError:
-        error = EslError(source, [too_deep(source)])
+        error = EslError(source, [too_deep_error(source)])
     else:
         return
     raise error
 
 
-def too_deep(source: SourceText, within: TextSpan | None = None) -> Diagnostic:
+def too_deep_error(source: SourceText, within: TextSpan | None = None) -> Diagnostic:
     """Return the error of a too deeply nested text.
 
     >>> too_deep(SourceText("SELECT ((1))")).span
@@ -319,7 +319,7 @@ def _deepest(text: str, within: TextSpan | None) -> TextSpan:
     found = within or TextSpan(0, len(text))
     try:
         tokens = tokenize(text)
-    except Mistake:
+    except StatementError:
         return found
     depth = run = most = 0
     for token in tokens:
@@ -378,7 +378,7 @@ def pieces(source: SourceText) -> list[StatementPiece]:
     """
     try:
         tokens = tokenize(source.text)
-    except Mistake:
+    except StatementError:
         return [StatementPiece(source, TextSpan(0, len(source.text)), ("", ""))]
     words = [word_of(token) for token in tokens]
     found: list[StatementPiece] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from slicemill.errors import SlicemillError
-from slicemill.secrets import masked
+from slicemill.secrets import mask_secrets
 
 MAX_LINE = 140
 
@@ -26,7 +26,7 @@ class Diagnostic:
     warning: bool = False
 
 
-class Mistake(Exception):
+class StatementError(Exception):
     """Raised inside the front end for an invalid statement; never leaves `slicemill.binder`."""
 
     def __init__(self, message: str, span: TextSpan, hint: str = "") -> None:
@@ -59,7 +59,7 @@ def render(source: SourceText, diagnostic: Diagnostic) -> str:
     Passwords in the line are masked.
     """
     line, column = source.position(diagnostic.span.start)
-    text, before = _excerpt(SourceText(masked(source.text)).line_text(line), column - 1)
+    text, before = _excerpt(SourceText(mask_secrets(source.text)).line_text(line), column - 1)
     gutter = f"{line:>4} | "
     width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - before))
     # Tabs are kept in the second line, so that the marks align with the text.

@@ -13,7 +13,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
-from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.errors import StatementError, TextSpan
 
 # Words that must be quoted to name a column, stream or alias, because they would make a clause ambiguous.
 _RESERVED = """
@@ -64,13 +64,13 @@ def tokenize(text: str) -> list[Token]:
     try:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
-        opening, start = unclosed(text)
+        opening, start = find_unclosed_quote(text)
         what = {"'": "string", "‘": "string", "’": "string", '"': "quoted name", "`": "quoted name"}.get(
             opening, "comment"
         )
         closing = _COMMENTS.get(opening, opening).replace("‘", "’")
         end = text.find("\n", start)
-        raise Mistake(
+        raise StatementError(
             f"this {what} is never closed",
             TextSpan(start, len(text) if end < 0 else end),
             f"add a closing {closing}",
@@ -88,7 +88,7 @@ _COMMENTS = {"/*": "*/", "{#": "#}"}
 _LINE_COMMENT = re.compile(r"--[^\r\n]*")
 
 
-def unclosed(text: str) -> tuple[str, int]:
+def find_unclosed_quote(text: str) -> tuple[str, int]:
     """Return the mark and offset of an unclosed quote or comment.
 
     A missing quote inverts all later ones. So if a quote is open at the end, the first quoted text that

@@ -327,7 +327,7 @@ class CreateMode(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": True}
 
 
-class ChangeLife(exp.Expression):
+class ChangeLifecycle(exp.Expression):
     """`PAUSE | RESUME | RESTART kind name`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "action": True, "kind": True}

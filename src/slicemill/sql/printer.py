@@ -326,7 +326,7 @@ class EslGenerator(Generator):
         kind = next(place for place, word in enumerate(words) if word not in ("ALGEBRAIC", "WINDOW"))
         return " ".join(("CREATE", *words[: kind + 1], IF_ABSENT, *words[kind + 1 :]))
 
-    def changelife_sql(self, e: nodes.ChangeLife) -> str:
+    def changelifecycle_sql(self, e: nodes.ChangeLifecycle) -> str:
         return f"{child(e, 'action')} {child(e, 'kind')} {self.sql(e, 'this')}"
 
     def alterquery_sql(self, e: nodes.AlterQuery) -> str:

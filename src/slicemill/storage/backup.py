@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from slicemill.storage.check import HomeReport, check_home
-from slicemill.storage.filesystem import PRIVATE_FOLDER, TEMPORARY, telling_full
+from slicemill.storage.filesystem import PRIVATE_FOLDER, TEMPORARY, raise_storage_full
 from slicemill.storage.garbage import TRASH
 from slicemill.storage.home import (
     CURRENT,
@@ -40,10 +40,10 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
     lock.take("stop it before the backup")
     unfinished = target.with_name(f"{target.name}{TEMPORARY}")
     try:
-        with telling_full(target):
+        with raise_storage_full(target):
             progress(f"copying {folder} to {target}")
             shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(folder, unfinished, ignore=partial(_left_out, folder))
+            shutil.copytree(folder, unfinished, ignore=partial(_files_to_omit, folder))
             unfinished.chmod(PRIVATE_FOLDER)
             os.sync()
         report = check_home(unfinished, progress=progress)
@@ -60,7 +60,7 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
     return report
 
 
-def _left_out(home: Path, folder: str, names: list[str]) -> set[str]:
+def _files_to_omit(home: Path, folder: str, names: list[str]) -> set[str]:
     """Return the files that a backup omits: locks, trash and temporary files."""
     unfinished = {name for name in names if name.endswith(TEMPORARY) and not Path(folder, name).is_dir()}
     return unfinished | ({LOCK, TRASH, STEPS} if Path(folder) == home else set())

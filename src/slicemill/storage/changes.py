@@ -55,7 +55,7 @@ class Appended:
         return sum(extent.length for extent in self.extents)
 
 
-def joined(parts: Iterable[Appended]) -> Appended:
+def merge_appended(parts: Iterable[Appended]) -> Appended:
     """Merge several parts of one epoch, such as those of partitions."""
     found = list(parts)
     if len(found) == 1:

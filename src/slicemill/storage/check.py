@@ -26,7 +26,7 @@ from slicemill.storage.home_state import (
     SINCE_CHECKPOINT,
     TABLES,
     SnapshotDamaged,
-    gone_back_to,
+    fallback_fields,
 )
 from slicemill.storage.journal import (
     JOURNAL,
@@ -41,7 +41,7 @@ from slicemill.storage.journal import (
     snapshot_path,
 )
 from slicemill.storage.log import Epoch, Log, lost_rows
-from slicemill.storage.segments import UNVERIFIED, Extent, ExtentDamaged, ExtentGone, SegmentReader
+from slicemill.storage.segments import UNVERIFIED, Extent, ExtentDamaged, ExtentFreed, SegmentReader
 from slicemill.storage.table_files import TableDamaged, read_table_file
 
 
@@ -92,19 +92,19 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
     missing = missing_commits(folder, home.epoch, home.torn, end)
     if missing is not None:
         report.mistakes.append(missing.words)
-    report.mistakes += _journal_mistakes(home, files)
+    report.mistakes += _journal_errors(home, files)
     for name in sorted(home.logs):
         progress(f"log {name}: {home.logs[name].rows:,} rows")
-        report.mistakes += _log_mistakes(home, name, files, report)
+        report.mistakes += _log_errors(home, name, files, report)
     for name in sorted(home.units):
         progress(f"unit {name}")
-        report.mistakes += _unit_mistakes(home, name, files, report)
+        report.mistakes += _unit_errors(home, name, files, report)
     for name, file in sorted(home.tables.items()):
-        report.mistakes += _table_mistakes(home, name, file, files, report)
+        report.mistakes += _table_errors(home, name, file, files, report)
     return report
 
 
-def _journal_mistakes(home: HomeReader, files: FileSystem) -> Iterator[str]:
+def _journal_errors(home: HomeReader, files: FileSystem) -> Iterator[str]:
     """Verify older snapshots and records, which opening does not read."""
     names = files.names(home.folder / JOURNAL)
     for base in bases(names, SNAPSHOT):
@@ -126,14 +126,14 @@ def _journal_mistakes(home: HomeReader, files: FileSystem) -> Iterator[str]:
             yield f"{path} is damaged at byte {end}; the snapshot behind it has what it says"
 
 
-def _log_mistakes(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
+def _log_errors(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
     log, reader = home.logs[name], SegmentReader(files)
     for epoch in log.all_epochs():
         for extent in epoch.extents:
             if not extent.rows:
                 continue  # dropped by a repair
             report.unverified += extent.crc == UNVERIFIED
-            mistake = _extent_mistake(log, epoch, extent, reader)
+            mistake = _extent_error(log, epoch, extent, reader)
             if not mistake:
                 continue
             home.poll()
@@ -144,10 +144,10 @@ def _log_mistakes(home: HomeReader, name: str, files: FileSystem, report: HomeRe
                 yield f"log {name}: {mistake}"
 
 
-def _extent_mistake(log: Log, epoch: Epoch, extent: Extent, reader: SegmentReader) -> str:
+def _extent_error(log: Log, epoch: Epoch, extent: Extent, reader: SegmentReader) -> str:
     try:
         reader.read(log.folder, extent).validate(full=True)
-    except ExtentGone:
+    except ExtentFreed:
         return f"segment {extent.segment} is missing, with {extent.rows:,} rows of epoch {epoch.number}"
     except ExtentDamaged as problem:
         part = epoch._replace(extents=(extent,), rows=extent.rows)
@@ -157,7 +157,7 @@ def _extent_mistake(log: Log, epoch: Epoch, extent: Extent, reader: SegmentReade
     return ""
 
 
-def _unit_mistakes(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
+def _unit_errors(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
     for field_name, entry in _checkpoint_files(home.units[name]):
         mistake = damage(home.checkpoint_folder(name), entry, files)
         report.unverified += len(entry) == 2
@@ -168,7 +168,7 @@ def _unit_mistakes(home: HomeReader, name: str, files: FileSystem, report: HomeR
                 yield f"unit {name}: {field_name} file {entry[0]} {mistake}"
 
 
-def _table_mistakes(
+def _table_errors(
     home: HomeReader, name: str, file: str, files: FileSystem, report: HomeReport
 ) -> Iterator[str]:
     part: str | None = file
@@ -259,7 +259,7 @@ def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Cha
         fields[BEFORE] = None
         yield f"unit {name} loses the checkpoint before its last one, and nothing else"
     elif before is not None and BEFORE not in damaged and _can_replay(home, before):
-        fields |= gone_back_to(before)
+        fields |= fallback_fields(before)
         yield f"unit {name} is restored from the checkpoint before its last one, and loses nothing"
     else:
         outputs = unit.get("outputs", [])

@@ -65,7 +65,7 @@ class SliceFile(NamedTuple):
     bytes: int
     crc: int | None = None  # None: written in FORMAT 5
 
-    def listed(self) -> list[Any]:
+    def file_entry(self) -> list[Any]:
         """Return the entry of the file in `CheckpointFiles`."""
         return [self.path, self.bytes] if self.crc is None else [self.path, self.crc, self.bytes]
 
@@ -113,14 +113,14 @@ def write(
     if states.empty:
         return []
     ensure_folder(files, folder, durable)
-    slices = [_stored(folder, slice_, files, durable) for slice_ in states.slices]
+    slices = [_store_slice(folder, slice_, files, durable) for slice_ in states.slices]
     data = _head(states.encoded, slices)
     path = unique_name() + HEAD_SUFFIX
     files.write(folder / path, data)
     if durable:
         files.sync(folder / path)
         files.sync(folder)
-    return [[path, zlib.crc32(data), data.size], *(each.listed() for each in slices)]
+    return [[path, zlib.crc32(data), data.size], *(each.file_entry() for each in slices)]
 
 
 def read_checkpoint(
@@ -142,7 +142,7 @@ def read_checkpoint(
     def find(number: int) -> Slice:
         if number not in opened:
             stored = named[number]
-            opened[number] = Slice(lambda: _mapped(folder, stored, files, verify=not whole), stored)
+            opened[number] = Slice(lambda: _map_slice(folder, stored, files, verify=not whole), stored)
         return opened[number]
 
     states: dict[str, object] = decode(content["states"], buffers, find)
@@ -174,28 +174,28 @@ def describe(folder: Path, written: Sequence[Sequence[Any]], files: FileSystem =
 # -- slices -------------------------------------------------------------------------------------------------
 
 
-def _stored(folder: Path, slice_: Slice, files: FileSystem, durable: bool) -> SliceFile:
+def _store_slice(folder: Path, slice_: Slice, files: FileSystem, durable: bool) -> SliceFile:
     known = slice_.stored
-    if isinstance(known, SliceFile) and _is_there(folder / known.path, known.bytes, files):
+    if isinstance(known, SliceFile) and _exists(folder / known.path, known.bytes, files):
         return known
     # New, or from an uncommitted checkpoint that was swept, or from another folder.
-    data = _file_of(slice_.table)
+    data = _encode_table(slice_.table)
     made = SliceFile(unique_name() + SLICE_SUFFIX, data.size, zlib.crc32(data))
     files.write(folder / made.path, data)
     if durable:
         files.sync(folder / made.path)
-    slice_.set_stored(made, lambda: _mapped(folder, made, files, verify=False))
+    slice_.set_stored(made, lambda: _map_slice(folder, made, files, verify=False))
     return made
 
 
-def _is_there(path: Path, size: int, files: FileSystem) -> bool:
+def _exists(path: Path, size: int, files: FileSystem) -> bool:
     try:
         return files.stat(path).bytes == size
     except FileNotFoundError:
         return False
 
 
-def _file_of(table: pa.Table) -> pa.Buffer:
+def _encode_table(table: pa.Table) -> pa.Buffer:
     """Return a table as an Arrow IPC file of one batch.
 
     The size is computed first, so that the buffer never grows.
@@ -213,9 +213,9 @@ def _write_file(sink: pa.NativeFile, table: pa.Table) -> None:
         writer.write_table(table)
 
 
-def _mapped(folder: Path, stored: SliceFile, files: FileSystem, *, verify: bool) -> pa.Table:
+def _map_slice(folder: Path, stored: SliceFile, files: FileSystem, *, verify: bool) -> pa.Table:
     path = folder / stored.path
-    if verify and (problem := damage(folder, stored.listed(), files)):
+    if verify and (problem := damage(folder, stored.file_entry(), files)):
         raise CheckpointDamaged(f"the slice {path} cannot be read: it {problem}; {_REPAIR}")
     try:
         return pa.ipc.open_file(files.map(path)).read_all()
@@ -234,10 +234,10 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     ranges, end = [], 0
     for buffer in buffers:
         ranges.append([end, buffer.size])
-        end = _aligned(end + buffer.size)
+        end = _align(end + buffer.size)
     content = {"states": encoded.tree, "slices": [list(each) for each in slices], "buffers": ranges}
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
-    begin = _aligned(_START.size + len(text))
+    begin = _align(_START.size + len(text))
     data = pa.allocate_buffer(begin + end)
     # NumPy releases the GIL while it copies, so other threads keep running.
     out = np.frombuffer(data, np.uint8)
@@ -247,7 +247,7 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     for offset, size in ranges:
         at, buffer = begin + offset, buffers.pop()
         out[at : at + size] = np.frombuffer(buffer, np.uint8) if size else 0
-        out[at + size : _aligned(at + size)] = 0
+        out[at + size : _align(at + size)] = 0
         del buffer  # release its memory before the next one is copied
     return data
 
@@ -276,12 +276,12 @@ def _read_head(
     if text.size < length or zlib.crc32(text) != check:
         raise CheckpointDamaged(f"the checkpoint {path} is damaged: its checksum differs; {_REPAIR}")
     content: dict[str, Any] = json.loads(text.to_pybytes())
-    begin = _aligned(_START.size + length)
+    begin = _align(_START.size + length)
     ranges = content["buffers"]
     if ranges and begin + sum(ranges[-1]) > data.size:
         raise CheckpointDamaged(f"the checkpoint {path} is damaged: it is shorter than it says; {_REPAIR}")
     return content, [data.slice(begin + offset, size) for offset, size in ranges]
 
 
-def _aligned(position: int) -> int:
+def _align(position: int) -> int:
     return -(-position // _ALIGNMENT) * _ALIGNMENT

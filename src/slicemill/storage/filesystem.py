@@ -145,7 +145,7 @@ def open_private(path: Path) -> int:
 
 
 @contextmanager
-def telling_full(path: Path) -> Iterator[None]:
+def raise_storage_full(path: Path) -> Iterator[None]:
     """Convert "no space left" errors of the operating system to StorageFull."""
     try:
         yield
@@ -164,7 +164,7 @@ def full_message(path: Path) -> StorageFull:
     return StorageFull(f"no space is left for {path}; free some, nothing is lost and work goes on then")
 
 
-def write_whole(files: FileSystem, path: Path, data: bytes | pa.Buffer, durable: bool = False) -> None:
+def write_atomically(files: FileSystem, path: Path, data: bytes | pa.Buffer, durable: bool = False) -> None:
     """Create or replace a file atomically."""
     temporary = path.with_name(f"{path.name}.{unique_name()}{TEMPORARY}")
     try:

@@ -52,7 +52,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
         # A version may be in force again, or a version in force may build on it.
-        used = _used_tables(state, files)
+        used = _tables_in_use(state, files)
         for name in state.garbage.tables - used:
             files.remove(state.folder / TABLES / name)
             removed += 1
@@ -81,12 +81,12 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str],
                 removed += sum(trash.take(folder / name) for name in files.names(folder) if name not in named)
             else:
                 removed += trash.take_folder(folder)
-        used, tables = _used_tables(state, files), state.folder / TABLES
+        used, tables = _tables_in_use(state, files), state.folder / TABLES
         removed += sum(trash.take(tables / name) for name in files.names(tables) if name not in used)
     return removed
 
 
-def _used_tables(state: HomeState, files: FileSystem) -> set[str]:
+def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
     """Return the files of table versions.
 
     Return all files if a damaged one hides its parent.
@@ -134,7 +134,7 @@ def _take_orphan_segments(log: Log, files: FileSystem, writers: frozenset[str], 
 def _is_finished(log: Log, segment: str, writers: frozenset[str]) -> bool:
     """Return True if no writer will append to a segment any more."""
     parsed = parse_segment(segment)
-    return parsed is None or parsed[0] not in writers or log.is_left_behind(segment)
+    return parsed is None or parsed[0] not in writers or log.is_superseded(segment)
 
 
 def _folders(files: FileSystem, parent: Path) -> list[Path]:

@@ -46,9 +46,9 @@ from slicemill.storage.filesystem import (
     folder_name,
     now_us,
     open_private,
+    raise_storage_full,
     remove_temporary,
-    telling_full,
-    write_whole,
+    write_atomically,
 )
 from slicemill.storage.garbage import TRASH, Trash, remove_garbage, remove_orphans, remove_tree
 from slicemill.storage.home_state import (
@@ -58,7 +58,7 @@ from slicemill.storage.home_state import (
     HomeError,
     HomeState,
     encode_snapshot,
-    merged,
+    merge_fields,
 )
 from slicemill.storage.journal import (
     JOURNAL,
@@ -146,7 +146,7 @@ class Home:
         if not self._announced_streams:
             return streams
         changed = self._announced_streams.items()
-        return {**streams, **{name: merged(streams.get(name, {}), fields) for name, fields in changed}}
+        return {**streams, **{name: merge_fields(streams.get(name, {}), fields) for name, fields in changed}}
 
     @property
     def statements(self) -> list[dict[str, Any]]:
@@ -201,11 +201,11 @@ class Home:
             raise
 
     def _open(self, tell: Progress, without_lost: bool) -> None:
-        with self._lock, telling_full(self.folder):
+        with self._lock, raise_storage_full(self.folder):
             check_format(self.folder, self._files)
             make_home(self.folder, self._files, self._durable)
             if self._files is LOCAL:
-                _tell_others_rights(self.folder)
+                _warn_of_permissions(self.folder)
             loaded = load(self.folder, self._files, tell)
             end = read_end(self.folder / JOURNAL, self._files)
             missing = missing_commits(self.folder, loaded.state.epoch, loaded.torn, end)
@@ -347,7 +347,7 @@ class Home:
         """
         logs = self.folder / LOGS
         folders: dict[str, str] = {}
-        with telling_full(self.folder):
+        with raise_storage_full(self.folder):
             for name in created:
                 if name in self._state.announced:
                     folders[name] = self._state.announced[name].folder.name
@@ -389,7 +389,7 @@ def _silent(_: str) -> None:
     pass
 
 
-def _tell_others_rights(folder: Path) -> None:
+def _warn_of_permissions(folder: Path) -> None:
     """Warn if other users can read an existing home. New homes are private."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & ~PRIVATE_FOLDER:
@@ -482,7 +482,7 @@ def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) ->
 def write_format(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
     """Write the current number into FORMAT, unless it is there."""
     if read_format(folder, files) != CURRENT:
-        write_whole(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)
+        write_atomically(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)
 
 
 # Lock of a home: only one process writes at a time.
@@ -520,7 +520,7 @@ class HomeLock:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            holder = _described(file.read())
+            holder = _describe_holder(file.read())
             file.close()
             raise HomeLocked(f"another mill{holder} runs in {self._folder}; {advice}") from None
         file.truncate(0)
@@ -535,7 +535,7 @@ class HomeLock:
             self._file = None
 
 
-def _described(text: str) -> str:
+def _describe_holder(text: str) -> str:
     """Return the holder of a lock as text, "" if unknown."""
     try:
         holder = json.loads(text)

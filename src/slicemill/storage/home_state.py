@@ -122,21 +122,23 @@ class HomeState:
         for name, fields in record.get("units", {}).items():
             self._set_unit(name, fields, record["at"])
         for name, fields in record.get("streams", {}).items():
-            self.streams = _with(self.streams, name, merged(self.streams.get(name, {}), fields))
+            self.streams = _with(self.streams, name, merge_fields(self.streams.get(name, {}), fields))
         for name, first in record.get("freed", {}).items():
-            self._let_go(self.logs[name], self.logs[name].free(first))
+            self._add_garbage(self.logs[name], self.logs[name].free(first))
         for name, (upto, min_ts, max_ts, arrival_us, extents) in record.get("based", {}).items():
-            self._let_go(self.logs[name], self.logs[name].fold(upto, extents, min_ts, max_ts, arrival_us))
+            self._add_garbage(
+                self.logs[name], self.logs[name].fold(upto, extents, min_ts, max_ts, arrival_us)
+            )
         for name, lost in record.get("lost", {}).items():
             self.logs[name].lose({(segment, offset) for segment, offset in lost})
         self.statements.extend({**entry, "epoch": epoch} for entry in record.get("catalog", ()))
         if changed := record.get("tables"):
             self.garbage.tables.update(self.tables[name] for name in changed if name in self.tables)
-            self.tables = merged(self.tables, changed)
+            self.tables = merge_fields(self.tables, changed)
         if told := record.get("alerts"):
-            self.alerts = merged(self.alerts, told)
+            self.alerts = merge_fields(self.alerts, told)
         for name, fields in record.get("lives", {}).items():
-            self.lives = _with(self.lives, name, merged(self.lives.get(name, {}), fields))
+            self.lives = _with(self.lives, name, merge_fields(self.lives.get(name, {}), fields))
             self.hold(name)
         self.epoch = epoch
         self.committed_us = record["at"]
@@ -162,12 +164,12 @@ class HomeState:
     def checkpoint_folder(self, unit: str) -> Path:
         return self.folder / CHECKPOINTS / folder_name(unit)
 
-    def _let_go(self, log: Log, emptied: list[str]) -> None:
+    def _add_garbage(self, log: Log, emptied: list[str]) -> None:
         if emptied:
             self.garbage.segments.setdefault(log.folder, set()).update(emptied)
 
     def _set_unit(self, name: str, fields: dict[str, Any], at_us: int) -> None:
-        self.units = _with(self.units, name, merged(self.units.get(name, {}), fields))
+        self.units = _with(self.units, name, merge_fields(self.units.get(name, {}), fields))
         for field_name in fields:
             if field_name.startswith(CHECKPOINT_FIELD):
                 self.garbage.checkpoints[self.checkpoint_folder(name)] = at_us
@@ -208,7 +210,7 @@ def _without(known: dict[str, T], name: str) -> dict[str, T]:
     return {other: value for other, value in known.items() if other != name}
 
 
-def merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def merge_fields(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Merge changed fields; None removes a field."""
     both = {**before, **fields}
     if None in fields.values():
@@ -332,7 +334,7 @@ CHECKPOINT, BEFORE = "checkpoint", "checkpoint_before"
 SINCE_CHECKPOINT = ("newcomers", "successors", "parts_taken")
 
 
-def gone_back_to(before: Mapping[str, Any]) -> dict[str, Any]:
+def fallback_fields(before: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a unit that returns to its previous checkpoint."""
     checkpoint = {name: value for name, value in before.items() if name not in SINCE_CHECKPOINT}
     since = {name: before.get(name) or None for name in SINCE_CHECKPOINT}

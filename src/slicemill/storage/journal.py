@@ -26,7 +26,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from slicemill.storage.changes import frame, split_lines, unframe
-from slicemill.storage.filesystem import AppendFile, FileSystem, full_message, is_full, write_whole
+from slicemill.storage.filesystem import AppendFile, FileSystem, full_message, is_full, write_atomically
 from slicemill.storage.home_state import HomeError, HomeState, SnapshotDamaged, decode_snapshot
 
 JOURNAL = "journal"
@@ -256,7 +256,7 @@ def write_snapshot(
     home: Path, base: int, parts: Sequence[bytes | pa.Buffer], files: FileSystem, durable: bool
 ) -> None:
     """Write the snapshot before epoch `base`; remove older journal files."""
-    write_whole(files, snapshot_path(home, base), b"".join(bytes(part) for part in parts), durable)
+    write_atomically(files, snapshot_path(home, base), b"".join(bytes(part) for part in parts), durable)
     names = files.names(home / JOURNAL)
     kept = bases(names, SNAPSHOT)[-2:]
     oldest = kept[0] if len(kept) > 1 else 0

@@ -15,11 +15,11 @@ Epochs are freed from the front. Epochs of a changelog are folded instead: its f
              changes     │ changes                           rows │ changes
 
 So a reader that starts at the beginning gets the current table. A reader that has read only some of the
-folded epochs has `missed` changes and must start again. If the definition of a changelog is replaced, an
-epoch deletes all rows of the old table, and the new table starts after that epoch (`begun_after`). A
-reader with a cursor reads these deletes. A reader from the beginning (-1) skips all epochs up to
-`begun_after`, because they cancel out. While a log is paused, readers see the definition at the pause.
-Only `HomeState.apply` changes an index; any thread may read it.
+folded epochs has `has_freed_after` changes and must start again. If the definition of a changelog is
+replaced, an epoch deletes all rows of the old table, and the new table starts after that epoch
+(`begun_after`). A reader with a cursor reads these deletes. A reader from the beginning (-1) skips all
+epochs up to `begun_after`, because they cancel out. While a log is paused, readers see the definition at
+the pause. Only `HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.arrow_schema import TS, conform, from_arrow, with_system_columns
-from slicemill.columns.merge import has_ties, merge_sorted, ties_of, untied
+from slicemill.columns.merge import has_ties, merge_sorted, merge_ties, ties_of
 from slicemill.storage.filesystem import LOCAL, FileSystem
 from slicemill.storage.segments import (
     UNVERIFIED,
     Extent,
     ExtentDamaged,
-    ExtentGone,
+    ExtentFreed,
     parse_segment,
     read_extent,
     reader_of,
@@ -128,11 +128,11 @@ class Log:
 
     @property
     def outline(self) -> LogOutline:
-        """Return the fields for a process without the index; see `outlined`."""
+        """Return the fields for a process without the index; see `from_outline`."""
         return LogOutline(self.name, self.folder, self._columns, self.hold)
 
     @classmethod
-    def outlined(cls, outline: LogOutline) -> Log:
+    def from_outline(cls, outline: LogOutline) -> Log:
         """Return a log without epochs, which can read given epochs."""
         log = cls(outline.name, outline.folder, outline.columns[-1][1])
         log._columns, log.hold = outline.columns, outline.hold
@@ -209,7 +209,7 @@ class Log:
         """Return the columns of the rows of an epoch."""
         return next(columns for first, columns, _ in reversed(self._columns) if first <= epoch)
 
-    def _stored_at(self, epoch: int) -> pa.Schema:
+    def _stored_schema_at(self, epoch: int) -> pa.Schema:
         return next(stored for first, _, stored in reversed(self._columns) if first <= epoch)
 
     @property
@@ -258,7 +258,7 @@ class Log:
             there = self._start < len(self._epochs[0]) and self._epochs[0][self._start] == self.freed
             return self.freed if there else None
 
-    def missed(self, cursor: int) -> bool:
+    def has_freed_after(self, cursor: int) -> bool:
         """Return True if epochs after a cursor were freed.
 
         A reader from the beginning (-1) has missed nothing.
@@ -270,7 +270,7 @@ class Log:
 
         Epochs that are folded into the base count as readable.
         """
-        return not self.missed(cursor) and (cursor >= 0 or self.freed < 0 or self.changes)
+        return not self.has_freed_after(cursor) and (cursor >= 0 or self.freed < 0 or self.changes)
 
     def epochs(self, after: int = -1, upto: int | None = None, of_now: bool = False) -> list[Epoch]:
         """Return the epochs after cursor `after`, up to and including `upto`.
@@ -383,7 +383,7 @@ class Log:
                 table = read_extent(self.folder, epoch.extents[0], self._files)
             except ExtentDamaged as problem:
                 raise lost_rows(self.folder, [epoch], problem) from problem
-            if table.schema.equals(self._stored_at(epoch.number)):
+            if table.schema.equals(self._stored_schema_at(epoch.number)):
                 return table
         return read_epochs(self.folder, self.columns_at(epoch.number), [epoch], needed, self._files)
 
@@ -393,7 +393,7 @@ class Log:
         shown = with_system_columns(self.columns_shown)
         schema = pa.schema([field for field in shown if field.name in wanted])
         parts = [schema.empty_table()]
-        for run in neighbouring(epochs):
+        for run in adjacent_epochs(epochs):
             found = self._scan_run(run, wanted)
             parts += [conform(table, schema) for table in found]
         return pa.concat_tables(parts)
@@ -414,7 +414,7 @@ class Log:
             freed, epochs = self.freed, self.epochs(after)
             try:
                 return epochs, [self.read(epoch) for epoch in epochs]
-            except ExtentGone:
+            except ExtentFreed:
                 if self.freed == freed:
                     raise
 
@@ -511,13 +511,13 @@ class Log:
         with self._lock:
             return self._live.get(segment, 0) > 0
 
-    def is_left_behind(self, segment: str) -> bool:
+    def is_superseded(self, segment: str) -> bool:
         """Return True if the writer has moved to a later segment."""
         parsed = parse_segment(segment)
         with self._lock:
             return parsed is not None and parsed[1] < self._newest.get(parsed[0], -1)
 
-    def used_segments(self) -> list[str]:
+    def segments_in_use(self) -> list[str]:
         """Return the segments with an extent that is not freed."""
         with self._lock:
             return [segment for segment, count in self._live.items() if count]
@@ -655,7 +655,7 @@ class Epoch(NamedTuple):
     arrival_us: int
 
 
-def neighbouring(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
+def adjacent_epochs(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
     """Yield runs of epochs whose rows are adjacent in one segment.
 
     An epoch with several extents is a run of its own.
@@ -693,12 +693,12 @@ def read_epochs(
     before its reader existed.
     """
     schema = with_system_columns(columns)
-    found = stored_tables(folder, epochs, needed, files)
+    found = read_stored_tables(folder, epochs, needed, files)
     tables = [conform(table, schema, arrival_us) for table, arrival_us in found]
     return merge_sorted(tables) if tables else schema.empty_table()
 
 
-def stored_tables(
+def read_stored_tables(
     folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
 ) -> Iterator[tuple[pa.Table, int]]:
     """Yield the extents of epochs as stored, with arrival times; see `read_epochs`.
@@ -720,7 +720,7 @@ def stored_tables(
                 else:
                     yield table, epoch.arrival_us
         if tied:
-            yield untied(tied), epoch.arrival_us
+            yield merge_ties(tied), epoch.arrival_us
 
 
 def lost_rows(folder: Path, epochs: Sequence[Epoch], problem: ExtentDamaged) -> ExtentDamaged:

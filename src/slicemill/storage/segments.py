@@ -74,7 +74,7 @@ class SegmentError(SlicemillError):
     """Table that cannot be appended, or extent that cannot be read."""
 
 
-class ExtentGone(SegmentError):
+class ExtentFreed(SegmentError):
     """Segment that was removed because its rows were freed."""
 
 
@@ -300,14 +300,14 @@ def _messages(table: pa.Table, compress: bool) -> list[pa.Buffer]:
         table = table.combine_chunks()
         batches = table.to_batches()
     if compress and table.num_rows and table.nbytes >= _COMPRESSED_BYTES:
-        return _compressed(table)
+        return _compress(table)
     if not batches:
         empty = [pa.array([], field.type) for field in table.schema]
         batches = [pa.record_batch(empty, schema=table.schema)]
     return [batch.serialize() for batch in batches]
 
 
-def _compressed(table: pa.Table) -> list[pa.Buffer]:
+def _compress(table: pa.Table) -> list[pa.Buffer]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSION) as writer:
         writer.write_table(table, max_chunksize=_COMPRESSED_ROWS)
@@ -348,7 +348,7 @@ class _OpenSegment:
             )
 
 
-class _Joined:
+class _ConcatenatedFile:
     """File over two buffers that Arrow reads without a copy."""
 
     closed = False
@@ -375,11 +375,11 @@ class _Joined:
 
 
 @contextmanager
-def _telling_damage(path: Path, offset: int) -> Iterator[None]:
+def _raise_extent_damage(path: Path, offset: int) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise ExtentGone(f"segment {path} is gone: its rows were freed") from None
+        raise ExtentFreed(f"segment {path} is gone: its rows were freed") from None
     except (pa.ArrowInvalid, OSError, EOFError) as problem:
         raise ExtentDamaged(f"segment {path} cannot be read at {offset}: {problem}; {_REPAIR}") from problem
 
@@ -394,13 +394,13 @@ class SegmentReader:
         self._maps = 0
 
     def read(self, folder: Path, extent: Extent) -> pa.Table:
-        with _telling_damage(folder / extent.segment, extent.offset):
+        with _raise_extent_damage(folder / extent.segment, extent.offset):
             segment = self._segment(folder, extent)
-            return _decoded(self._buffer(segment, [extent]), extent.rows, segment.schema)
+            return _decode_rows(self._buffer(segment, [extent]), extent.rows, segment.schema)
 
     def columns_of(self, folder: Path, extent: Extent) -> list[str]:
         """Return the column names of an extent's segment."""
-        with _telling_damage(folder / extent.segment, 0):
+        with _raise_extent_damage(folder / extent.segment, 0):
             segment = self._segment(folder, extent)
             if segment.parsed is None:
                 self._buffer(segment, [extent])  # which verifies the schema as well
@@ -409,10 +409,10 @@ class SegmentReader:
     def read_columns(self, folder: Path, run: Sequence[Extent], columns: Collection[str]) -> pa.Table:
         """Return some columns of adjacent extents; other columns are not decoded."""
         rows = sum(extent.rows for extent in run)
-        with _telling_damage(folder / run[0].segment, run[0].offset):
+        with _raise_extent_damage(folder / run[0].segment, run[0].offset):
             segment = self._segment(folder, run[0])
             buffer = self._buffer(segment, run)
-            source = _Joined(segment.schema.serialize(), buffer)
+            source = _ConcatenatedFile(segment.schema.serialize(), buffer)
             places = [place for place, name in enumerate(segment.schema.names) if name in columns]
             options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
             with pa.ipc.open_stream(pa.PythonFile(source, mode="r"), options=options) as stream:
@@ -504,7 +504,7 @@ def _schema_message(files: FileSystem, path: Path, end: int) -> bytes:
     return head[:length] if length <= len(head) else files.read(path, 0, length)
 
 
-def _decoded(buffer: pa.Buffer, rows: int, schema: pa.Schema) -> pa.Table:
+def _decode_rows(buffer: pa.Buffer, rows: int, schema: pa.Schema) -> pa.Table:
     batches = [pa.ipc.read_record_batch(buffer, schema)]
     if batches[0].num_rows != rows:
         source = pa.BufferReader(buffer)

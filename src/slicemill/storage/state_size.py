@@ -66,16 +66,16 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
         if isinstance(value.base, np.ndarray):
             yield value.base, 1.0
         elif value.dtype == np.object_:
-            yield from _sampled(value.ravel().tolist())
+            yield from _sample_items(value.ravel().tolist())
     elif isinstance(value, ObjectsByKey):
         # Not its pieces: they are in files, or are still to be encoded by the thread that writes them.
         more = max(1.0, len(value) / _SAMPLE)
         yield from ((part, more) for part in value.sample(_SAMPLE))
     elif isinstance(value, Mapping):
-        yield from _sampled(value.keys())
-        yield from _sampled(value.values())
+        yield from _sample_items(value.keys())
+        yield from _sample_items(value.values())
     elif isinstance(value, Collection):
-        yield from _sampled(value)
+        yield from _sample_items(value)
     elif (codec := codec_of(type(value))) is not None and not codec.by_value:
         for owner in type(value).__mro__:
             for slot in owner.__dict__.get("__slots__", ()):
@@ -84,6 +84,6 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
         yield from ((part, 1.0) for part in getattr(value, "__dict__", {}).values())
 
 
-def _sampled(items: Collection[Any]) -> Iterator[tuple[Any, float]]:
+def _sample_items(items: Collection[Any]) -> Iterator[tuple[Any, float]]:
     more = max(1.0, len(items) / _SAMPLE)
     return ((item, more) for item in islice(items, _SAMPLE))

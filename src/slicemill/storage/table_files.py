@@ -57,7 +57,7 @@ class TableFile:
         """Return the number of the next row."""
         return self.first + int(self.rows.num_rows)
 
-    def followed_by(self, name: str, gone: Int64s, rows: pa.Table, next_: int) -> TableFile:
+    def child_file(self, name: str, gone: Int64s, rows: pa.Table, next_: int) -> TableFile:
         """Return the next version's file, a child of this file `name`."""
         changes = self.changes + len(gone) + rows.num_rows
         return TableFile(rows, name, gone, next_, self.depth + 1, changes)

@@ -18,7 +18,7 @@ from slicemill.catalog.expressions import ColumnRef
 from slicemill.catalog.queries import AggregateCall, FrameUnit, Window, WindowCall
 from slicemill.errors import SlicemillError
 from slicemill.functions.vectors import from_values, to_values
-from slicemill.kernels.kernel import interpreted
+from slicemill.kernels.kernel import interpret_kernels
 from slicemill.types import Type
 from support.stored import stored
 
@@ -98,7 +98,7 @@ def compare(
         assert not differences, (differences[:3], uda.how.source)
     machine = prepare(call, catalog, forms=(MACHINE,))
     if machine.how.form == MACHINE:  # which runs as Python until it is compiled
-        with interpreted():
+        with interpret_kernels():
             found = outcome(machine, types, chunks, window is None)
         differences = [pair for pair in zip_longest(found, expected) if pair[0] != pair[1]]
         assert not differences, (differences[:3], machine.how.source)

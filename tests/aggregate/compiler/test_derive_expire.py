@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aggregate.compiler.comparing import call_of, compare, flat, outcome, over
-from slicemill.aggregates.udf.compiler.derive_expire import derived_window
+from slicemill.aggregates.udf.compiler.derive_expire import derive_window
 from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.binder import bind
@@ -96,13 +96,13 @@ def test_other_bodies_are_left_alone(body: str) -> None:
     )
     base, _ = bind(text).catalog.aggregates("a")
     assert base is not None
-    assert derived_window(base) is None
+    assert derive_window(base) is None
 
 
 def test_what_is_derived() -> None:
     base, _ = bind(BASE).catalog.aggregates("spread")
     assert base is not None
-    derived = derived_window(base)
+    derived = derive_window(base)
     assert derived is not None and derived.window
     assert [
         len(derived.bodies[state]) for state in (BodyState.INITIALIZE, BodyState.ITERATE, BodyState.EXPIRE)

@@ -9,7 +9,7 @@ import pytest
 
 from aggregate.compiler.comparing import MACHINE, PYTHON, call_of, compare, over, tuples_of
 from slicemill import types as t
-from slicemill.aggregates.udf.compiler.compiled import _shared
+from slicemill.aggregates.udf.compiler.compiled import _load_cached
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.binder import bind
 from slicemill.catalog.queries import Window
@@ -128,7 +128,7 @@ def test_damaged_machine_code_costs_a_compilation(tmp_path: Path, monkeypatch: p
         assert files
         for file in files:
             file.write_bytes(b"nonsense")
-        _shared.cache_clear()
+        _load_cached.cache_clear()
 
 
 def test_pools_hold_little_more_than_the_window() -> None:

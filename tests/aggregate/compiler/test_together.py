@@ -23,7 +23,7 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import Call, ColumnRef, Expr
 from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.extensions.models.binder import with_model
-from slicemill.extensions.models.calls import Asked, go_together, jointly
+from slicemill.extensions.models.calls import ModelCall, can_share_window, joint_state
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.model import expression
 from slicemill.functions.vectors import from_values, to_values
@@ -36,24 +36,24 @@ A, B, AT = ColumnRef("a", DOUBLE), ColumnRef("b", DOUBLE), ColumnRef("at", TIMES
 TWICE = Call("+", (A, A), DOUBLE)
 PLACES: dict[Expr, int] = {A: 2, B: 3, AT: 0}
 ASKED = [
-    Asked(expression("mean(x)"), (A,)),
-    Asked(expression("variance(x)"), (A,)),
-    Asked(expression("variance(x)"), (B,)),
-    Asked(expression("slope(x, y)"), (A, B)),
-    Asked(expression("sum(x*y*z)"), (B, A, A)),
-    Asked(expression("correlation(x, y)"), (B, A)),
-    Asked(expression("sum(log(x)) + n"), (A,)),
-    Asked(expression("max(x) + median(x)"), (B,)),
-    Asked(expression("max(x) - argmax(y)"), (B, A)),
-    Asked(expression("prod(x) + gcd(floor(x))"), (A,)),
-    Asked(expression("sum(0.5^j*x) + sum(cos(i)*x)"), (A,)),
-    Asked(expression("sum(0.5^i*x) + sum(x)"), (A,)),
-    Asked(expression("let m = mean(x) in sum(abs(x - m))"), (A,)),
-    Asked(expression("let m = mean(x) in sum(abs(x - m))"), (B,)),
-    Asked(expression("sum(x*0.5^age) + n"), (A, AT)),
-    Asked(expression("sum(x) + n", nulls="poison"), (A,)),
-    Asked(expression("all(x > 0)"), (A,)),
-    Asked(expression("sum(x^2)"), (TWICE,)),
+    ModelCall(expression("mean(x)"), (A,)),
+    ModelCall(expression("variance(x)"), (A,)),
+    ModelCall(expression("variance(x)"), (B,)),
+    ModelCall(expression("slope(x, y)"), (A, B)),
+    ModelCall(expression("sum(x*y*z)"), (B, A, A)),
+    ModelCall(expression("correlation(x, y)"), (B, A)),
+    ModelCall(expression("sum(log(x)) + n"), (A,)),
+    ModelCall(expression("max(x) + median(x)"), (B,)),
+    ModelCall(expression("max(x) - argmax(y)"), (B, A)),
+    ModelCall(expression("prod(x) + gcd(floor(x))"), (A,)),
+    ModelCall(expression("sum(0.5^j*x) + sum(cos(i)*x)"), (A,)),
+    ModelCall(expression("sum(0.5^i*x) + sum(x)"), (A,)),
+    ModelCall(expression("let m = mean(x) in sum(abs(x - m))"), (A,)),
+    ModelCall(expression("let m = mean(x) in sum(abs(x - m))"), (B,)),
+    ModelCall(expression("sum(x*0.5^age) + n"), (A, AT)),
+    ModelCall(expression("sum(x) + n", nulls="poison"), (A,)),
+    ModelCall(expression("all(x > 0)"), (A,)),
+    ModelCall(expression("sum(x^2)"), (TWICE,)),
 ]
 WINDOWS = [
     Window(FrameUnit.ROWS, 3),
@@ -96,23 +96,23 @@ def answers(uda: Uda, state: Any, given_: Tuples, complete: int | None) -> list[
 
 
 @cache
-def one_call(asked: Asked, window: Window, form: str) -> ModelCalls:
+def one_call(asked: ModelCall, window: Window, form: str) -> ModelCalls:
     return ModelCalls([asked], frame_over(window), form=form)
 
 
-def alone(asked: Asked, window: Window, rows: Sequence[tuple[Any, ...]], form: str = PYTHON) -> list[Any]:
+def alone(asked: ModelCall, window: Window, rows: Sequence[tuple[Any, ...]], form: str = PYTHON) -> list[Any]:
     calls = one_call(asked, window, form)
     return answers(calls.uda, calls.uda.start(), tuples(rows, calls.arguments), END)[0]
 
 
 def together(
-    asked: Sequence[Asked],
+    asked: Sequence[ModelCall],
     window: Window,
     rows: Sequence[tuple[Any, ...]],
     cuts: Sequence[int],
-    gone: Sequence[Asked] = (),
+    gone: Sequence[ModelCall] = (),
     form: str = PYTHON,
-) -> dict[Asked, list[Any]]:
+) -> dict[ModelCall, list[Any]]:
     """The state is stored at each cut; those that are gone leave at the last one."""
     calls = ModelCalls(asked, frame_over(window), form=form)
     state, found = calls.uda.start(), {each: [] for each in asked}
@@ -142,7 +142,7 @@ def together(
     [ASKED[0], ASKED[1]], WINDOWS[0], [(1, 0, 1.0, 2.0), (1, 0, 1e200, 1.0)] + [(1, 0, 2.0, 1.0)] * 6, [2], 1
 )
 def test_together_each_gets_what_it_gets_alone(
-    asked: list[Asked], window: Window, rows: list[Any], cuts: list[int], leaving: int
+    asked: list[ModelCall], window: Window, rows: list[Any], cuts: list[int], leaving: int
 ) -> None:
     all_rows = timed(rows)
     cuts = [min(cut, len(rows)) for cut in cuts]
@@ -166,12 +166,12 @@ def test_machine_code_keeps_them_apart_from_the_first_null_on() -> None:
 
 def test_state_has_a_place_for_each_core_and_no_more() -> None:
     names = ("mean", "variance", "skewness", "slope", "correlation", "covariance", "intercept", "r2")
-    asked = [Asked(model(name), (A, B)[: len(model(name).parameters)]) for name in names]
+    asked = [ModelCall(model(name), (A, B)[: len(model(name).parameters)]) for name in names]
     calls = ModelCalls(asked, frame_over(WINDOWS[0]), form=PYTHON)
     sums = [name for name in calls.uda.start().arrays["S"].dtype.names if re.fullmatch(r"h\d+", name)]
     # n is counted in any case.
-    assert len(sums) + 1 == len(jointly(asked).kept) == 7
-    assert len(jointly(asked).kept) < sum(len(each.model.cores) for each in asked) / 4
+    assert len(sums) + 1 == len(joint_state(asked).kept) == 7
+    assert len(joint_state(asked).kept) < sum(len(each.model.cores) for each in asked) / 4
 
 
 def test_what_is_kept_for_others_goes_with_them() -> None:
@@ -193,11 +193,11 @@ def test_a_number_whose_square_is_too_great_leaves_no_trace(text: str) -> None:
     call = WindowCall("m", (A,), False, (), window, catalog.aggregates("m")[0].returns.columns)
     reference = ByReference(call, catalog)
     expected = answers(reference, reference.start(), tuples(rows, (A,)), END)[0]
-    assert alone(Asked(wanted, (A,)), window, rows) == expected
+    assert alone(ModelCall(wanted, (A,)), window, rows) == expected
 
 
 def test_those_that_go_by_age_go_by_one_time() -> None:
     fading = expression("sum(x*0.5^age)")
     other = ColumnRef("other", TIMESTAMP)
-    assert go_together([Asked(fading, (A, AT)), ASKED[0]], Asked(fading, (B, AT)))
-    assert not go_together([Asked(fading, (A, AT))], Asked(fading, (A, other)))
+    assert can_share_window([ModelCall(fading, (A, AT)), ASKED[0]], ModelCall(fading, (B, AT)))
+    assert not can_share_window([ModelCall(fading, (A, AT))], ModelCall(fading, (A, other)))

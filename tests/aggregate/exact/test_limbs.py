@@ -96,7 +96,7 @@ def test_a_quotient_is_the_nearest_double_from_the_smallest_to_the_greatest(
     exact = Fraction(number, first * second * third) * Fraction(2) ** exponent
     limbs = wide.limbs_of_int(number, 10)
     buffer = np.empty(10 + wide.SPARE, np.uint32)
-    assert wide.rounded(limbs, first, second, third, exponent, buffer) == nearest(exact)
+    assert wide.round_ratio(limbs, first, second, third, exponent, buffer) == nearest(exact)
 
 
 _WHOLE = st.integers(-(2**150), 2**150)
@@ -132,7 +132,7 @@ def test_running_sums_go_on_from_what_each_group_had(rows: list[tuple[int, int, 
 
 @given(_WHOLE, st.integers(6, 9), st.integers(0, 3))
 def test_a_number_keeps_its_value_with_more_limbs(number: int, size: int, shift: int) -> None:
-    wider = wide.widened(wide.limbs_of_int(number, 6).reshape(1, -1), size + shift, shift)
+    wider = wide.widen(wide.limbs_of_int(number, 6).reshape(1, -1), size + shift, shift)
     assert wide.ints_of(wider) == [number << (32 * shift)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from slicemill.connectors.generators.rfid import Tags
-from slicemill.extensions.rfid import baseline, case_numbers, eager, is_new, lazy, numbered
+from slicemill.extensions.rfid import baseline, case_numbers, eager, is_new, lazy, number_keys
 from slicemill.kernels.arrays import Int64s
 from slicemill.plan.build import build_graph
 from slicemill_oracle.engine import Engine
@@ -74,7 +74,7 @@ def test_products_are_merged_and_packed_into_cases(results: dict[str, Rows], rea
 
 def test_a_visit_ends_a_second_after_its_last_reading(results: dict[str, Rows], readings: Int64s) -> None:
     kept = clean(readings)
-    keys, n_keys = numbered(key(kept))
+    keys, n_keys = number_keys(key(kept))
     visits = []
     for one in range(n_keys):
         of_key = kept[keys == one]

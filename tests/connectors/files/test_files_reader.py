@@ -68,7 +68,7 @@ class Source:
         batch = self.reader.read(self.offset, limit)
         if commit:
             self.offset = json.loads(json.dumps(batch.offset))
-            self.reader.committed(self.offset)
+            self.reader.commit(self.offset)
         return batch
 
     def numbers(self, limit: int = ALL) -> list[int]:

@@ -24,7 +24,7 @@ from slicemill.connectors.sinks.memory import MemoryTable
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.sink import SinkError
 from slicemill.errors import SlicemillError
-from slicemill.lifecycle.compaction import folded
+from slicemill.lifecycle.compaction import fold_epochs
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home import Home
@@ -132,7 +132,7 @@ def folded_home(folder: Path) -> tuple[Home, Change]:
     for rows in (FIRST, SECOND, THIRD):
         changes(home, rows)
     log = home.logs["q"]
-    done = folded(log, COUNTS, log.epochs()[:2])
+    done = fold_epochs(log, COUNTS, log.epochs()[:2])
     return home, Change(based={"q": (done.upto, done.base)})
 
 

@@ -27,7 +27,7 @@ from connectors.sinks.logs import (
 from slicemill.connectors.results import ResultStreamReader, SlicemillSource, result_options, table_frame
 from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.errors import SlicemillError
-from slicemill.lifecycle.compaction import folded
+from slicemill.lifecycle.compaction import fold_epochs
 from slicemill.storage.changes import Change
 from slicemill.types import INT, VARCHAR, Column, Timed, changelog
 
@@ -71,7 +71,7 @@ def test_the_table_of_now_is_a_data_frame(registered: SparkSession, tmp_path: Pa
     append(home, [Timed(3, row) for row in changes])
     assert table() == {("a", 2), ("b", 4)}
     log = home.logs["q"]
-    done = folded(log, schema, log.epochs())
+    done = fold_epochs(log, schema, log.epochs())
     home.commit(Change(based={"q": (done.upto, done.base)}))
     append(home, [Timed(4, ("delete", "b", 4))])
     assert table() == {("a", 2)}
@@ -107,7 +107,7 @@ def test_a_stream_of_changes_begins_with_the_table_that_they_were_folded_into(
     home = home_with(tmp_path, "q", schema)
     append(home, [Timed(1, ("insert", 1)), Timed(2, ("update_before", 1)), Timed(2, ("update_after", 2))])
     log = home.logs["q"]
-    done = folded(log, schema, log.epochs())
+    done = fold_epochs(log, schema, log.epochs())
     home.commit(Change(based={"q": (done.upto, done.base)}))
     append(home, [Timed(3, ("delete", 2))])
     frame = (

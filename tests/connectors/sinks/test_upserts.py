@@ -17,7 +17,7 @@ from slicemill.columns.rows import to_table
 from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.connectors.sinks.memory import Upserts, UpsertSink, net_upserts
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.lifecycle.compaction import folded
+from slicemill.lifecycle.compaction import fold_epochs
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home import Home
@@ -159,7 +159,7 @@ def test_a_table_that_has_missed_changes_gets_all_rows(tmp_path: Path) -> None:
     for rows in EPOCHS[1:]:
         changes(home, rows)
     log = home.logs["q"]
-    done = folded(log, COUNTS, log.epochs()[:2])
+    done = fold_epochs(log, COUNTS, log.epochs()[:2])
     home.commit(Change(based={"q": (done.upto, done.base)}))
     deliver(home, store)
     assert store.rows() == AFTER[-1]

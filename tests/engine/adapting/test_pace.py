@@ -10,7 +10,7 @@ import pytest
 
 from slicemill.runtime.assignments import Assignments
 from slicemill.runtime.messages import Forget
-from slicemill.runtime.streams import POLL_S, ReadingPace
+from slicemill.runtime.streams import POLL_S, PollTimer
 from slicemill.runtime.workers.events import WorkerJoined
 
 
@@ -53,4 +53,4 @@ def test_a_source_of_a_busy_worker_is_looked_at_when_it_answers(
 ) -> None:
     """Else the dispatcher would ask again and again, and take a core for as long as the worker runs."""
     readable = assignments.readable([stream(worker, due_us)])
-    assert ReadingPace().patience_s(readable, 1_000_000) == pytest.approx(waits_s)
+    assert PollTimer().patience_s(readable, 1_000_000) == pytest.approx(waits_s)

@@ -82,7 +82,7 @@ class Steps:
         placements = possible(unit, self.chooser.randint(1, 6))
         if placements:
             placement = self.chooser.choice(placements)
-            assert self.mill.replacing.replace_placement(unit, placement)
+            assert self.mill.replacing.rescale(unit, placement)
             self.changed += 1
             assert self.mill.dispatcher.units[unit.id].cells == placement.cells
 
@@ -164,7 +164,7 @@ def test_a_crash_beside_the_record_changes_nothing(seed: int, steps: list[str]) 
                     raise KeyboardInterrupt
 
             with mock.patch.object(Home, "commit", dying), pytest.raises(KeyboardInterrupt):
-                works.mill.replacing.replace_placement(unit, chosen[-1])
+                works.mill.replacing.rescale(unit, chosen[-1])
             works.mill.close(checkpoint=False)
             works.open()
             cells = works.mill.dispatcher.units[unit.id].cells
@@ -188,19 +188,19 @@ def test_a_change_is_one_record_and_nothing_is_replayed(tmp_path: Path) -> None:
         changes: list[Change] = []
         commit = Home.commit
         with mock.patch.object(Home, "commit", lambda home, one: (changes.append(one), commit(home, one))[1]):
-            assert mill.replacing.replace_placement(unit, by_time)
+            assert mill.replacing.rescale(unit, by_time)
         (fields,) = [change.units[unit.id] for change in changes if change]
         assert fields["placement"]["kind"] == "time" and fields["checkpoint"]["placement"]["kind"] == "key"
         assert len(fields["checkpoint"]["files"]) == 2
         fresh = mill.dispatcher.units[unit.id]
-        assert fresh is not unit and fresh.cells == 3 and fresh.unwritten
+        assert fresh is not unit and fresh.cells == 3 and fresh.is_checkpoint_outdated
         restore = fresh._restore(1)
         assert restore.before == former_cells(Placement.of(unit.plan.exchanges).plain())
         assert not any(span.epochs for span in restore.replay.values())
         works.feed()
         works.run()
         mill.checkpoint()
-        assert "placement" not in fresh.fields["checkpoint"] and not fresh.unwritten
+        assert "placement" not in fresh.fields["checkpoint"] and not fresh.is_checkpoint_outdated
 
 
 def test_what_is_kept_by_others_cannot_follow(tmp_path: Path) -> None:
@@ -213,4 +213,4 @@ def test_what_is_kept_by_others_cannot_follow(tmp_path: Path) -> None:
         with pytest.raises(
             SlicemillError, match="cannot change from by key, 2 cells to one cell while it runs"
         ):
-            mill.replacing.replace_placement(unit, ONE_CELL)
+            mill.replacing.rescale(unit, ONE_CELL)

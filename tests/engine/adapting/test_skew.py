@@ -13,7 +13,7 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy_keys import KeySample, KeyWork
 from slicemill.plan.placement import placements_of
 from slicemill.runtime import skew
-from slicemill.runtime.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, work_ahead
+from slicemill.runtime.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, predict_work
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -97,7 +97,7 @@ def test_what_lies_ahead_is_foreseen_from_samples_of_both_sides() -> None:
         "b": [KeySample(500, 10, {7: (2, 200.0), 8: (0, 100.0)})],
         "c": [KeySample(20, 10, {7: (2, 10.0)})],
     }
-    ahead = work_ahead(sides, samples, CELLS)
+    ahead = predict_work(sides, samples, CELLS)
     # 300 rows of a meet a tenth of those of b and all of c; 210 meet the tenth of a that is in the window.
     assert ahead[2].keys == {7: (510, 300 * 30 + 210 * 30)}
     assert ahead[0].keys == {8: (100, 0)}
@@ -109,9 +109,9 @@ def test_a_key_is_spread_before_the_first_run_over_many_of_its_rows() -> None:
     keys = HeavyKeys(CELLS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
     for log in "ab":
         keys.arrived(log, many)
-    keys.foresee(50)
+    keys.predict(50)
     assert keys.keys == (HeavyKey(7, 2, 50),)
-    keys.foresee(60)
+    keys.predict(60)
     assert keys.keys == (HeavyKey(7, 2, 50),), "nothing else has come"
 
 
@@ -122,7 +122,7 @@ def test_what_was_foreseen_and_did_not_come_is_believed_less() -> None:
     for sample in (few, many):
         for log in "ab":
             keys.arrived(log, sample)
-        keys.foresee(50)
+        keys.predict(50)
         assert keys.keys == ()
         for cell in range(CELLS):
             keys.add(cell, KeyWork(500, 100))
@@ -184,7 +184,7 @@ def _place(mill: Mill, cells: int, kind: str) -> None:
     for unit in list(mill.dispatcher.running.units):
         found = placements_of(unit.plan.unit, unit.plan.graph, cells)
         for placement in (one for one in found if one.kind.value == kind and unit.cells > 1):
-            assert mill.replacing.replace_placement(unit, placement)
+            assert mill.replacing.rescale(unit, placement)
 
 
 @pytest.mark.parametrize("disturbed", ["not at all", "by restarts", "by new cells"])

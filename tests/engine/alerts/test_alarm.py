@@ -11,7 +11,7 @@ from slicemill.lifecycle.alerts import Alarm, AlarmState
 def told(looks: list[tuple[int, bool | None]], for_us: int = 0, repeat_us: int | None = None) -> list[object]:
     alarm, found = Alarm(), list[object]()
     for now, holds in looks:
-        alarm, word = alarm.looked(holds, now, for_us, repeat_us)
+        alarm, word = alarm.apply_condition(holds, now, for_us, repeat_us)
         if word is not None:
             found.append((now, word, alarm.times))
     return found
@@ -54,7 +54,7 @@ def test_firing_and_resolved_alternate_and_a_restart_changes_nothing(
     alarm, now, firing = Alarm(), 0, False
     for step, holds in steps:
         now += step
-        alarm, word = alarm.looked(holds, now, for_us, repeat_us)
+        alarm, word = alarm.apply_condition(holds, now, for_us, repeat_us)
         if word == "firing":
             assert not firing or repeat_us is not None
             firing = True

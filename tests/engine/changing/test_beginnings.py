@@ -143,7 +143,10 @@ def test_who_reads_the_past_takes_half_as_long_as_a_live_run_and_only_what_other
         shares = batches.rows / batches.pending
         ranked = {running.units[p]: float(share) for p, share in zip(positions, shares, strict=True)}
         waiting = {running.units[p]: rows for p, rows in zip(positions, batches.pending, strict=True)}
-        return {unit: share * waiting[unit] for unit, share in running.in_turn(ranked, clock.now).items()}
+        return {
+            unit: share * waiting[unit]
+            for unit, share in running.order_backfills_last(ranked, clock.now).items()
+        }
 
     running._last_run_us[running.position[past.id]] = clock.now
     for live_s, rows in (
@@ -154,10 +157,10 @@ def test_who_reads_the_past_takes_half_as_long_as_a_live_run_and_only_what_other
         running._usual_s[running.position[live.id]] = live_s
         assert taken() == {past: pytest.approx(rows)}
     past.statistics.cost.per_row = 1e-9
-    running._renew(running.position[past.id], past, clock.now)
+    running._update_row(running.position[past.id], past, clock.now)
     assert taken() == {past: pytest.approx(50)}, "few rows first, until it is known what they take"
     past.statistics.cost.per_row = 0.001
-    running._renew(running.position[past.id], past, clock.now)
+    running._update_row(running.position[past.id], past, clock.now)
     feed(mill, clock, 401, 402)
     running.refresh(clock.now)
     running._last_run_us[running.position[past.id]] = clock.now
@@ -258,7 +261,7 @@ def test_a_derived_stream_without_retain_is_computed_again_from_what_is_retained
     mill.dispatcher.run_all()
     assert given(mill, "later") == [6, 7, 8, 9]
     assert given(mill, "past") == given(mill, "first") == list(range(1, 10))
-    assert "d is computed again for it" in mill.backfills.in_words("past")
+    assert "d is computed again for it" in mill.backfills.describe("past")
 
 
 def test_tuples_of_the_past_meet_what_a_table_holds_when_they_are_read(mill: Mill, clock: Clock) -> None:

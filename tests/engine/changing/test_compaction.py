@@ -23,7 +23,7 @@ from slicemill.api.mill import Mill
 from slicemill.columns.rows import plain_rows
 from slicemill.connectors.follow import Follower
 from slicemill.connectors.sinks.memory import MemoryTable
-from slicemill.lifecycle.compaction import folded
+from slicemill.lifecycle.compaction import fold_epochs
 from slicemill.server.live_results import LiveResults
 from slicemill.server.service import MillService
 from slicemill.storage.filesystem import LOCAL
@@ -161,7 +161,7 @@ def test_a_mill_that_dies_before_the_record_has_the_changes_and_no_file_more(tmp
         mill.checkpoint()
         query = mill.queries["best"]
         before, files = tables(mill), set(LOCAL.names(query.log.folder))
-        folded(query.log, query.schema, query.log.epochs())
+        fold_epochs(query.log, query.schema, query.log.epochs())
         assert len(set(LOCAL.names(query.log.folder)) - files) == 1
         folder = query.log.folder
     with opened(tmp_path) as again:

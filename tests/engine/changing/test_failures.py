@@ -11,7 +11,13 @@ import pytest
 from recovery.dying import Death, Died, dying
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.lifecycle.pause_and_retry import FIRST_PAUSE_S, MOST_STALLS, MOST_TRIES, Life, LifeState
+from slicemill.lifecycle.pause_and_retry import (
+    FIRST_PAUSE_S,
+    MOST_STALLS,
+    MOST_TRIES,
+    LifecycleState,
+    QueryStatus,
+)
 from slicemill.runtime import units as unit
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -68,14 +74,14 @@ class Home:
             feed_rows(self.mill, "s", [row])
             self.mill.dispatcher.run_all()
 
-    def wait(self, seconds: float) -> Life:
+    def wait(self, seconds: float) -> QueryStatus:
         """Time passes, and the mill looks at what has failed."""
         self.clock.now += int(seconds * SECOND)
         self.mill.dispatcher.look()
         self.mill.dispatcher.run_all()
         return self.life()
 
-    def life(self, name: str = "q") -> Life:
+    def life(self, name: str = "q") -> QueryStatus:
         return self.mill.queries[name].life()
 
     def rows(self, name: str = "q") -> list[tuple[object, ...]]:
@@ -106,7 +112,7 @@ def test_a_query_alone_in_its_unit_goes_on_from_where_it_stood(
     down.touch()
     home.feed(10, 20)
     life = home.wait(1)
-    assert life.state is LifeState.RESTARTING and life.failures == 1
+    assert life.state is LifecycleState.RESTARTING and life.failures == 1
     assert life.why is not None and "it is down" in life.why
     assert life.next_try_us == home.clock.now + FIRST_PAUSE_S * SECOND
     assert home.rows() == before
@@ -117,7 +123,7 @@ def test_a_query_alone_in_its_unit_goes_on_from_where_it_stood(
     assert home.wait(1).failures == 2
     down.unlink()
     life = home.wait(FIRST_PAUSE_S * 2 + 1)
-    assert (life.state, life.failures, life.next_try_us) == (LifeState.RUNNING, 2, None)
+    assert (life.state, life.failures, life.next_try_us) == (LifecycleState.RUNNING, 2, None)
     assert home.mill.queries["q"].error is None
     home.feed(20, 30)
     finish(home.mill)
@@ -134,12 +140,12 @@ def test_a_query_that_fails_beside_others_begins_anew_and_they_go_on(
     before = home.rows()
     down.touch()
     home.feed(10, 20)
-    assert home.wait(1).state is LifeState.RESTARTING
+    assert home.wait(1).state is LifecycleState.RESTARTING
     down.unlink()
     if reopened:
         home.reopen(checkpoint=reopened == "checkpoint")
     life = home.wait(FIRST_PAUSE_S)
-    assert (life.state, life.failures) == (LifeState.RUNNING, 1)
+    assert (life.state, life.failures) == (LifecycleState.RUNNING, 1)
     if reopened:
         home.reopen(checkpoint=reopened == "checkpoint")
     home.feed(20, 30)
@@ -162,14 +168,14 @@ def test_after_the_last_try_it_stays_failed_until_it_is_restarted(tmp_path: Path
         home.wait(pauses[-1])
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
     life = home.wait(1)
-    assert (life.state, life.next_try_us) == (LifeState.FAILED, None)
+    assert (life.state, life.next_try_us) == (LifecycleState.FAILED, None)
     assert life.why is not None and "it is down" in life.why
     down.unlink()
     home.reopen(checkpoint=False)
-    assert home.wait(10_000).state is LifeState.FAILED
+    assert home.wait(10_000).state is LifecycleState.FAILED
     home.mill.queries["q"].restart()
     home.mill.dispatcher.run_all()
-    assert home.life() == Life(LifeState.RUNNING)
+    assert home.life() == QueryStatus(LifecycleState.RUNNING)
     home.feed(6, 30)
     finish(home.mill)
     assert home.rows() == expected(tmp_path, "q")
@@ -263,12 +269,12 @@ def test_a_query_that_stalls_three_times_in_a_row_stays_failed_until_it_is_resta
         home.wait(pauses[-1])
     assert pauses == [5, 10]
     life = home.wait(1)
-    assert (life.state, life.failures, life.next_try_us) == (LifeState.FAILED, MOST_STALLS, None)
+    assert (life.state, life.failures, life.next_try_us) == (LifecycleState.FAILED, MOST_STALLS, None)
     down.unlink()
-    assert home.wait(10_000).state is LifeState.FAILED
+    assert home.wait(10_000).state is LifecycleState.FAILED
     home.mill.execute("RESTART QUERY q")
     home.mill.dispatcher.run_all()
-    assert home.life() == Life(LifeState.RUNNING)
+    assert home.life() == QueryStatus(LifecycleState.RUNNING)
     home.feed(1, len(ROWS))
     finish(home.mill)
     assert home.rows() == expected(tmp_path, "q")

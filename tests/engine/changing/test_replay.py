@@ -13,7 +13,7 @@ import pytest
 from slicemill.api.mill import Mill
 from slicemill.catalog.statements import Replay, ReplayOutcome
 from slicemill.errors import SlicemillError
-from slicemill.lifecycle.replay import REPLAYED, with_numbers
+from slicemill.lifecycle.replay import REPLAYED, add_numbers
 from slicemill.sql.errors import EslError
 from slicemill.storage.home import Home
 from support.engine import Clock, inline_pool, turn
@@ -209,5 +209,5 @@ def test_lines_below_a_header_say_that_they_cannot_be_replayed(tmp_path: Path) -
 
 
 def test_numbers_are_kept_as_ranges() -> None:
-    assert with_numbers([], [3, 1, 2]) == [[1, 3]]
-    assert with_numbers([[0, 4]], [2, 5, 9]) == [[0, 5], [9, 9]]
+    assert add_numbers([], [3, 1, 2]) == [[1, 3]]
+    assert add_numbers([[0, 4]], [2, 5, 9]) == [[0, 5], [9, 9]]

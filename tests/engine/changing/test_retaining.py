@@ -9,7 +9,7 @@ import pytest
 from slicemill.api.mill import Mill
 from slicemill.columns.arrow_schema import SEQ, TS
 from slicemill.lifecycle.catalog_journal import in_force
-from slicemill.runtime.retained_logs import WHOLE, kept_us
+from slicemill.runtime.retained_logs import WHOLE, log_retention_us
 from slicemill.sql.errors import EslError
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
@@ -94,7 +94,7 @@ def test_bad_rows_stay_as_long_as_results_or_as_the_stream_says(tmp_path: Path) 
     with opened(
         tmp_path, clock, f"{STREAM} RETAIN 10 SECONDS", "CREATE STREAM r (k int) SOURCE 'r.csv'"
     ) as mill:
-        kept = kept_us(mill.catalog, 3600 * SECOND)
+        kept = log_retention_us(mill.catalog, 3600 * SECOND)
         assert (kept["s_errors"], kept["s_late"], kept["r_errors"]) == (
             10 * SECOND,
             10 * SECOND,

@@ -8,7 +8,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.runtime.workers.plan_messages import unpacked
+from slicemill.runtime.workers.plan_messages import unpack_plan
 from slicemill.storage.check import check_home
 from slicemill.time import wall_clock_us
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool, rows_as_table
@@ -111,7 +111,7 @@ def test_plans_hold_the_name_of_a_table_and_the_home_one_version(tmp_path: Path)
             mill.table("t", [(k, f"name {k}") for k in range(number)])
             (unit,) = mill.dispatcher.running.units
             sizes.append(len(unit.packed))
-            assert len(unpacked(unit.packed).tables["t"]) == number
+            assert len(unpack_plan(unit.packed).tables["t"]) == number
         assert sizes[0] == sizes[1]
         mill.home.free()
         assert len(list((home / "tables").iterdir())) == 1

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from slicemill.cli import app
-from slicemill.extensions.models.canonical_graphs import kept_graph
+from slicemill.extensions.models.canonical_graphs import execution_graph
 from slicemill.extensions.models.model import expression
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
@@ -53,7 +53,7 @@ def test_values_of_a_running_model_are_those_of_its_window(
             window = [{"x": value + (partition["key"] == ["b"])} for value in VALUES[-3:]]
             assert partition["elements"] == 3
             assert partition["result"] == pytest.approx(model.value(window))
-            nodes = {node.id for node in kept_graph(model).nodes}
+            nodes = {node.id for node in execution_graph(model).nodes}
             for core in partition["cores"]:
                 assert core["node"] in nodes
                 if "pivot" not in core["core"] and not model.lets:

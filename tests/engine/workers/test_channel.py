@@ -21,8 +21,8 @@ from slicemill.runtime.workers.channel import (
     HELLO,
     Address,
     Channel,
-    Entrance,
     Hello,
+    WorkerListener,
     clear_abandoned,
     connect,
     encode,
@@ -39,7 +39,7 @@ def entrance(
     listen: tuple[str, int] | None = None, limit_s: float = PATIENCE_S
 ) -> Iterator[tuple[Address, Admitted]]:
     admitted: Admitted = queue.SimpleQueue()
-    opened = Entrance(listen, KEY, lambda hello, sock: admitted.put((hello, sock)), limit_s=limit_s)
+    opened = WorkerListener(listen, KEY, lambda hello, sock: admitted.put((hello, sock)), limit_s=limit_s)
     try:
         yield opened.address, admitted
     finally:

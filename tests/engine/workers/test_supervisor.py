@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slicemill.runtime.workers.pool import is_running, pause_s, why
+from slicemill.runtime.workers.pool import is_running, job_failure_cause, pause_s
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -25,18 +25,18 @@ def test_the_error_of_a_task_is_one_line(context: SparkContext) -> None:
 
     with pytest.raises(Exception) as raised:
         context.parallelize([0], 1).map(fail).collect()
-    assert why(raised.value) == "ValueError: no such unit"
+    assert job_failure_cause(raised.value) == "ValueError: no such unit"
 
 
 def test_the_end_of_a_process_is_one_line(context: SparkContext) -> None:
     with pytest.raises(Exception) as raised:
         context.parallelize([0], 1).map(lambda _: os._exit(1)).collect()
-    assert "Python worker exited unexpectedly" in why(raised.value)
-    assert "\n" not in why(raised.value)
+    assert "Python worker exited unexpectedly" in job_failure_cause(raised.value)
+    assert "\n" not in job_failure_cause(raised.value)
 
 
 def test_errors_without_a_word_are_named() -> None:
-    assert why(KeyError()) == "KeyError"
+    assert job_failure_cause(KeyError()) == "KeyError"
 
 
 def test_a_context_that_works_is_running(context: SparkContext) -> None:

@@ -8,10 +8,10 @@ from typing import ClassVar
 from sqlglot import exp
 
 from slicemill.binder.context import Context
-from slicemill.binder.create import refuse_known
+from slicemill.binder.create import refuse_taken_name
 from slicemill.catalog.extended import ComputedStream
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import CreateObject, child, span_of
 from slicemill.sql.printer import EslGenerator
 from slicemill.types import Schema
@@ -59,9 +59,9 @@ def create_sampler(c: Cursor, name: exp.Identifier) -> CreateSampler:
 
 
 def bind_sampler(node: CreateSampler, context: Context) -> Sampler:
-    refuse_known(node.this, context)
+    refuse_taken_name(node.this, context)
     relation = context.relation(child(node, "stream"))
     every = int(child(node, "every").name)
     if every < 1:
-        raise Mistake("EVERY counts from 1", span_of(child(node, "stream")), "write EVERY 10")
+        raise StatementError("EVERY counts from 1", span_of(child(node, "stream")), "write EVERY 10")
     return Sampler(node.this.name, relation.name, every, relation.schema)

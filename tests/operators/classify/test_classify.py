@@ -18,7 +18,7 @@ from slicemill.extensions.classify import policies as registry
 from slicemill.extensions.classify.definition import POLICIES
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import Unit, cut
+from slicemill.plan.units import Unit, split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
@@ -52,7 +52,7 @@ def examples() -> list[Row]:
 def plan_of(policy: str) -> tuple[UnitPlan, Unit, QueryGraph]:
     catalog = bind(SCRIPT.format(policy=policy)).catalog
     graph = build_graph(catalog)
-    (unit,) = [unit for unit in cut(graph) if unit.stateful]
+    (unit,) = [unit for unit in split_into_units(graph) if unit.stateful]
     return UnitPlan(unit, graph, catalog, {"e": examples()}), unit, graph
 
 

@@ -70,7 +70,7 @@ def sounds() -> list[tuple[Any, ...]]:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "observed_pumps.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    observing._imported.cache_clear()
+    observing._import_function.cache_clear()
     yield
     sys.modules.pop("observed_pumps", None)
 

@@ -12,7 +12,7 @@ import pytest
 from slicemill.binder import bind
 from slicemill.columns.rows import to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.types import Timed
 
@@ -36,7 +36,7 @@ def script(options: str, rows: bool = False) -> str:
 def program_of(text: str) -> UnitProgram:
     catalog = bind(text).catalog
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     return UnitProgram(UnitPlan(unit, graph, catalog, {}))
 
 

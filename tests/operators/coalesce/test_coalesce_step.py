@@ -17,7 +17,7 @@ from slicemill.operators.row_step import RowStep
 from slicemill.operators.temporal.spec import Coalesce
 from slicemill.operators.temporal.step import CoalesceStep
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
@@ -58,7 +58,7 @@ def rows(random: Random, count: int) -> list[Timed]:
 def plan(name: str, cells: int) -> UnitPlan:
     catalog = bind(STREAM + QUERIES[name]).catalog
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     return UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.catalog.queries import Budget, Slot
-from slicemill.operators.temporal.rows import SheddingCoalesce, Temporal
+from slicemill.operators.temporal.rows import SheddingCoalesce, TemporalQuery
 from slicemill.shedding.accuracy import accuracy
 from slicemill.shedding.methods import METHODS
 from slicemill.types import Row, Timed
@@ -43,12 +43,12 @@ def tuples(random: Random, count: int) -> list[Timed]:
 
 
 def exact(extent: int | None, slide: int, by_rows: bool) -> CoalesceOperator:
-    return CoalesceOperator(Temporal(second, first, first, extent, slide, by_rows, chosen))
+    return CoalesceOperator(TemporalQuery(second, first, first, extent, slide, by_rows, chosen))
 
 
 def shedding(extent: int | None, slide: int, by_rows: bool, budget: Budget) -> SheddingCoalesce:
     return SheddingCoalesce(
-        Temporal(second, first, first, extent, slide, by_rows, chosen), budget, everything
+        TemporalQuery(second, first, first, extent, slide, by_rows, chosen), budget, everything
     )
 
 
@@ -152,11 +152,11 @@ def test_only_wanted_runs_count_for_accuracy() -> None:
         return bool(end - begin >= 20)  # type: ignore[has-type]
 
     budget = Budget(40, method="threshold", threshold=20)
-    operator = SheddingCoalesce(Temporal(second, first, first, 400, 100), budget, wanted)
+    operator = SheddingCoalesce(TemporalQuery(second, first, first, 400, 100), budget, wanted)
     run(operator, stream)
     assert operator.report.dropped == 0
     small = Budget(30, method="threshold", threshold=20)
-    operator = SheddingCoalesce(Temporal(second, first, first, 400, 100), small, wanted)
+    operator = SheddingCoalesce(TemporalQuery(second, first, first, 400, 100), small, wanted)
     run(operator, stream)
     assert operator.report.dropped > 0
     assert operator.report.accuracy > 0.97

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from slicemill.columns.arrow_schema import to_arrow
-from slicemill.columns.order import put_together
+from slicemill.columns.order import merge_cells
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join import state as side
@@ -21,9 +21,9 @@ from slicemill.operators.join.hashing import hash_keys
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import by_key
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
-from slicemill.runtime.shuffle import SpreadRows, ordered_by_cell
+from slicemill.runtime.shuffle import PartitionedRows, add_cell_order
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
@@ -61,7 +61,7 @@ class Cells:
     def __init__(self, condition: str, cells: int) -> None:
         catalog = bind(SCRIPT.format(condition)).catalog
         graph = share(optimize(build_graph(catalog)), catalog)
-        (unit,) = cut(graph)
+        (unit,) = split_into_units(graph)
         self.plan = UnitPlan(unit, graph, catalog, {}, by_key(unit, graph, cells) if cells > 1 else {})
         self.programs = [UnitProgram(self.plan, cell=cell) for cell in range(self.plan.cells)]
         self.heavy: tuple[HeavyKey, ...] = ()
@@ -82,8 +82,8 @@ class Cells:
                 parts[stream] = [table]
                 continue
             exchange = plan.exchanges[stream]
-            stored = ordered_by_cell(table, [exchange], schema) if ordered and mine else table
-            spread = SpreadRows(exchange, to_arrow(schema), [(stored, 0)], self.heavy)
+            stored = add_cell_order(table, [exchange], schema) if ordered and mine else table
+            spread = PartitionedRows(exchange, to_arrow(schema), [(stored, 0)], self.heavy)
             parts[stream] = [spread.part(cell) for cell in range(plan.cells)]
             self.spread += sum(part.num_rows for part in parts[stream]) - len(mine)
         outcomes = [
@@ -94,14 +94,16 @@ class Cells:
             states = [read_checkpoint(folder, write_checkpoint(folder, one.states)) for one in self.programs]
             self.programs = [UnitProgram(plan, state, cell) for cell, state in enumerate(states)]
         assert not any(outcome.errors for outcome in outcomes)
-        found = put_together([outcome.tables["q"] for outcome in outcomes])
+        found = merge_cells([outcome.tables["q"] for outcome in outcomes])
         shown = timed_rows(found, plan.graph["q"].schema)
         return [(one.ts, seq, one.row) for one, seq in zip(shown, found["_seq"].to_pylist(), strict=True)]
 
     def home(self, k: int, text: str) -> int:
         """The cell that rows of a key go to."""
         table = to_table([Timed(0, (k, text, 0, 0))], self.plan.graph["A"].schema, [0], [0])
-        spread = SpreadRows(self.plan.exchanges["A"], to_arrow(self.plan.graph["A"].schema), [(table, 0)])
+        spread = PartitionedRows(
+            self.plan.exchanges["A"], to_arrow(self.plan.graph["A"].schema), [(table, 0)]
+        )
         return next(cell for cell in range(self.plan.cells) if spread.part(cell).num_rows)
 
     def change(self, hash_: int, home: int, next_ts: int) -> None:

@@ -10,7 +10,7 @@ from slicemill.operators.join import hashing, probe
 from slicemill.operators.join import probe as placing
 from slicemill.operators.join import probe as retain
 from slicemill.operators.join.block import FOREVER
-from slicemill.operators.join.probe import Loop, loop
+from slicemill.operators.join.probe import TypedKernel, typed_kernel
 from slicemill.time import BEGINNING
 
 
@@ -23,7 +23,7 @@ READ_ONLY, WRITTEN = types.Array(types.int64, 1, "C", readonly=True), types.Arra
 
 
 def test_a_loop_is_compiled_by_its_first_call_and_only_for_its_types() -> None:
-    double = loop(types.void(READ_ONLY, WRITTEN))(doubled)
+    double = typed_kernel(types.void(READ_ONLY, WRITTEN))(doubled)
     assert not double.is_compiled
     values, out = np.arange(3), np.zeros(3, np.int64)
     double(values, out)
@@ -37,7 +37,7 @@ def test_a_loop_is_compiled_by_its_first_call_and_only_for_its_types() -> None:
 
 def test_every_loop_of_a_join_is_compiled_for_its_types() -> None:
     modules = (hashing, placing, probe, retain)
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Loop)]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, TypedKernel)]
     assert len(found) == 14
     for each in found:
         each.compile()

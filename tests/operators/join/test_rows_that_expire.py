@@ -17,7 +17,7 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed
@@ -158,7 +158,7 @@ def by_units(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     members = [len(node.operator.members) for node in graph if isinstance(node.operator, SharedJoin)]
     assert sorted(members) == [1, 8], "those on one key share their slices"
     found: dict[str, list[str]] = {}
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
         rows: dict[str, list[Timed]] = {log: [] for _, log in unit.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):
@@ -200,7 +200,7 @@ def test_rows_that_expire_give_what_sql_gives_over_the_finished_input(
 def test_rows_leave_the_state_when_time_has_passed_what_their_column_says() -> None:
     catalog = bind(f"{DECLARED} CREATE QUERY until AS {SELECTS['until']};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     schema = graph[graph.streams["a"]].schema
     kept = []

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
-from slicemill.columns.order import put_together
+from slicemill.columns.order import merge_cells
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.join import state as side
 from slicemill.operators.join import step as shared
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.share_joins import share_joins
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
@@ -157,7 +157,7 @@ class Machine:
             for number, program in enumerate(cells)
         }
         self.units = []
-        for unit in cut(graph):
+        for unit in split_into_units(graph):
             plan = UnitPlan(unit, graph, self.catalog, {}, exchanges_of(unit, graph, self.cells))
             self.units.append(
                 [UnitProgram(plan, kept.get((unit.id, cell)), cell) for cell in range(plan.cells)]
@@ -174,7 +174,7 @@ class Machine:
             for outcomes in runs:
                 assert not any(outcome.errors for outcome in outcomes)
                 for node_id, log in plan.unit.outputs:
-                    table = put_together([outcome.tables[log] for outcome in outcomes])
+                    table = merge_cells([outcome.tables[log] for outcome in outcomes])
                     new = [(t.ts, t.row) for t in timed_rows(table, plan.graph[node_id].schema)]
                     assert all(ts >= 0 for ts, _ in new)
                     found.setdefault(log, []).extend(new)
@@ -344,7 +344,7 @@ def test_any_set_of_joins_gives_what_sql_gives_over_the_finished_input(
         name: [(ts * SECOND, (k, v)) for ts, (of, k, v) in enumerate(arriving) if of == name] for name in "AB"
     }
     oracle = Oracle(catalog, streams, {})
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
         found: dict[str, list[tuple[int, tuple[object, ...]]]] = {log: [] for _, log in unit.outputs}
         for first, end, told in ((-1, border * SECOND, border * SECOND), (border * SECOND, END, END)):

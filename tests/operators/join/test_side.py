@@ -17,10 +17,10 @@ from slicemill.operators.join.block import (
     TIME,
     Block,
     QueryBits,
-    grouped,
+    group_by_hash,
 )
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.state import Side, SideState, Stored
+from slicemill.operators.join.state import JoinSide, SideState, StoredSlice
 
 SCHEMA = pa.schema(
     [(BLOCK_TS, pa.int64()), (BLOCK_ARRIVAL, pa.int64()), (HASH, pa.uint64()), (f"{MASK}0", pa.uint64())]
@@ -41,14 +41,14 @@ def _block(run: int, masks: list[int]) -> Block:
             f"{MASK}0": pa.array(masks, pa.uint64()),
         }
     )
-    return grouped(table, 1)[0]
+    return group_by_hash(table, 1)[0]
 
 
-def _written(side: Side, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def _written(side: JoinSide, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rows: list[int] = []
     stored = side.stored
 
-    def count(block: Block) -> Stored:
+    def count(block: Block) -> StoredSlice:
         rows.append(block.rows)
         return stored(block)
 
@@ -60,7 +60,7 @@ def _written(side: Side, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_slices_are_few_and_rows_are_written_a_few_times(
     window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side = Side(SideState(), QueryBits({}, {}).taken_by([_member("q", window)]), 0, SCHEMA)
+    side = JoinSide(SideState(), QueryBits({}, {}).assign_to([_member("q", window)]), 0, SCHEMA)
     written = _written(side, monkeypatch)
     for run in range(RUNS):
         side.add(_block(run, [1] * ROWS), (run + 1) * ROWS)
@@ -76,9 +76,9 @@ def test_slices_are_few_and_rows_are_written_a_few_times(
 def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row in five is wanted for long; the others only for as long as the short window."""
     monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
-    seats = QueryBits({}, {}).taken_by([_member("short", 50), _member("long", 1500)])
+    seats = QueryBits({}, {}).assign_to([_member("short", 50), _member("long", 1500)])
     short, both = int(seats.mask(["short"])[0]), int(seats.mask(["short", "long"])[0])
-    side = Side(SideState(), seats, 0, SCHEMA)
+    side = JoinSide(SideState(), seats, 0, SCHEMA)
     for run in range(RUNS):
         side.add(_block(run, [both, short, short, short, short]), (run + 1) * ROWS)
     held = sum(s.rows for s in side.state.slices)
@@ -88,24 +88,24 @@ def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.
 
 
 def test_rows_from_before_a_query_are_not_for_it_even_if_it_takes_a_seat_that_was_free() -> None:
-    before = QueryBits({}, {}).taken_by([_member("old", 100), _member("stays", 100)])
-    side = Side(SideState(), before, 0, SCHEMA)
+    before = QueryBits({}, {}).assign_to([_member("old", 100), _member("stays", 100)])
+    side = JoinSide(SideState(), before, 0, SCHEMA)
     side.add(_block(0, [3] * ROWS), ROWS)
-    after = before.taken_by([_member("stays", 100), _member("new", 100)])
+    after = before.assign_to([_member("stays", 100), _member("new", 100)])
     assert after.bits == {"stays": 1, "new": 0}
-    changed = Side(side.state, after, 0, SCHEMA)
-    changed.change(after.stayed(before))
+    changed = JoinSide(side.state, after, 0, SCHEMA)
+    changed.change(after.same_queries(before))
     (stored,) = side.state.slices
     assert stored.wanted == {"stays": ROWS} and stored.live.tolist() == [2]
 
 
 def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
-    seats = QueryBits({}, {}).taken_by([_member("short", 20), _member("middle", 100), _member("long", 300)])
+    seats = QueryBits({}, {}).assign_to([_member("short", 20), _member("middle", 100), _member("long", 300)])
     masks = [int(seats.mask(names)[0]) for names in (["short"], ["middle"], ["long"])]
     held: dict[tuple[int, ...], int] = {}
     for cuts in ((20, 100, 300), (100, 300), (300,)):
-        side = Side(SideState(cuts_us=cuts), seats, 0, SCHEMA)
+        side = JoinSide(SideState(cuts_us=cuts), seats, 0, SCHEMA)
         for run in range(RUNS // 4):
             # Slices of one run each, so that merging does not take rows out in passing.
             monkeypatch.setattr(side, "_first_to_merge", lambda side=side: len(side.state.slices) - 1)
@@ -117,7 +117,7 @@ def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pyte
 
 
 def test_rows_that_have_gone_on_are_not_kept_with_the_few_that_wait() -> None:
-    side = Side(SideState(), QueryBits({}, {}).taken_by([_member("q", 100)]), 0, SCHEMA)
+    side = JoinSide(SideState(), QueryBits({}, {}).assign_to([_member("q", 100)]), 0, SCHEMA)
     many = 10_000
     numbers = np.arange(many)
     hashes, masks = numbers.astype(np.uint64), np.ones(many, np.uint64)

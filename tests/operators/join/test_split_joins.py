@@ -16,7 +16,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.time import END
 from slicemill.types import Timed
@@ -45,7 +45,7 @@ def queries(draw: st.DrawFn) -> str:
 
 def results(graph: QueryGraph, text: str, runs: Sequence[Sequence[Event]]) -> list[Timed]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {text};").catalog
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     found: list[Timed] = []
     reached: dict[str, int] = dict.fromkeys(unit.inputs, -END)

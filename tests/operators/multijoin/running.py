@@ -19,7 +19,7 @@ from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.multi_joins import multi_joins
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
@@ -116,7 +116,7 @@ def results(
     catalog = catalog_of(texts)
     graph = form(catalog)
     found: dict[str, Numbered] = {name: [] for name in texts}
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
         reached: dict[str, int] = dict.fromkeys(unit.inputs, -END)
         arrived: dict[str, int] = dict.fromkeys(unit.inputs, 0)

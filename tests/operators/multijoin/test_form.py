@@ -13,7 +13,7 @@ from slicemill.operators.join.multiway_form import (
     JoinedStreams,
     forms_of,
     one_state_each,
-    saved_by_sharing,
+    shared_state_share,
     tree_of_joins,
 )
 from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin
@@ -107,6 +107,6 @@ def test_what_is_saved_by_sharing_is_what_others_keep_anyway() -> None:
         )
 
     there = [member(("a", 10), ("b", 10), ("c", 10))]
-    assert saved_by_sharing([member(("a", 10), ("b", 10), ("d", 10))], there) == pytest.approx(2 / 3)
-    assert saved_by_sharing([member(("a", 60), ("b", 60))], there) == pytest.approx(1 / 6)
-    assert saved_by_sharing([member(("a", 5), ("b", 1))], there) == 1.0
+    assert shared_state_share([member(("a", 10), ("b", 10), ("d", 10))], there) == pytest.approx(2 / 3)
+    assert shared_state_share([member(("a", 60), ("b", 60))], there) == pytest.approx(1 / 6)
+    assert shared_state_share([member(("a", 5), ("b", 1))], there) == 1.0

@@ -16,9 +16,9 @@ from operators.multijoin.running import NAMES, SECOND, Event, arrivals, as_multi
 from slicemill.columns.rows import to_table
 from slicemill.operators.join import multiway as kernel_module
 from slicemill.operators.join.multiway import MultiJoinKernel
-from slicemill.operators.join.multiway_form import measured_forms
+from slicemill.operators.join.multiway_form import forms_from_measures
 from slicemill.operators.join.multiway_orders import StateProbe
-from slicemill.operators.join.multiway_probe import Partials
+from slicemill.operators.join.multiway_probe import PartialResults
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.multiway_state import MultiJoinState
 from slicemill.operators.join.slices.coverage import complete_from, covers
@@ -103,14 +103,14 @@ def test_what_is_kept_is_wanted_by_a_query_and_so_is_every_partial_result(
     """Theorems 11 to 13: no row is stored that no selection lets pass, nothing is probed for nobody."""
     operator, schemas = planned(named(drawn))
     join = MultiJoinKernel(operator, schemas, MultiJoinState())
-    seen: list[Partials] = []
-    probed = join._probed
+    seen: list[PartialResults] = []
+    probed = join._probe_targets
 
-    def noting(partials: Partials, *others: object) -> object:
+    def noting(partials: PartialResults, *others: object) -> object:
         seen.append(partials)
         return probed(partials, *others)  # type: ignore[arg-type]
 
-    with patch.object(join, "_probed", noting):
+    with patch.object(join, "_probe_targets", noting):
         for run, until in by_second(arriving, every):
             fed(join, schemas, run, until)
     assert all(partials.words.any(axis=1).all() for partials in seen)
@@ -146,8 +146,8 @@ def test_the_order_follows_what_is_measured() -> None:
     operator, schemas = planned({"q": text_of((9, 9, 9), keys="A.k = B.k AND A.v = C.v")})
     join = MultiJoinKernel(operator, schemas, MultiJoinState())
     assert [probe.target for probe in join.orders[0].next] == [1]
-    join.state.measures.probed("1:0.0=0", 5000, 9000, 9000)
-    join.state.measures.probed("2:0.1=0", 5000, 50, 50)
+    join.state.measures.record_probe("1:0.0=0", 5000, 9000, 9000)
+    join.state.measures.record_probe("2:0.1=0", 5000, 50, 50)
     join.plan_orders()
     assert [probe.target for probe in join.orders[0].next] == [2]
 
@@ -164,7 +164,7 @@ def test_rates_and_matches_are_measured_and_told() -> None:
     assert known.rates == pytest.approx((40, 20, 10))
     # One pair in five has the same key; rows met were fewer while the states grew.
     assert 0.05 < known.matching < 0.2
-    forms = measured_forms(replace(operator, measured=known))
+    forms = forms_from_measures(replace(operator, measured=known))
     assert forms is not None and forms.multi.memory == pytest.approx(60 * 70)
 
 

@@ -10,7 +10,7 @@ import pytest
 from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
@@ -43,7 +43,7 @@ def run(items: str, parts: list[list[Timed]], folder: Path | None) -> list[Timed
     """The unit of the query over the parts; with a folder, all state goes through files in between."""
     catalog = bind(f"{STREAM}CREATE QUERY q AS SELECT k, {items} FROM S").catalog
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     plan = UnitPlan(unit, graph, catalog, {})
     schema, program, out = graph[graph.streams["S"]].schema, UnitProgram(plan), []
     for number, part in enumerate(parts):
@@ -71,7 +71,7 @@ def test_the_query_of_a_user_s_own_aggregate_has_another_step() -> None:
         f"{own}\n{STREAM}CREATE QUERY q AS SELECT avg(v) OVER (ROWS 1 PRECEDING) AS a FROM S"
     ).catalog
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     schema = graph[graph.streams["S"]].schema
     outcome = program.run({"S": to_table(parts[0], schema, [0] * 5)}, {"S": END})

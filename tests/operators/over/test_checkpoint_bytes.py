@@ -10,7 +10,7 @@ import pytest
 
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import write_checkpoint
 
@@ -56,7 +56,7 @@ def test_an_algebraic_aggregate_keeps_panes_and_no_rows(window: str) -> None:
     for own in (OWN, OWN.replace("CREATE", "CREATE ALGEBRAIC")):
         catalog = bind(f"{STREAM}{own}{query}").catalog
         graph = build_graph(catalog)
-        (unit,) = cut(graph)
+        (unit,) = split_into_units(graph)
         program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
         assert not program.run({"s": batch(0)}, {"s": BATCH - 1}).errors
         kept.append(program.state_bytes())
@@ -69,7 +69,7 @@ def test_a_checkpoint_has_no_batches(aggregate: str, window: str, tmp_path: Path
     query = f"CREATE QUERY q AS SELECT t, {aggregate}(v) OVER (PARTITION BY k {WINDOWS[window]}) AS x FROM s;"
     catalog = bind(f"{STREAM}{OWN}{query}").catalog
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     for first in range(0, 2 * BATCH, BATCH):
         # A few tuples of an open slot are left over.

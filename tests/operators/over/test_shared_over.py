@@ -11,7 +11,7 @@ from slicemill.columns.rows import to_table
 from slicemill.operators.window.over import SharedOverState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.types import Timed
 
@@ -61,7 +61,7 @@ def states(*queries: str, before: dict[str, object] | None = None, first: int = 
     texts = (f"CREATE QUERY q{QUERIES.index(query)} AS {query};\n" for query in queries)
     catalog = bind(STREAM + "".join(texts)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}), before)
     rows = [Timed(n * SECOND, (n % 2, n * 0.1, 7.0 - n, n * SECOND)) for n in range(first, first + 400)]
     done = program.run({"s": to_table(rows, SCHEMA, [row.ts for row in rows])}, {"s": rows[-1].ts})

@@ -21,14 +21,14 @@ from slicemill.aggregates.udf.compiler.layout import PYTHON
 from slicemill.binder import bind
 from slicemill.catalog.expressions import Expr
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.compiler import together
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cost import CoreCosts
 from slicemill.operators.window.compiled import CallsState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
@@ -120,7 +120,7 @@ def run(
             graph = share(optimize(build_graph(catalog)), catalog)
             table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
             kept, stored = stored, {}
-            for unit in cut(graph):
+            for unit in split_into_units(graph):
                 plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
                 programs = [
                     UnitProgram(plan, read_checkpoint(folder, kept.get((unit.id, cell), ())))
@@ -147,7 +147,7 @@ OVER = "OVER (PARTITION BY k ROWS 2 PRECEDING)"
 
 @cache
 def calls_as_python(
-    asked: tuple[Asked, ...],
+    asked: tuple[ModelCall, ...],
     frame: WindowFrame | None,
     arguments: tuple[Expr, ...] | None = None,
     costs: CoreCosts | None = None,

@@ -24,18 +24,18 @@ from slicemill.columns.rows import to_table
 from slicemill.errors import SlicemillError
 from slicemill.functions.vectors import from_arrow, to_values
 from slicemill.operators.call_values import CallValues, Evaluate, WindowRows, _kernel_values
-from slicemill.operators.window.pane_answers import Figure, figure_of
+from slicemill.operators.window.pane_answers import PaneAggregate, pane_aggregate_of
 from slicemill.operators.window.pane_state import PaneState
 from slicemill.operators.window.panes import (
     Answer,
-    Groups,
+    GroupWindows,
     Member,
+    OverWindows,
     PaneInput,
     PaneWindows,
-    ValueGroups,
-    Yields,
+    ValueGroupWindows,
 )
-from slicemill.operators.window.partial_aggregates import Values
+from slicemill.operators.window.partial_aggregates import ValueList
 from slicemill.operators.window.spec import edge_grids
 from slicemill.time import END
 from slicemill.types import Column, Schema, Timed
@@ -96,21 +96,21 @@ class Asked:
         end = Column("window_end", t.TIMESTAMP)
         if self.kind == "over":
             figures = {c.name: (n, figure(m)) for c, n, m in zip(results, self.lengths, made, strict=True)}
-            return Yields(slide, figures, (SCHEMA.columns[V], *results))
+            return OverWindows(slide, figures, (SCHEMA.columns[V], *results))
         if self.kind == "groups":
             figures_ = {
                 column.name: figure(made_call) for column, made_call in zip(results, made, strict=True)
             }
-            return Groups(length, slide, names, figures_, (*own, *results, end))
-        value = (Values(COLUMNS[V]),)
+            return GroupWindows(length, slide, names, figures_, (*own, *results, end))
+        value = (ValueList(COLUMNS[V]),)
         if self.kind == "medians":
             column = Column("c0", t.DOUBLE)
             median = AggregateCall("median", (COLUMNS[V],), False, (column,))
             by_kernel = _kernel_values(function_of(median), [(value[0].name, value[0].type)], column)
-            return ValueGroups(length, slide, names, {}, (*own, column, end), value, (by_kernel,))
+            return ValueGroupWindows(length, slide, names, {}, (*own, column, end), value, (by_kernel,))
         column = Column("c0", t.BIGINT)
         evaluates = (rising_values(value[0], column.name),)
-        return ValueGroups(length, slide, names, {}, (*own, column, end), value, evaluates)
+        return ValueGroupWindows(length, slide, names, {}, (*own, column, end), value, evaluates)
 
     def expected(self, events: list[Event], keys: Sequence[int], after: int, until: int) -> list[str]:
         """The rows of the windows that end up to `until`, but not up to `after`."""
@@ -153,7 +153,7 @@ def rising(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return kept
 
 
-def rising_values(values: Values, column: str) -> Evaluate:
+def rising_values(values: ValueList, column: str) -> Evaluate:
     """The same for the windows of a view."""
 
     def found(given: WindowRows, windows: Windows) -> CallValues:
@@ -175,8 +175,8 @@ def aggregate_call(name: str, place: int | None, result: str) -> AggregateCall:
     return call(name, SCHEMA.columns[place].type, SCHEMA.names[place], result)
 
 
-def figure(made: AggregateCall) -> Figure:
-    found = figure_of(made)
+def figure(made: AggregateCall) -> PaneAggregate:
+    found = pane_aggregate_of(made)
     assert found is not None
     return found
 

@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from operators.panes.brute import aggregate, shown
 from operators.panes.values import arrow, call, doubles, plain
 from slicemill import types as t
-from slicemill.operators.window.pane_answers import PaneView, figure_of
+from slicemill.operators.window.pane_answers import PaneView, pane_aggregate_of
 from slicemill.operators.window.pane_state import (
+    aggregate_panes,
     cells_of,
-    entries_of,
+    concat_partials,
+    empty_partials,
     from_table,
-    joined,
-    merged,
-    no_entries,
+    merge_panes,
     partial_columns,
-    picked,
+    take_partials,
     to_table,
 )
-from slicemill.operators.window.partial_aggregates import Columns, Known
+from slicemill.operators.window.partial_aggregates import Columns, NonNullCount
 from slicemill.operators.window.spans import Spans, cut
 
 STEP = 10
 NAMES = ("count", "sum", "min", "max", "first", "last", "variance")
-FIGURES = {name: figure for name in NAMES if (figure := figure_of(call(name, t.DOUBLE))) is not None}
+FIGURES = {name: figure for name in NAMES if (figure := pane_aggregate_of(call(name, t.DOUBLE))) is not None}
 PARTIALS = {partial.name: partial for figure in FIGURES.values() for partial in figure.partials}
 
 Row = tuple[int, int, int, float | None]  # time, key, pattern, value
@@ -46,7 +46,7 @@ def made(rows: list[Row], seen: int) -> Columns:
     column = arrow([row[3] for row in rows], t.DOUBLE)
     lifted = {name: partial.lift(column, places) for name, partial in PARTIALS.items()}
     panes = cut(times, ((STEP, 0),), -1000)
-    entries, first = entries_of(panes, cells_of(keys, 3, patterns, 2), places, lifted, PARTIALS)
+    entries, first = aggregate_panes(panes, cells_of(keys, 3, patterns, 2), places, lifted, PARTIALS)
     return {**entries, "key": keys[first], "pattern": patterns[first]}
 
 
@@ -87,10 +87,10 @@ def test_parts_merged_are_the_entries_of_the_whole(rows: list[Row], cuts: set[in
         return
     whole = parts[0]
     for part in parts[1:]:
-        whole = merged(from_table(to_table(whole)), from_table(to_table(part)), PARTIALS)
+        whole = merge_panes(from_table(to_table(whole)), from_table(to_table(part)), PARTIALS)
     assert entry_rows(whole) == expected(rows)
     # Entries that are only put side by side say, pane by pane, what their own rows say.
-    beside = joined([no_entries(), *parts], PARTIALS)
+    beside = concat_partials([empty_partials(), *parts], PARTIALS)
     assert int(beside["rows"].sum()) == len(rows)
     assert entry_rows(beside) == [row for part in parts for row in entry_rows(part)]
 
@@ -111,12 +111,15 @@ def test_cells_number_combinations_of_key_and_pattern(
 
 
 def test_what_a_part_lacks_is_nothing_and_what_nobody_asks_for_is_left_out() -> None:
-    full, known = made([(0, 0, 0, 1.5), (1, 0, 0, None)], 0), Known(call("count", t.DOUBLE).arguments[0])
+    full, known = (
+        made([(0, 0, 0, 1.5), (1, 0, 0, None)], 0),
+        NonNullCount(call("count", t.DOUBLE).arguments[0]),
+    )
     bare = {name: full[name] for name in ("start", "key", "pattern", "seq", "rows")}
-    both = joined([bare, full], PARTIALS)
+    both = concat_partials([bare, full], PARTIALS)
     assert entry_rows(both)[0] == shown([0, 0, 0, 0, 2, 0, *[None] * 6])
     assert entry_rows(both)[1] == entry_rows(full)[0]
-    counted = joined([bare, full], {known.name: known})
+    counted = concat_partials([bare, full], {known.name: known})
     assert set(counted) == {"start", "key", "pattern", "seq", "rows", f"{known.name}|n"}
     assert partial_columns(counted, known.name)["n"].tolist() == [0, 1]
 
@@ -128,15 +131,15 @@ def test_entries_come_back_from_a_table(wide: list[int]) -> None:
     numbers[:] = wide
     texts = pa.array([None if n % 3 == 0 else str(n) for n in wide], pa.string())
     entries: dict[str, Any] = {
-        **no_entries(),
+        **empty_partials(),
         "s|x": numbers,
         "t|value": texts,
         "h|hi": np.arange(len(wide)) / 3,
     }
-    entries |= {name: np.arange(len(wide)) for name in no_entries()}
+    entries |= {name: np.arange(len(wide)) for name in empty_partials()}
     back = from_table(to_table(entries))
     assert list(back) == list(entries) and back["s|x"].tolist() == wide and back["t|value"].equals(texts)
     assert back["h|hi"].tolist() == entries["h|hi"].tolist() and back["seq"].dtype == np.int64
     places = np.arange(len(wide))[::-1].copy()
-    assert picked(back, places)["s|x"].tolist() == wide[::-1]
-    assert picked(back, places)["t|value"].to_pylist() == texts.to_pylist()[::-1]
+    assert take_partials(back, places)["s|x"].tolist() == wide[::-1]
+    assert take_partials(back, places)["t|value"].to_pylist() == texts.to_pylist()[::-1]

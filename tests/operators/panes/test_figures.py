@@ -19,8 +19,8 @@ from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.queries import AggregateCall
 from slicemill.errors import SlicemillError
 from slicemill.functions.values import EXACT
-from slicemill.operators.window.pane_answers import Figure, PaneView, figure_of
-from slicemill.operators.window.pane_state import from_table, joined, no_entries, to_table
+from slicemill.operators.window.pane_answers import PaneAggregate, PaneView, pane_aggregate_of
+from slicemill.operators.window.pane_state import concat_partials, empty_partials, from_table, to_table
 from slicemill.operators.window.partial_aggregates import Columns
 from slicemill.operators.window.spans import Spans
 from slicemill.operators.window.spec import KEPT, MEANS
@@ -31,10 +31,10 @@ Entries = list[list[Any]]  # the values of each
 
 def names_for(type_: Type) -> list[str]:
     """The aggregates that panes answer for a type."""
-    return [name for name in KEPT if figure_of(call(name, type_)) is not None]
+    return [name for name in KEPT if pane_aggregate_of(call(name, type_)) is not None]
 
 
-def part_of(figures: list[Figure], type_: Type, entries: Entries, seen: int) -> Columns:
+def part_of(figures: list[PaneAggregate], type_: Type, entries: Entries, seen: int) -> Columns:
     """Entries as a run makes them, stored and read again; `seen` tuples came before."""
     flat = [value for values in entries for value in values]
     group = np.repeat(np.arange(len(entries)), list(map(len, entries)))
@@ -47,17 +47,17 @@ def part_of(figures: list[Figure], type_: Type, entries: Entries, seen: int) -> 
     return from_table(to_table(made))
 
 
-def view_of_keys(figures: list[Figure], type_: Type, keys: list[Entries], cuts: set[int]) -> PaneView:
+def view_of_keys(figures: list[PaneAggregate], type_: Type, keys: list[Entries], cuts: set[int]) -> PaneView:
     """The entries of all keys, those from one cut to the next made by one run."""
     entries = [values for key in keys for values in key]
     borders = sorted({0, len(entries), *(cut for cut in cuts if cut < len(entries))})
-    parts, seen = [no_entries()], 0
+    parts, seen = [empty_partials()], 0
     for first, last in pairwise(borders):
         parts.append(part_of(figures, type_, entries[first:last], seen))
         seen += sum(map(len, entries[first:last]))
     partials = {p.name: p for figure in figures for p in figure.partials}
     begin = np.array([0, *accumulate(map(len, keys))], np.int64)
-    return PaneView(np.arange(len(keys)), begin, joined(parts, partials), partials)
+    return PaneView(np.arange(len(keys)), begin, concat_partials(parts, partials), partials)
 
 
 def all_spans(keys: list[Entries]) -> tuple[Spans, list[list[Any]]]:
@@ -92,7 +92,7 @@ def rounded(mean: Decimal | None, type_: Type) -> Decimal | None:
 def check(type_: Type, keys: list[Entries], cuts: set[int]) -> None:
     spans, inside = all_spans(keys)
     for name in names_for(type_):
-        figure, result = figure_of(call(name, type_)), BUILTINS[name].result(type_)
+        figure, result = pane_aggregate_of(call(name, type_)), BUILTINS[name].result(type_)
         assert figure is not None
         expected = [aggregate(name, values) for values in inside]
         if name in MEANS and result.kind is Kind.DECIMAL:
@@ -170,7 +170,7 @@ def test_figures_of_the_widest_decimals(keys: list[Entries], cuts: set[int]) -> 
 @given(keys_of(t.INT), cuts)
 @some
 def test_count_of_all_counts_rows(keys: list[Entries], cuts: set[int]) -> None:
-    figure = figure_of(AggregateCall("count", (), False, (Column("r", t.BIGINT),)))
+    figure = pane_aggregate_of(AggregateCall("count", (), False, (Column("r", t.BIGINT),)))
     assert figure is not None and figure.partials == ()
     spans, inside = all_spans(keys)
     assert figure.over(view_of_keys([figure], t.INT, keys, cuts), spans).to_pylist() == list(map(len, inside))
@@ -178,6 +178,6 @@ def test_count_of_all_counts_rows(keys: list[Entries], cuts: set[int]) -> None:
 
 def test_calls_that_need_more_than_partials_have_no_figure() -> None:
     for name in sorted(BUILTINS.keys() - KEPT.keys()):
-        assert figure_of(call(name, t.BIGINT)) is None
+        assert pane_aggregate_of(call(name, t.BIGINT)) is None
     two = AggregateCall("min", (call("min", t.INT).arguments * 2), False, (Column("r", t.INT),))
-    assert figure_of(two) is None
+    assert pane_aggregate_of(two) is None

@@ -13,8 +13,8 @@ from slicemill.binder import bind
 from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.expressions import ColumnRef
 from slicemill.catalog.queries import AggregateCall
-from slicemill.operators.window.pane_answers import figure_of
-from slicemill.operators.window.spec import KEPT, edge_grids, kept_in_panes
+from slicemill.operators.window.pane_answers import pane_aggregate_of
+from slicemill.operators.window.spec import KEPT, combines_panes, edge_grids
 from slicemill.types import Column, Kind, Type
 
 CATALOG = bind("CREATE STREAM S (v bigint) ORDER BY current_time;").catalog
@@ -52,18 +52,18 @@ def is_bound(name: str, type_: Type) -> bool:
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_what_the_plan_leaves_to_panes_they_answer(name: str) -> None:
-    kept = [type_ for type_ in TYPES if is_bound(name, type_) and kept_in_panes(call(name, type_), CATALOG)]
-    assert all(figure_of(call(name, type_)) is not None for type_ in kept)
+    kept = [type_ for type_ in TYPES if is_bound(name, type_) and combines_panes(call(name, type_), CATALOG)]
+    assert all(pane_aggregate_of(call(name, type_)) is not None for type_ in kept)
     assert bool(kept) == (name in KEPT) and (BUILTINS[name].algebraic or not kept)
 
 
 def test_distinct_calls_and_aggregates_of_users_are_not_kept_in_panes() -> None:
-    assert kept_in_panes(call("count", t.INT), CATALOG)
-    assert not kept_in_panes(call("count", t.INT, distinct=True), CATALOG)
-    assert figure_of(call("count", t.INT, distinct=True)) is None
+    assert combines_panes(call("count", t.INT), CATALOG)
+    assert not combines_panes(call("count", t.INT, distinct=True), CATALOG)
+    assert pane_aggregate_of(call("count", t.INT, distinct=True)) is None
     own = bind(
         """CREATE AGGREGATE sum(next int) : int { TABLE state(x int);
         INITIALIZE : { INSERT INTO state VALUES (next); } ITERATE : { UPDATE state SET x = next; }
         TERMINATE : { INSERT INTO RETURN SELECT x FROM state; } };"""
     ).catalog
-    assert kept_in_panes(call("sum", t.INT), CATALOG) and not kept_in_panes(call("sum", t.INT), own)
+    assert combines_panes(call("sum", t.INT), CATALOG) and not combines_panes(call("sum", t.INT), own)

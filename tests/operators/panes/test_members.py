@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from operators.panes.values import call
 from slicemill import types as t
-from slicemill.operators.window.pane_answers import figure_of
+from slicemill.operators.window.pane_answers import pane_aggregate_of
 from slicemill.operators.window.pane_state import BEGINNING, NEVER, MemberState
-from slicemill.operators.window.panes import Groups, Yields, first_end_after
+from slicemill.operators.window.panes import GroupWindows, OverWindows, first_end_after
 from slicemill.operators.window.spans import cut
 from slicemill.operators.window.spec import edge_grids
 from slicemill.types import Column
@@ -23,16 +23,16 @@ from support.stored import stored
 numbers = st.integers(1, 12)
 
 
-def groups(length: int, slide: int) -> Groups:
-    return Groups(length, slide, (), {}, ())
+def groups(length: int, slide: int) -> GroupWindows:
+    return GroupWindows(length, slide, (), {}, ())
 
 
-def yields(slide: int, *lengths: int) -> Yields:
-    figure = figure_of(call("sum", t.BIGINT, "v"))
+def yields(slide: int, *lengths: int) -> OverWindows:
+    figure = pane_aggregate_of(call("sum", t.BIGINT, "v"))
     assert figure is not None
     figures = {f"c{n}": (length, figure) for n, length in enumerate(lengths)}
     columns = (Column("v", t.BIGINT), *(Column(name, t.BIGINT) for name in figures))
-    return Yields(slide, figures, columns)
+    return OverWindows(slide, figures, columns)
 
 
 @given(st.integers(-50, 50), numbers)
@@ -139,8 +139,8 @@ def test_a_run_without_tuples_of_a_member_leaves_nothing_waiting() -> None:
 
 @pytest.mark.parametrize(("length", "slide"), [(10, 5), (3, 10)])
 def test_members_name_the_partials_of_all_their_figures(length: int, slide: int) -> None:
-    figure = figure_of(call("avg", t.BIGINT, "v"))
+    figure = pane_aggregate_of(call("avg", t.BIGINT, "v"))
     assert figure is not None
-    member = Groups(length, slide, (), {"a": figure, "b": figure}, ())
+    member = GroupWindows(length, slide, (), {"a": figure, "b": figure}, ())
     assert [partial.name for partial in member.partials] == [p.name for p in figure.partials] * 2
     assert len(yields(slide, length).partials) == 2

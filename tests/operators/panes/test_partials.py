@@ -14,7 +14,14 @@ from operators.panes.brute import shown
 from operators.panes.values import VALUES, arrow, plain
 from slicemill import types as t
 from slicemill.catalog.expressions import ColumnRef
-from slicemill.operators.window.partial_aggregates import Counts, Edge, Edges, Known, Values, taken
+from slicemill.operators.window.partial_aggregates import (
+    CountIndex,
+    EdgeValue,
+    EdgeValueIndex,
+    NonNullCount,
+    ValueList,
+    take_values,
+)
 from slicemill.operators.window.spans import Spans
 from slicemill.types import Type
 
@@ -35,29 +42,29 @@ def test_groups_have_their_first_and_last_rows_in_whatever_order_they_come(
     places, column = np.arange(8), arrow(values, type_)
     mixed = np.array(order)
     for last in (False, True):
-        edge = Edge(ColumnRef("x", type_), last)
+        edge = EdgeValue(ColumnRef("x", type_), last)
         lifted = edge.lift(column, 100 + places)
-        shuffled = {field: taken(array, mixed) for field, array in lifted.items()}
+        shuffled = {field: take_values(array, mixed) for field, array in lifted.items()}
         reduced = edge.reduce(shuffled, group[mixed], 3)
         chosen = [values[own[-1 if last else 0]] for own in members]
         assert list(map(shown, plain(reduced["value"], type_))) == list(map(shown, chosen))
-    known = Known(ColumnRef("x", type_))
+    known = NonNullCount(ColumnRef("x", type_))
     counted = known.reduce({"n": known.lift(column, places)["n"][mixed]}, group[mixed], 3)["n"]
     assert counted.tolist() == [sum(values[place] is not None for place in own) for own in members]
 
 
 def test_counts_and_edges_of_spans() -> None:
     asked = spans((0, 0), (0, 3), (1, 2), (3, 3))
-    assert Counts(np.array([2, 0, 5])).over(asked).tolist() == [0, 7, 0, 0]
+    assert CountIndex(np.array([2, 0, 5])).over(asked).tolist() == [0, 7, 0, 0]
     values = pa.array(["a", None, "c"])
-    assert Edges(values, last=False).over(asked).to_pylist() == [None, "a", None, None]
-    assert Edges(values, last=True).over(asked).to_pylist() == [None, "c", None, None]
-    assert Edges(values, last=True).over(spans((0, 1), (1, 3))).to_pylist() == ["a", "c"]
+    assert EdgeValueIndex(values, last=False).over(asked).to_pylist() == [None, "a", None, None]
+    assert EdgeValueIndex(values, last=True).over(asked).to_pylist() == [None, "c", None, None]
+    assert EdgeValueIndex(values, last=True).over(spans((0, 1), (1, 3))).to_pylist() == ["a", "c"]
 
 
 def test_more_than_127_rows_are_counted() -> None:
     """Single rows are counted in bytes, groups are not."""
-    known = Known(ColumnRef("x", t.INT))
+    known = NonNullCount(ColumnRef("x", t.INT))
     many = known.lift(pa.array([1] * 300, pa.int32()), np.arange(300))
     assert known.reduce(many, np.zeros(300, np.int64), 1)["n"].tolist() == [300]
 
@@ -66,7 +73,7 @@ def test_more_than_127_rows_are_counted() -> None:
 def test_what_was_not_asked_for_is_unknown_and_goes_together_with_what_was(type_: Type) -> None:
     expr = ColumnRef("x", type_)
     column = arrow([None], type_)
-    for partial in (Known(expr), Edge(expr, last=True), Values(expr)):
+    for partial in (NonNullCount(expr), EdgeValue(expr, last=True), ValueList(expr)):
         lifted = partial.lift(column, np.arange(1))
         whole: Any = partial.joined([partial.missing(2), lifted])
         assert all(len(array) == 3 for array in whole.values()) and whole.keys() == lifted.keys()
@@ -76,13 +83,13 @@ def test_what_was_not_asked_for_is_unknown_and_goes_together_with_what_was(type_
 
 def test_names_tell_partials_of_different_things_apart() -> None:
     a, b = ColumnRef("a", t.INT), ColumnRef("a", t.BIGINT)
-    partials = [Known(a), Known(b), Edge(a, False), Edge(a, True), Values(a)]
+    partials = [NonNullCount(a), NonNullCount(b), EdgeValue(a, False), EdgeValue(a, True), ValueList(a)]
     assert len({partial.name for partial in partials}) == len(partials)
-    assert Known(a).name == Known(ColumnRef("a", t.INT)).name
+    assert NonNullCount(a).name == NonNullCount(ColumnRef("a", t.INT)).name
 
 
 def test_single_values_stay_as_they_are() -> None:
-    values = Values(ColumnRef("x", t.VARCHAR))
+    values = ValueList(ColumnRef("x", t.VARCHAR))
     column = pa.array(["b", None, "a"])
     lifted = values.lift(column, np.arange(3))
     assert values.index(lifted, np.array([0, 3])).to_pylist() == ["b", None, "a"]

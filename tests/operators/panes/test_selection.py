@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slicemill import types as t
 from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal
 from slicemill.functions.values import ExpressionError
-from slicemill.operators.window.panes import PaneInput, Selection
+from slicemill.operators.window.panes import PaneInput, TupleSelection
 from slicemill.types import Column, Schema
 
 SCHEMA = Schema((Column("k", t.INT), Column("v", t.INT)))
@@ -50,7 +50,7 @@ def takes(name: str, row: Row) -> bool:
 
 def selection(
     names: set[str], keys: tuple[Expr, ...] = (K,), held: dict[str, tuple[int, int]] | None = None
-) -> Selection:
+) -> TupleSelection:
     """`held` are the times in the windows of members; those of others hold all."""
 
     def holds(name: str) -> Any:
@@ -58,7 +58,7 @@ def selection(
         return lambda ts: (ts >= first) & (ts < last)
 
     conditions = {name: CONDITIONS[name] for name in CONDITIONS if name in names}
-    return Selection(PaneInput(SCHEMA, keys), conditions, {name: holds(name) for name in names})
+    return TupleSelection(PaneInput(SCHEMA, keys), conditions, {name: holds(name) for name in names})
 
 
 values = st.none() | st.integers(-1, 6)

@@ -19,7 +19,7 @@ from slicemill.errors import SlicemillError
 from slicemill.operators.window import pane_state as state
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
@@ -176,7 +176,7 @@ def together(
         table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
         kept = stored
         stored = {}
-        for unit in cut(graph):
+        for unit in split_into_units(graph):
             assert unit.stateful
             plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
             programs = [
@@ -229,7 +229,7 @@ def alone(text: str, given: list[tuple[list[Timed], int]]) -> list[list[Timed]]:
     """The rows of one query, run by run."""
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     made = []
     for tuples, until in given:
@@ -269,7 +269,7 @@ def test_what_is_kept_does_not_grow() -> None:
     text = "CREATE QUERY q AS SELECT v, sum(w) AS s FROM A [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY v;"
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     for second in range(6):
         tuples = [Timed(second * SECOND, (1, "a", 1000 * second + n, 1.0, None)) for n in range(1000)]

@@ -17,15 +17,22 @@ from operators.panes.values import call
 from slicemill import types as t
 from slicemill.columns.keys import distinct_keys
 from slicemill.operators.window import pane_state as state
-from slicemill.operators.window.pane_answers import figure_of
-from slicemill.operators.window.pane_state import BEGINNING, NEVER, MemberState, PaneState, Store, StoredKeys
-from slicemill.operators.window.partial_aggregates import Columns, Values
+from slicemill.operators.window.pane_answers import pane_aggregate_of
+from slicemill.operators.window.pane_state import (
+    BEGINNING,
+    NEVER,
+    MemberState,
+    PaneState,
+    PaneStore,
+    StoredKeys,
+)
+from slicemill.operators.window.partial_aggregates import Columns, ValueList
 from support.stored import stored
 
-SUM = figure_of(call("sum", t.BIGINT))
+SUM = pane_aggregate_of(call("sum", t.BIGINT))
 assert SUM is not None
 PARTIALS = {partial.name: partial for partial in SUM.partials}
-VALUES = {"values": Values(call("sum", t.BIGINT).arguments[0])}
+VALUES = {"values": ValueList(call("sum", t.BIGINT).arguments[0])}
 
 
 def entries(rows: list[tuple[int, int, int]], first: int = 0) -> Columns:
@@ -74,7 +81,7 @@ def batches(draw: st.DrawFn) -> list[Batch]:
 def test_a_store_has_what_was_appended_each_slice_twice_as_long_as_the_next(
     batches: list[Batch], again: bool
 ) -> None:
-    store, given_rows = Store(), []
+    store, given_rows = PaneStore(), []
     for batch in batches:
         store.append(entries(batch, len(given_rows)), PARTIALS)
         given_rows += batch
@@ -90,7 +97,7 @@ def test_a_store_has_what_was_appended_each_slice_twice_as_long_as_the_next(
 @settings(max_examples=40)
 @given(batches())
 def test_single_tuples_stay_single_and_in_order(batches: list[Batch]) -> None:
-    store, count = Store(single=True), 0
+    store, count = PaneStore(single=True), 0
     for batch in batches:
         made = {name: v for name, v in entries(batch, count).items() if "|" not in name}
         made["values|value"] = pa.array(np.arange(count, count + len(batch)))
@@ -106,7 +113,7 @@ def test_single_tuples_stay_single_and_in_order(batches: list[Batch]) -> None:
 def test_needed_entries_are_kept_and_small_slices_hold_no_others(
     batches: list[Batch], since: int, small: int
 ) -> None:
-    store, rows = Store(), []
+    store, rows = PaneStore(), []
     for batch in batches:
         store.append(entries(batch, len(rows)), PARTIALS)
         rows += batch

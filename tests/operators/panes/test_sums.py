@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slicemill.aggregates.exact import span_variances
 from slicemill.catalog.expressions import ColumnRef
-from slicemill.operators.window.partial_aggregates import Sum
+from slicemill.operators.window.partial_aggregates import PartialSum
 from slicemill.operators.window.spans import Spans
 from slicemill.types import BIGINT, DOUBLE
 
@@ -42,7 +42,7 @@ def all_spans(count: int) -> Spans:
     return Spans(np.zeros(len(lo), np.int64), np.zeros(len(lo), np.int32), lo, hi)
 
 
-def totals(sum_: Sum, column: pa.Array, spans: Spans):  # type: ignore[no-untyped-def]
+def totals(sum_: PartialSum, column: pa.Array, spans: Spans):  # type: ignore[no-untyped-def]
     group, count = halves(len(column))
     columns = sum_.reduce(sum_.lift(column, np.arange(len(column))), group, count)
     return sum_.index(columns, np.array([0, count])).over(spans)
@@ -56,7 +56,7 @@ def totals(sum_: Sum, column: pa.Array, spans: Spans):  # type: ignore[no-untype
 @example([-(2.0**-60), 0.0, 2.0**100, 2.0**-60, 1.0, 0.0])
 def test_sums_and_means_of_doubles_are_rounded_once(values: list[float]) -> None:
     spans = all_spans(halves(len(values))[1])
-    found = totals(Sum(ColumnRef("x", DOUBLE)), pa.array(values), spans)
+    found = totals(PartialSum(ColumnRef("x", DOUBLE)), pa.array(values), spans)
     count = np.minimum(2 * spans.hi, len(values)) - 2 * spans.lo
     parts = [values[2 * lo : 2 * hi] for lo, hi in zip(spans.lo, spans.hi, strict=True)]
     exact = [sum(map(Fraction, part), Fraction(0)) for part in parts]
@@ -71,7 +71,7 @@ def test_sums_and_means_of_doubles_are_rounded_once(values: list[float]) -> None
 def test_sums_means_and_variances_of_whole_numbers_are_exact(values: list[int | None]) -> None:
     spans = all_spans(halves(len(values))[1])
     column = pa.array(values, pa.int64())
-    first, second = (totals(Sum(ColumnRef("x", BIGINT), degree), column, spans) for degree in (1, 2))
+    first, second = (totals(PartialSum(ColumnRef("x", BIGINT), degree), column, spans) for degree in (1, 2))
     parts = [
         [v for v in values[2 * lo : 2 * hi] if v is not None]
         for lo, hi in zip(spans.lo, spans.hi, strict=True)
@@ -90,5 +90,5 @@ def test_sums_means_and_variances_of_whole_numbers_are_exact(values: list[int | 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_leaves_with_its_span(value: float) -> None:
     spans = Spans(np.zeros(2, np.int64), *(np.array(p, np.int32) for p in ([0, 0], [0, 1], [1, 2])))
-    found = totals(Sum(ColumnRef("x", DOUBLE)), pa.array([1.0, value, 2.0]), spans).doubles()
+    found = totals(PartialSum(ColumnRef("x", DOUBLE)), pa.array([1.0, value, 2.0]), spans).doubles()
     assert repr(found.tolist()) == repr([value, 2.0])

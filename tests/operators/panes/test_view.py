@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from operators.panes.values import call
 from slicemill import types as t
-from slicemill.operators.window.pane_answers import PaneView, by_key, figure_of, view_of
+from slicemill.operators.window.pane_answers import PaneView, by_key, pane_aggregate_of, view_of
 from slicemill.operators.window.partial_aggregates import Columns
 
-COUNT = figure_of(call("count", t.INT))
+COUNT = pane_aggregate_of(call("count", t.INT))
 assert COUNT is not None
 PARTIALS = {partial.name: partial for partial in COUNT.partials}
 (KNOWN,) = PARTIALS
@@ -79,5 +79,5 @@ def test_keys_are_asked_for_once_and_have_one_zero() -> None:
 
     view = PaneView(np.array([3, 5]), np.array([0, 1, 2]), columns_of([(0, 3, 0), (0, 5, 0)]), PARTIALS)
     for _ in range(2):
-        assert str([column.to_pylist() for column in view.shown_keys(values)]) == "[[0.0, 1.5], ['b', None]]"
+        assert str([column.to_pylist() for column in view.output_keys(values)]) == "[[0.0, 1.5], ['b', None]]"
     assert asked == [[3, 5]]

@@ -38,7 +38,7 @@ from slicemill.catalog.expressions import Call, Literal
 from slicemill.catalog.queries import AggregateCall
 from slicemill.errors import SlicemillError
 from slicemill.operators.window.pane_state import PaneState
-from slicemill.operators.window.panes import Answer, Groups, PaneInput, PaneWindows
+from slicemill.operators.window.panes import Answer, GroupWindows, PaneInput, PaneWindows
 from slicemill.operators.window.spec import edge_grids
 from slicemill.time import END
 from slicemill.types import Column
@@ -212,11 +212,11 @@ def test_duckdb_finds_the_same_rows(
 # -- failures, coming and going, expiry --------------------------------------------------------------------
 
 
-def failing(window: tuple[int, int]) -> Groups:
+def failing(window: tuple[int, int]) -> GroupWindows:
     """sum(10 / v), which has no value where v is 0."""
     quotient = Call("/", (Literal(10, t.INT), COLUMNS[V]), t.DOUBLE)
     made = AggregateCall("sum", (quotient,), False, (Column("c0", t.DOUBLE),))
-    return Groups(*window, (), {"c0": figure(made)}, made.columns)
+    return GroupWindows(*window, (), {"c0": figure(made)}, made.columns)
 
 
 def run_with_failing(window: tuple[int, int], *runs: tuple[list[Event], int]) -> list[list[Answer]]:

@@ -15,7 +15,13 @@ from scalar.random_rows import SCHEMA, as_table, random_rows
 from slicemill import types as t
 from slicemill.catalog.expressions import Call, Case, ColumnRef, Expr, Literal
 from slicemill.functions import evaluate as columns
-from slicemill.functions.evaluate import ColumnProgram, compile_many, compile_vector, fallbacks, vectorised
+from slicemill.functions.evaluate import (
+    ColumnProgram,
+    compile_many,
+    compile_vector,
+    fallbacks,
+    is_vectorizable,
+)
 from slicemill.functions.rows import compile_condition
 from slicemill.functions.values import ExpressionError
 from slicemill.operators.filter_project import compile_masks, filter_table, predicate_mask, project_table
@@ -130,8 +136,8 @@ def test_what_has_no_fast_form_is_told() -> None:
     title = Call("initcap", (CHANNEL,), t.VARCHAR)
     wide = compare("=", title, Literal("Web", t.VARCHAR))
     assert fallbacks(wide, BIDS) == (title,)
-    assert not vectorised(wide, BIDS)
-    assert vectorised(compare("like", CHANNEL, Literal("w%", t.VARCHAR)), BIDS)
+    assert not is_vectorizable(wide, BIDS)
+    assert is_vectorizable(compare("like", CHANNEL, Literal("w%", t.VARCHAR)), BIDS)
 
 
 def test_a_record_batch_is_as_good_as_a_table() -> None:

@@ -126,7 +126,7 @@ def test_a_state_of_the_first_version_goes_on() -> None:
     codec = codec_of(SeveralRowsState)
     assert codec is not None
     state = codec.new()
-    codec.fill(state, codec.upgraded({"keys": keys, "rows": rows, "of": of}, 1))
+    codec.fill(state, codec.upgrade({"keys": keys, "rows": rows, "of": of}, 1))
     places, partitions = state.chains(np.arange(3))
     assert state.added.at(places).column("v").to_pylist() == [9, 5, 3, 7]
     assert partitions.tolist() == [0, 0, 2, 2] and state.used == 4

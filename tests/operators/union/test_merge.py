@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.union import Merged, merge_tables
+from slicemill.operators.union import MergeOutput, merge_tables
 from slicemill.time import BEGINNING, END
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.ets import NoEts
@@ -40,7 +40,7 @@ class Merging:
     """A union fed batch by batch."""
 
     def __init__(self, inputs: int, in_order: bool = False) -> None:
-        self.state = Merged(tuples(), (tuples(),) * inputs, (BEGINNING,) * inputs)
+        self.state = MergeOutput(tuples(), (tuples(),) * inputs, (BEGINNING,) * inputs)
         self.in_order = in_order
         self.out: list[tuple[int, str]] = []
 

@@ -12,7 +12,7 @@ from slicemill.operators.specs import Part
 from slicemill.operators.window.spec import WindowAggregate
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from support.units import exchanges_of
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
@@ -49,8 +49,8 @@ def test_queries_of_one_stream_and_key_are_members_of_one_node() -> None:
 
 
 def test_the_unit_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
-    (unit,) = cut(shared(A + B))
-    (less,) = cut(shared(B))
+    (unit,) = split_into_units(shared(A + B))
+    (less,) = split_into_units(shared(B))
     assert unit.id == less.id == "aggregates of s by k"
     assert unit.stateful_nodes == less.stateful_nodes and [log for _, log in unit.outputs] == ["a", "b"]
     assert exchanges_of(unit, shared(A + B), 4).keys() == {"s"}
@@ -61,7 +61,7 @@ def test_other_conditions_are_another_input() -> None:
         f"CREATE QUERY {name} AS SELECT centre(x) {OVER} AS m FROM s WHERE y > {limit};"
         for name, limit in (("d", 1), ("e", 1), ("f", 2))
     )
-    (unit,) = cut(graph := shared(A + dear + again + other))
+    (unit,) = split_into_units(graph := shared(A + dear + again + other))
     operators = [graph[node].operator for node in unit.stateful_nodes]
     queries = [[m.query for m in one.members] for one in operators if isinstance(one, SharedModels)]
     assert queries == [["a"], ["d", "e"], ["f"]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from slicemill.aggregates.definition import RowAggregate, RowCall
 from slicemill.aggregates.frames import Args, WindowFrame
 from slicemill.aggregates.registry import BUILTINS
-from slicemill.operators.row_step import Holding, RowOperator
+from slicemill.operators.row_step import DelayedOutput, RowOperator
 from slicemill.types import Row, Timed
 from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggregateOperator
 
@@ -147,5 +147,5 @@ def test_it_is_an_operator_that_waits_only_for_frames_that_need_time() -> None:
     sliding = WindowAggregateOperator(
         [over(BUILTINS["sum"], WindowFrame("ROWS", 2)), over(ECHO, WindowFrame("RANGE", 2, slide=2))]
     )
-    assert isinstance(plain, RowOperator) and isinstance(plain, Holding)
+    assert isinstance(plain, RowOperator) and isinstance(plain, DelayedOutput)
     assert (plain.inputs, plain.waits_for_time, sliding.waits_for_time) == (1, False, True)

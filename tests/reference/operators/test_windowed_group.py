@@ -12,7 +12,7 @@ from slicemill.aggregates.definition import RowAggregate, RowCall
 from slicemill.aggregates.frames import Args
 from slicemill.aggregates.registry import BUILTINS
 from slicemill.errors import SlicemillError
-from slicemill.operators.row_step import Holding, RowOperator
+from slicemill.operators.row_step import DelayedOutput, RowOperator
 from slicemill.types import Row, Timed
 from slicemill_oracle.operators.windowed_group import ArrivalGroups, SlidingGroups
 
@@ -126,7 +126,7 @@ def test_time_without_tuples_gives_nothing_however_long() -> None:
 
 def test_it_is_an_operator_that_waits_for_time() -> None:
     operator = SlidingGroups([COUNT], key_of, 10, 10)
-    assert isinstance(operator, RowOperator) and isinstance(operator, Holding)
+    assert isinstance(operator, RowOperator) and isinstance(operator, DelayedOutput)
     assert (operator.inputs, operator.waits_for_time) == (1, True)
 
 

@@ -17,7 +17,7 @@ from slicemill.operators.join.slices.workload import Member, MemberSide
 from slicemill.types import Row, Timed
 from slicemill_oracle.ring.join import RingJoin, RingResult
 from slicemill_oracle.ring.node import Intermediate, Probe
-from slicemill_oracle.ring.placement import Roles, Slices
+from slicemill_oracle.ring.placement import RolePlacement, SlicePlacement
 from slicemill_oracle.ring.ring import Ring
 
 Found = Counter[tuple[Row, int]]
@@ -90,7 +90,7 @@ def counted(results: Sequence[RingResult]) -> Found:
 class WatchedRing(Ring):
     """A ring that checks, after every purge, what a node has, and the order of ENDs at the start node."""
 
-    def __init__(self, join: RingJoin, placement: Slices, *, random: Random) -> None:
+    def __init__(self, join: RingJoin, placement: SlicePlacement, *, random: Random) -> None:
         super().__init__(join, placement, random=random)
         self.ended: set[tuple[int, int]] = set()
 
@@ -112,7 +112,7 @@ class WatchedRing(Ring):
 def test_golden_3() -> None:
     query = [Member("q", (MemberSide(4), MemberSide(4), MemberSide(4)))]
     join = RingJoin(query, anything, orders=[[1, 2], [0, 2], [1, 0]])
-    ring = Ring(join, Slices(join, 2), random=Random(0))
+    ring = Ring(join, SlicePlacement(join, 2), random=Random(0))
     found: dict[str, set[tuple[str, ...]]] = {}
     held: dict[str, list[dict[str, list[str]]]] = {}
     for ts, name in enumerate(["b1", "c1", "b2", "a1", "c2"], 1):
@@ -137,7 +137,7 @@ def test_golden_3() -> None:
 @settings(max_examples=120, deadline=None)
 def test_a_ring_has_the_results_of_the_definition_under_any_schedule(case: RingCase) -> None:
     join = case.join()
-    ring = WatchedRing(join, Slices(join, case.nodes), random=Random(case.seed))
+    ring = WatchedRing(join, SlicePlacement(join, case.nodes), random=Random(case.seed))
     assert counted(ring.run(case.arrived)) == definition(case.members, case.arrived)
 
 
@@ -147,7 +147,7 @@ def test_where_every_probe_finds_much_the_last_of_each_schema_still_comes_last(s
     members = [Member("q", tuple(MemberSide(random.randint(3, 9)) for _ in range(random.randint(3, 4))))]
     join = RingJoin(members, same_key)
     arrived = [(random.randrange(join.streams), Timed(ts, (0, ts))) for ts in range(30)]
-    ring = WatchedRing(join, Slices(join, random.randint(1, 5)), random=random)
+    ring = WatchedRing(join, SlicePlacement(join, random.randint(1, 5)), random=random)
     assert counted(ring.run(arrived)) == definition(members, arrived)
 
 
@@ -155,7 +155,7 @@ def test_where_every_probe_finds_much_the_last_of_each_schema_still_comes_last(s
 @settings(max_examples=120, deadline=None)
 def test_several_tuples_in_flight_see_each_stored_tuple_once(case: RingCase, in_flight: int) -> None:
     join = case.join()
-    ring = Ring(join, Slices(join, case.nodes), in_flight=in_flight, random=Random(case.seed))
+    ring = Ring(join, SlicePlacement(join, case.nodes), in_flight=in_flight, random=Random(case.seed))
     assert counted(ring.run(case.arrived)) == definition(case.members, case.arrived)
     stored = [item.number for node in ring.nodes for state in node.states for item in state.items]
     assert len(stored) == len(set(stored)), "copies are gone when nothing is under way"
@@ -168,7 +168,7 @@ def test_where_roles_move_a_tuple_stays_on_one_node(
 ) -> None:
     join = case.join()
     lengths = data.draw(st.lists(st.integers(1, 4), min_size=case.nodes, max_size=case.nodes))
-    ring = Ring(join, Roles(join, case.nodes, lengths), in_flight=in_flight, random=Random(case.seed))
+    ring = Ring(join, RolePlacement(join, case.nodes, lengths), in_flight=in_flight, random=Random(case.seed))
     homes: dict[int, int] = {}
     found: Found = Counter()
     for arrival in case.arrived:
@@ -177,13 +177,15 @@ def test_where_roles_move_a_tuple_stays_on_one_node(
             for state in node.states:
                 assert all(homes.setdefault(item.number, place) == place for item in state.items)
     assert found == definition(case.members, case.arrived)
-    again = Ring(join, Roles(join, case.nodes, lengths), in_flight=in_flight, random=Random(case.seed))
+    again = Ring(
+        join, RolePlacement(join, case.nodes, lengths), in_flight=in_flight, random=Random(case.seed)
+    )
     assert counted(again.run(case.arrived)) == found, "the same when tuples are under way together"
 
 
 def test_the_head_moves_onto_the_node_that_has_just_expired() -> None:
     join = RingJoin([Member("q", (MemberSide(12), MemberSide(12)))], anything)
-    ring = Ring(join, Roles(join, 4), random=Random(1))
+    ring = Ring(join, RolePlacement(join, 4), random=Random(1))
     for ts in range(60):
         ring.run([(ts % 2, Timed(ts, (ts,)))])
         for node in ring.nodes:
@@ -195,9 +197,9 @@ def test_the_head_moves_onto_the_node_that_has_just_expired() -> None:
 
 @given(cases(), st.data())
 @settings(max_examples=150, deadline=None)
-@pytest.mark.parametrize("kind", [Slices, Roles])
+@pytest.mark.parametrize("kind", [SlicePlacement, RolePlacement])
 def test_changing_the_ring_changes_no_result(
-    kind: type[Slices] | type[Roles], case: RingCase, data: st.DataObject
+    kind: type[SlicePlacement] | type[RolePlacement], case: RingCase, data: st.DataObject
 ) -> None:
     join = case.join()
     capacity = data.draw(st.sampled_from([1, 2, 3, float("inf")]))
@@ -215,7 +217,7 @@ def test_changing_the_ring_changes_no_result(
 
 def test_slices_do_not_change_while_several_tuples_may_be_under_way() -> None:
     join = RingJoin([Member("q", (MemberSide(4), MemberSide(4)))], anything)
-    ring = Ring(join, Slices(join, 2), in_flight=2)
+    ring = Ring(join, SlicePlacement(join, 2), in_flight=2)
     with pytest.raises(ValueError, match="one tuple is under way"):
         ring.relocate(3)
 
@@ -225,7 +227,7 @@ def test_state_does_not_grow_with_the_number_of_nodes() -> None:
     arrived = [(ts % 3, Timed(ts, (ts % 7,))) for ts in range(300)]
     sizes = {}
     for nodes in (1, 2, 5, 10):
-        ring = Ring(join, Slices(join, nodes), random=Random(3))
+        ring = Ring(join, SlicePlacement(join, nodes), random=Random(3))
         ring.run(arrived)
         sizes[nodes] = ring.size
     assert set(sizes.values()) == {50}

@@ -16,7 +16,7 @@ from slicemill_oracle.ring.atr import AlignedRouting
 from slicemill_oracle.ring.ctr import CoordinatedRouting
 from slicemill_oracle.ring.join import RingJoin
 from slicemill_oracle.ring.machines import RingCosts
-from slicemill_oracle.ring.placement import Roles, Slices
+from slicemill_oracle.ring.placement import RolePlacement, SlicePlacement
 from slicemill_oracle.ring.relocation import after, growth
 from slicemill_oracle.ring.ring import Ring, responses
 
@@ -42,7 +42,7 @@ def test_coordinated_routing_has_the_results_of_the_definition(
 def test_in_virtual_time_results_are_the_same_and_none_comes_before_its_tuple(case: RingCase) -> None:
     costs = RingCosts(join=3e-7, purge=1e-7, insert=1e-7, send=2e-7, hop=1e-6)
     join = case.join()
-    for placement in (Slices(join, case.nodes), Roles(join, case.nodes)):
+    for placement in (SlicePlacement(join, case.nodes), RolePlacement(join, case.nodes)):
         results = Ring(join, placement, in_flight=3, costs=costs).run(case.arrived)
         assert counted(results) == definition(case.members, case.arrived)
         assert all(response > 0 for response in responses(results))

@@ -30,7 +30,7 @@ from slicemill_oracle.operators.stateless import Select
 from slicemill_oracle.slices.chain import Chain
 from slicemill_oracle.slices.count_slice import CountSlice
 from slicemill_oracle.slices.operator import SlicedJoinOperator
-from slicemill_oracle.slices.unshared import Isolated, PushDown, QueriesJoin, pull_up
+from slicemill_oracle.slices.unshared import IsolatedJoins, PushDown, QueriesJoin, pull_up
 from slicemill_oracle.sources import Arrival as Arriving
 from slicemill_oracle.sources import ScheduledSource
 
@@ -40,7 +40,7 @@ from slicemill_oracle.sources import ScheduledSource
 def test_every_way_gives_every_query_its_own_join(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(filtered_sides))
     ways: list[QueriesJoin] = [
-        Isolated(members, same_key),
+        IsolatedJoins(members, same_key),
         pull_up(members, same_key),
         PushDown(members, same_key),
         Chain(members, data.draw(any_ends(members)), same_key),
@@ -81,7 +81,7 @@ def test_measured_comparisons_and_state_are_those_of_the_model() -> None:
         "sliced": (Chain(members, plan.ends, matches_one_in_ten), plan.expected),
         "pull-up": (pull_up(members, matches_one_in_ten), plan.baselines["pull-up"]),
         "push-down": (PushDown(members, matches_one_in_ten), plan.baselines["push-down"]),
-        "isolated": (Isolated(members, matches_one_in_ten), plan.baselines["isolated"]),
+        "isolated": (IsolatedJoins(members, matches_one_in_ten), plan.baselines["isolated"]),
     }
     for name, (way, model) in ways.items():
         for ts in range(400):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slice_cases import Arrival, arrivals, members_on, run_through
 
-from slicemill.operators.join.slices.workload import Member, MemberSide, reaching
+from slicemill.operators.join.slices.workload import Member, MemberSide, queries_reaching
 from slicemill.types import Row, Timed
 from slicemill_oracle.slices.multiway import MultiwayJoin
 
@@ -121,7 +121,7 @@ def fewest_probes(members: list[Member], arrived: list[Arrival], order: list[int
                     continue
                 age = newest.ts - tuple_.ts
                 # Whoever reaches to this age reaches to the start of its slice: no window ends between.
-                here = reaching(members, probed, age)
+                here = queries_reaching(members, probed, age)
                 wanted = sum(1 << bit for bit, one in enumerate(members) if wants(one.sides[probed], tuple_))
                 if not here & wanted:
                     continue  # no longer stored
@@ -147,7 +147,7 @@ def test_every_stored_tuple_serves_a_query_at_its_age(
         for probed, slices in enumerate(join.states):
             for item in (item for state in slices for item in state):
                 age = tuple_.ts - item.ts
-                assert item.mask & reaching(members, probed, age)
+                assert item.mask & queries_reaching(members, probed, age)
     longest = [max(one.sides[s].window for one in members) for s in range(len(join.states))]
     assert [cut[-1].end for cut in join.spans] == longest
 

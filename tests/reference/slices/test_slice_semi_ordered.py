@@ -14,7 +14,7 @@ from slice_cases import Arrival, arrivals, members_on, run_through, seeds
 from slicemill.errors import SlicemillError
 from slicemill.operators.join.slices.workload import Member, MemberSide
 from slicemill.types import Row, Timed
-from slicemill_oracle.slices.semi_ordered import Combined, Reordering, SemiOrderedJoin
+from slicemill_oracle.slices.semi_ordered import JoinResult, ResultSorter, SemiOrderedJoin
 from slicemill_oracle.slices.symmetric_hash import SymmetricHashJoin
 
 
@@ -50,7 +50,7 @@ def test_any_interleaving_gives_every_combination_once_and_can_be_put_in_order(
     found = run_through(join, interleaved(arrived, seed, streams))
     assert Counter(found) == definition(members, arrived, streams)
 
-    order = Reordering()
+    order = ResultSorter()
     ordered = [one for result in found for one in order.add(result)] + order.finish()
     assert Counter(ordered) == Counter(found)
     assert [one.ts for one in ordered] == sorted(one.ts for one in found)
@@ -63,8 +63,8 @@ def ordered_pairs(numbers: list[tuple[int, ...]]) -> list[tuple[tuple[int, ...],
     return [(a, b) for place, b in enumerate(numbers) for a in numbers[:place]]
 
 
-def definition(members: list[Member], arrived: list[Arrival], streams: int) -> Counter[Combined]:
-    found: Counter[Combined] = Counter()
+def definition(members: list[Member], arrived: list[Arrival], streams: int) -> Counter[JoinResult]:
+    found: Counter[JoinResult] = Counter()
     for parts in product(*([tuple_ for s, tuple_ in arrived if s == one] for one in range(streams))):
         row: Row = tuple(value for part in parts for value in part.row)
         latest = max(part.ts for part in parts)
@@ -78,7 +78,7 @@ def definition(members: list[Member], arrived: list[Arrival], streams: int) -> C
             )
         )
         if queries and same_keys(row):
-            found[Combined(tuple(part.ts for part in parts), row, queries)] += 1
+            found[JoinResult(tuple(part.ts for part in parts), row, queries)] += 1
     return found
 
 
@@ -94,11 +94,11 @@ def test_a_tuple_stays_until_the_marks_of_all_other_streams_have_passed_it() -> 
 
 
 def test_a_result_waits_only_while_an_earlier_one_may_come() -> None:
-    order = Reordering()
-    assert order.add(Combined((5, 9), (), 1)) == []
-    assert order.add(Combined((8, 7), (), 1)) == []
+    order = ResultSorter()
+    assert order.add(JoinResult((5, 9), (), 1)) == []
+    assert order.add(JoinResult((8, 7), (), 1)) == []
     assert order.held == 2
-    assert [one.ts for one in order.add(Combined((9, 10), (), 1))] == [8]
+    assert [one.ts for one in order.add(JoinResult((9, 10), (), 1))] == [8]
     assert [one.ts for one in order.finish()] == [9, 10]
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.extensions.classify.model import Chains, chains
+from slicemill.extensions.classify.model import MarkovChains, chains
 
 
 def test_golden_transitions_and_two_predictions() -> None:
     # G23: 1→1, 1→2, 1→2, 2→1, not all in one history.
-    counted = Chains(np.zeros((1, 1, 2, 2), np.int64))
+    counted = MarkovChains(np.zeros((1, 1, 2, 2), np.int64))
     for before, after in ((0, 0), (0, 1), (0, 1), (1, 0)):
         counted.learn(np.array([[before]]), np.array([[after]]), np.array([[True]]))
     np.testing.assert_allclose(counted.matrices[0, 0], [[1 / 3, 2 / 3], [1, 0]])
@@ -31,7 +31,7 @@ def test_golden_transitions_and_two_predictions() -> None:
 def test_matrices_are_shares_of_the_last_transitions_seen(
     steps: list[tuple[int, int, bool]], window: int | None
 ) -> None:
-    learnt = Chains(np.zeros((1, 1, 3, 3), np.int64), window)
+    learnt = MarkovChains(np.zeros((1, 1, 3, 3), np.int64), window)
     for before, after, seen in steps:
         learnt.learn(np.array([[before]]), np.array([[after]]), np.array([[seen]]))
     counted = [(before, after) for before, after, seen in steps if seen]

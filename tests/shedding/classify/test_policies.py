@@ -13,7 +13,7 @@ from slicemill.extensions.classify.model import (
     TimeUnit,
     decide,
     decide_all,
-    look,
+    observe_stream,
     view_of,
     zero_one,
 )
@@ -90,7 +90,7 @@ def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, 
         near = [q for q in by_quality.values() if best is not None and q > by_quality[best] - 1e-9]
         if best is None or by_quality[best] <= 1e-12 or len(near) > 1:
             break
-        look(slow.view, *best)
+        observe_stream(slow.view, *best)
         certain += 1
     assert not (slow.view.observed & ~chosen.view.observed).any()
     assert np.count_nonzero(slow.view.observed) == certain
@@ -119,7 +119,7 @@ def test_hvwt_takes_the_widest_stream_of_the_worst_task(seed: int, capacity: int
         if np.count_nonzero(risks == risks[worst]) > 1:
             break  # ties are taken at random
         variance = np.where(slow.view.observed[worst], -1, slow.variance[worst])
-        look(slow.view, worst, int(variance.argmax()))
+        observe_stream(slow.view, worst, int(variance.argmax()))
     assert not (slow.view.observed & ~chosen.view.observed).any()
 
 

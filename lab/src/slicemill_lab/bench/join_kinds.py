@@ -15,7 +15,7 @@ from slicemill.binder import bind
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 
 KINDS = ("INNER", "LEFT", "FULL", "SEMI", "ANTI")
@@ -58,7 +58,7 @@ def _run(kind: str, streams: dict[str, pa.Table]) -> KindCost:
     query = f"SELECT {items} FROM a {window} {kind} JOIN b {window} ON a.k = b.k"
     catalog = bind(f"{_STREAM.format('a')} {_STREAM.format('b')} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     begun, results = time.process_time(), 0
     for first in range(0, streams["a"].num_rows, _RUN):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.claims import at_most, timed
@@ -104,7 +104,7 @@ def _played(queries: tuple[str, ...], batches: list[pa.Table]) -> tuple[float, i
     script = _DECLARED + "".join(f"CREATE QUERY {name} AS {QUERIES[name]};\n" for name in queries)
     catalog = bind(script).catalog
     graph = share(build_graph(catalog), catalog)
-    programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in cut(graph)]
+    programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in split_into_units(graph)]
     parts: dict[str, list[pa.Table]] = {name: [] for name in queries}
     begin = time.process_time()
     for batch in batches:

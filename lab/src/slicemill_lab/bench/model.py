@@ -26,7 +26,7 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import ColumnRef
 from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.extensions.models.binder import with_model
-from slicemill.extensions.models.calls import Asked, jointly
+from slicemill.extensions.models.calls import ModelCall, joint_state
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.model import Model, expression
 from slicemill.functions.vectors import Vector
@@ -125,10 +125,12 @@ def _measured(name: str, values: Floats, rounds: int) -> tuple[Mapping[int, floa
     return rates, gains
 
 
-def asked(name: str) -> Asked:
+def asked(name: str) -> ModelCall:
     """Return a model of the catalogue over the common columns."""
     model = catalogue.model(name)
-    return Asked(model, tuple(ColumnRef(column, DOUBLE) for column in ("x", "y")[: len(model.parameters)]))
+    return ModelCall(
+        model, tuple(ColumnRef(column, DOUBLE) for column in ("x", "y")[: len(model.parameters)])
+    )
 
 
 def _shared(values: Floats, rounds: int) -> dict[str, Any]:
@@ -147,8 +149,8 @@ def _shared(values: Floats, rounds: int) -> dict[str, Any]:
     dearest = max(TOGETHER, key=best.__getitem__)
     return {
         "models": TOGETHER,
-        "cores together": len(jointly(models).kept),
-        "cores apart": sum(len(jointly([one]).kept) for one in models),
+        "cores together": len(joint_state(models).kept),
+        "cores apart": sum(len(joint_state([one]).kept) for one in models),
         "rows per CPU second together": len(values) / together,
         "rows per CPU second apart": len(values) / apart,
         "over apart": together / apart,

@@ -30,7 +30,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from slicemill.api.mill import Mill
-from slicemill.kernels.numba_kernels import get_ready
+from slicemill.kernels.numba_kernels import initialise_numba
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
 from slicemill_lab.bench.benchmark import Benchmark
@@ -150,7 +150,7 @@ def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
     # Kernels are compiled during the warm-up, as if they came with the wheel. Otherwise the first query with
     # a kernel would pay for all, and short loops would run as Python for a while.
     # pays for all, and short loops run as Python for a while.
-    get_ready()
+    initialise_numba()
     with patch.dict(os.environ, SLICEMILL_COMPILE="always"):
         for number, (way, queries) in product(range(sizes.rounds), ways.items()):
             cpu_s, rows = played(queries, seconds, sizes.warm_s)

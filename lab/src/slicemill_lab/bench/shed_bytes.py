@@ -15,7 +15,7 @@ import pyarrow as pa
 from slicemill.binder import bind
 from slicemill.columns.rows import to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.types import Timed
 from slicemill_lab.claims import Claim, at_most
@@ -60,7 +60,7 @@ def _after(options: str, tuples: int) -> tuple[int, float]:
     query = f"SELECT S.v, VALID(S) FROM s(v) AS S RANGE {tuples} SECONDS SLIDES {tuples // 10} SECONDS"
     catalog = bind(f"{_STREAM} CREATE QUERY q {options} AS {query};").catalog
     graph = build_graph(catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     schema = graph[graph.streams["s"]].schema
     random, value = Random(SEED), 0.0

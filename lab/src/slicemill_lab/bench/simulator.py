@@ -22,7 +22,7 @@ from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.workload import Load, draw
-from slicemill_oracle.costs import fixed
+from slicemill_oracle.costs import constant_cost
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.graph import OperatorSpec, SinkSpec, Spec
 from slicemill_oracle.nos import Strategy
@@ -99,7 +99,7 @@ def _passes(row: Row) -> bool:
 
 
 def _select(name: str, producer: str) -> OperatorSpec:
-    return OperatorSpec(name, Select(_passes), (producer,), fixed(1))
+    return OperatorSpec(name, Select(_passes), (producer,), constant_cost(1))
 
 
 def _path(strategy: Strategy) -> Engine:
@@ -120,7 +120,7 @@ def _fork() -> Engine:
 
 def _union() -> Engine:
     nodes: list[Spec] = [ScheduledSource("S"), ScheduledSource("T"), _select("a", "S"), _select("b", "T")]
-    union = OperatorSpec("u", Union(), ("a", "b"), fixed(1))
+    union = OperatorSpec("u", Union(), ("a", "b"), constant_cost(1))
     engine = Engine([*nodes, union, _select("c", "u"), SinkSpec("out", "c", keep=False)])
     engine.feed("S", _bursts(4 * BURST))
     return engine

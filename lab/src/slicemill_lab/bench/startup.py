@@ -27,7 +27,7 @@ from pathlib import Path
 from slicemill.binder import bind
 from slicemill.connectors.follow import EVERY_S, Follower
 from slicemill.errors import SlicemillError
-from slicemill.kernels.store import Compilation, stored
+from slicemill.kernels.store import Compilation, list_compilations
 from slicemill.runtime.spark_session import ensure_java_home
 from slicemill.sql.errors import SourceText
 from slicemill_lab.bench.benchmark import Benchmark
@@ -169,7 +169,7 @@ def beside_a_filter(root: Path, folder: Path, example: Example) -> Begun:
             time.sleep(EVERY_S)
     if FILTER not in first_s or len(first_s) < 2:
         raise SlicemillError(f"{example.script} had no result after {_PATIENCE_S:g} s")
-    return Begun(first_s, list(stored(cache / "code")))
+    return Begun(first_s, list(list_compilations(cache / "code")))
 
 
 def example_root() -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slicemill.extensions.classify.classifier import Settings, TaskClassifier
-from slicemill.extensions.classify.model import Bins, Chains, NaiveBayes, bins_between, chains, zero_one
+from slicemill.extensions.classify.model import Bins, MarkovChains, NaiveBayes, bins_between, chains, zero_one
 from slicemill.extensions.classify.policies import POLICIES
 from slicemill.kernels.arrays import Floats, Int64s
 
@@ -33,7 +33,7 @@ class Problem:
     truth: Int64s
     model: NaiveBayes
     bins: Bins
-    chains: Chains
+    chains: MarkovChains
     last: Floats
     lags: int = 0
 

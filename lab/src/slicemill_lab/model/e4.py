@@ -17,7 +17,7 @@ from slicemill.aggregates.calls import Tuples
 from slicemill.aggregates.frames import frame_over
 from slicemill.catalog.expressions import ColumnRef, Expr
 from slicemill.catalog.queries import FrameUnit, Window
-from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cores import classify
 from slicemill.extensions.models.cost import NOTHING, incremental
@@ -98,7 +98,7 @@ def _timed(models: list[Model], seed: int) -> dict[str, float]:
 
 def _ns(models: list[Model], values: NDArray[np.float64]) -> float:
     columns = {name: ColumnRef(name, DOUBLE) for name in ("x", "y")}
-    asked = [Asked(one, tuple(columns[name] for name in one.parameters)) for one in models]
+    asked = [ModelCall(one, tuple(columns[name] for name in one.parameters)) for one in models]
     calls = ModelCalls(asked, frame_over(Window(FrameUnit.ROWS, WINDOW - 1, SLIDE)))
     state = calls.uda.start()
     given: dict[Expr, NDArray[np.float64]] = dict(zip(columns.values(), values, strict=True))

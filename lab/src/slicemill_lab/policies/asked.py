@@ -12,9 +12,9 @@ import numpy as np
 
 from slicemill.kernels.arrays import Floats
 from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.chooser import ranked
+from slicemill.scheduling.chooser import rank_batches
 from slicemill.scheduling.policies import Policy
-from slicemill.scheduling.portions import Positions, UnitFigures
+from slicemill.scheduling.portions import Positions, UnitColumns
 from slicemill_lab.policies.policy import LEAST_WAIT, Queue, SimulatedUnit
 
 
@@ -26,7 +26,7 @@ class AskedPolicy:
     def __init__(self, policy: Policy, units: Sequence[SimulatedUnit]) -> None:
         self.policy = policy
         segments = [unit.segment for unit in units]
-        self.figures = UnitFigures.unshared(
+        self.figures = UnitColumns.without_readers(
             results=np.array([float(segment.selectivity) for segment in segments]),
             overhead=0.0,
             per_row=np.array([float(segment.cost) for segment in segments]),
@@ -40,7 +40,7 @@ class AskedPolicy:
         pending = np.array([float(len(queue)) for queue in ready])
         wait = np.maximum(now - np.array([queue.arrival for queue in ready]), LEAST_WAIT)
         tuples = self._tuples(units, pending, wait, now - self._ran[units])
-        unit = ready[ranked(self.policy, tuples)[0]].unit
+        unit = ready[rank_batches(self.policy, tuples)[0]].unit
         self._ran[unit] = now
         return unit
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from slicemill.shedding.methods import Ties
+from slicemill.shedding.methods import TieBreak
 from slicemill_lab.claims import ascending, at_least, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
@@ -24,7 +24,7 @@ def run(seed: int, scale: Scale) -> Result:
     oldest = [
         mean(
             [
-                mean_accuracy(ShedSetting("value", p, ratio, ties=Ties.OLDEST), scale, seed)
+                mean_accuracy(ShedSetting("value", p, ratio, ties=TieBreak.OLDEST), scale, seed)
                 for ratio in RATIOS[::2]
             ]
         )

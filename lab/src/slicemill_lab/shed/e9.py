@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slicemill.operators.temporal.shedding import Rule, empty, new_partitions, take
+from slicemill.operators.temporal.shedding import SheddingRule, empty, new_partitions, take
 from slicemill.shedding.accuracy import LIMIT, SEED
 from slicemill.shedding.memory import ChainMemory, FastMemory, NewestTuple, ScanMemory, Tuple
 from slicemill.shedding.methods import method_of
@@ -112,7 +112,7 @@ def _cost(memory: ChainMemory, decisions: int, seed: int) -> tuple[float, float]
 def _compiled_microseconds(capacity: int, decisions: int, seed: int) -> float:
     tuples = stream(P, capacity + ROUNDS * decisions + 1, seed)
     ts, codes = (np.array([getattr(one, name) for one in tuples]) for name in ("begin", "run"))
-    rule = Rule(
+    rule = SheddingRule(
         drawn=False,
         inner=False,
         lost=1.0,

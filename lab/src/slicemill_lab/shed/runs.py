@@ -13,8 +13,8 @@ from functools import cache
 from random import Random
 
 from slicemill.shedding.accuracy import Interval, accuracy_sums
-from slicemill.shedding.memory import BlindMemory, ChainMemory, FastMemory, NewestTuple, ScanMemory, Tuple
-from slicemill.shedding.methods import METHODS, Method, Ties
+from slicemill.shedding.memory import ChainMemory, FastMemory, NewestTuple, RandomMemory, ScanMemory, Tuple
+from slicemill.shedding.methods import METHODS, Method, TieBreak
 from slicemill_lab.experiment import Scale
 
 WINDOW = 500
@@ -45,7 +45,7 @@ class ShedSetting:
     p: float
     ratio: float
     threshold: int = 0
-    ties: Ties = Ties.RANDOM
+    ties: TieBreak = TieBreak.RANDOM
     batch: int = 1
     window: int = WINDOW
     weights: tuple[float, float] | None = None
@@ -65,7 +65,7 @@ class ShedSetting:
     def memory(self, seed: int) -> ChainMemory:
         method = self.rule(seed)
         if method.blind:
-            return BlindMemory(self.capacity, method)
+            return RandomMemory(self.capacity, method)
         cheap_splits = 0 < method.split < method.lost
         return (ScanMemory if cheap_splits else FastMemory)(self.capacity, method)
 

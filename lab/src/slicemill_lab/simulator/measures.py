@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from slicemill.kernels.arrays import Floats
-from slicemill.metrics.quality_of_service import Record, Summary, freshness, spread
+from slicemill.metrics.quality_of_service import MetricsRecord, Summary, freshness, time_by_bucket
 from slicemill_lab.simulator.loop import SimulatedRun
 
 
@@ -116,24 +116,26 @@ def objectives(run: SimulatedRun, ideal_times: Mapping[int, float] | None = None
     }
 
 
-def record(run: SimulatedRun, bucket: float, classes: Mapping[int, str] = MappingProxyType({})) -> Record:
+def record(
+    run: SimulatedRun, bucket: float, classes: Mapping[int, str] = MappingProxyType({})
+) -> MetricsRecord:
     """Return figures by query, class and time interval.
 
     Results count at their delivery, staleness and memory when they occurred. Memory is the mean of waiting
     tuples, not the maximum.
     """
     work = run.work
-    kept = Record(bucket, {work.paths[path].name: name for path, name in classes.items()})
+    kept = MetricsRecord(bucket, {work.paths[path].name: name for path, name in classes.items()})
     for path, ideal in _ideal_times(run).items():
         arrived, left = _outputs(run, path)
         borders = np.flatnonzero(np.diff(left // bucket)) + 1
         for some, departures in zip(np.split(arrived, borders), np.split(left, borders), strict=True):
             if len(some):
-                kept.at(work.paths[path].name, float(departures[0])).emitted(some, departures, ideal)
-        for number, length in spread(*_stale_stretches(run, path), bucket).items():
+                kept.at(work.paths[path].name, float(departures[0])).add_emitted(some, departures, ideal)
+        for number, length in time_by_bucket(*_stale_stretches(run, path), bucket).items():
             kept.numbered(work.paths[path].name, number).stale += length
         for place in range(len(work.paths[path].stages)):
-            for number, length in spread(*_waits(run, path, place), bucket).items():
+            for number, length in time_by_bucket(*_waits(run, path, place), bucket).items():
                 kept.numbered(work.paths[path].name, number).waited += length
     return kept
 

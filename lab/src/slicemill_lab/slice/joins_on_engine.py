@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from slicemill.operators.join.slices.cuts import isolated, mem_opt, pull_up, push_down
+from slicemill.operators.join.slices.cuts import mem_opt, pull_up, push_down, separate_joins
 from slicemill.operators.join.slices.workload import JoinWorkload, member
 from slicemill.runtime.state_view import slices_of
 from slicemill_lab.experiment import Scale
@@ -104,7 +104,7 @@ def modelled(setting: SparkSetting, way: str) -> float:
         member("q3", third, "hot", setting.selectivity),
     )
     workload = JoinWorkload(members, (RATE, RATE), 1 / setting.keys)
-    plans = {"isolated": isolated, "pull-up": pull_up, "push-down": push_down}
+    plans = {"isolated": separate_joins, "pull-up": pull_up, "push-down": push_down}
     return plans[way](workload).memory if way in plans else mem_opt(workload).expected.memory
 
 

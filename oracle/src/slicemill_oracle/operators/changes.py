@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
-from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, shown
+from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, normalize_zeros
 from slicemill.columns.order import sort_key
 from slicemill.operators.changelog.spec import Emit, JoinChanges, TopN, WindowChanges
 from slicemill.operators.window.spec import WindowTop
@@ -25,7 +25,7 @@ def difference(before: Row | None, now: Row | None) -> list[Row]:
     return [("delete", *before)] if before is not None else [("insert", *now)] if now is not None else []
 
 
-class Changes(ABC):
+class ChangelogOperator(ABC):
     """Base class: receives a change as old row, new row, or both."""
 
     inputs = 1
@@ -59,7 +59,7 @@ class Changes(ABC):
         return ()
 
 
-class SelectChanges(Changes):
+class SelectChanges(ChangelogOperator):
     """Filters a changelog."""
 
     def __init__(self, predicate: Callable[[Row], bool]) -> None:
@@ -75,7 +75,7 @@ class SelectChanges(Changes):
         return difference(left, come)
 
 
-class ProjectChanges(Changes):
+class ProjectChanges(ChangelogOperator):
     """Projects a changelog; changes of dropped columns are not emitted."""
 
     def __init__(self, projection: Callable[[Row], Row]) -> None:
@@ -87,7 +87,7 @@ class ProjectChanges(Changes):
         return difference(left, come)
 
 
-class GroupChangesOperator(Changes):
+class GroupChangesOperator(ChangelogOperator):
     """GROUP BY over a changelog or stream.
 
     `group` and the calls read rows of the input's schema.
@@ -120,7 +120,7 @@ class GroupChangesOperator(Changes):
             read = ("", *row) if self._changes else row
             values = self._group(read)
             key = comparable(values)
-            touched[key] = shown(values)
+            touched[key] = normalize_zeros(values)
             there = self._rows.setdefault(key, [])
             if come:
                 there.append(read)
@@ -144,7 +144,7 @@ class GroupChangesOperator(Changes):
         return values + found[0] if found else None
 
 
-class DistinctOperator(Changes):
+class DistinctOperator(ChangelogOperator):
     """Emits the first of equal rows."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class DistinctOperator(Changes):
             yield comes
 
 
-class TopOperator(Changes):
+class TopOperator(ChangelogOperator):
     """Top-N per partition; sorts and ranks all rows at each change."""
 
     def __init__(self, top: TopN, partition: Callable[[Row], Row], order: Callable[[Row], Row]) -> None:
@@ -215,7 +215,7 @@ class TopOperator(Changes):
         if top.appends:
             yield from (row for arrival, row in now.items() if arrival not in before)
             return
-        if top.by_place:
+        if top.updates_by_position:
             old, new = list(before.values()), list(now.values())
             for place in range(max(len(old), len(new))):
                 left = old[place] if place < len(old) else None
@@ -301,7 +301,7 @@ class EmitOperator:
             return [
                 told
                 for key in touched
-                for told in difference(self._of(key, before), self._of(key, self._table))
+                for told in difference(self._find_row(key, before), self._find_row(key, self._table))
             ]
         net = {key: self._more(key, before) for key in touched}
         deleted = [("delete", *touched[key]) for key, count in net.items() for _ in range(-count)]
@@ -310,7 +310,7 @@ class EmitOperator:
     def _identity(self, row: Row) -> Row:
         return comparable(row if self._key is None else self._key(("", *row)))
 
-    def _of(self, key: Row, table: list[Row]) -> Row | None:
+    def _find_row(self, key: Row, table: list[Row]) -> Row | None:
         return next((row for row in table if self._identity(row) == key), None)
 
     def _more(self, key: Row, before: list[Row]) -> int:
@@ -419,10 +419,10 @@ class JoinChangesOperator:
     def _joined(self) -> dict[tuple[int, int], Row]:
         left, right = self._rows
         found = {(a, b): left[a] + right[b] for a in left for b in right if self._matches(left[a] + right[b])}
-        if 0 in self._join.kind.unmatched:
+        if 0 in self._join.kind.outer_inputs:
             met = {a for a, _ in found}
             found |= {(a, 0): row + (None,) * self._widths[1] for a, row in left.items() if a not in met}
-        if 1 in self._join.kind.unmatched:
+        if 1 in self._join.kind.outer_inputs:
             met = {b for _, b in found}
             found |= {(0, b): (None,) * self._widths[0] + row for b, row in right.items() if b not in met}
         return found
@@ -507,7 +507,7 @@ class WindowChangesOperator:
         returned = [evaluate(base_of(call.definition), map(call.arguments, rows)) for call in self._calls]
         found = align([call.definition for call in self._calls], returned)
         bounds = (self._windows.start(end), end)
-        now = shown(self._group(rows[0])) + found[0] + bounds if found else None
+        now = normalize_zeros(self._group(rows[0])) + found[0] + bounds if found else None
         before = self._told.pop((end, key), None)
         if now is not None:
             self._told[end, key] = now

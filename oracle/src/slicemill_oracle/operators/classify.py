@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from slicemill.extensions.classify.definition import Classifier as Definition
-from slicemill.extensions.classify.step import Observer, Trained, as_number, place_of, placed
+from slicemill.extensions.classify.step import (
+    Observer,
+    TrainedClassifier,
+    as_number,
+    column_index,
+    column_indexes,
+)
 from slicemill.types import Schema, Timed
 
 
@@ -20,15 +26,15 @@ class ClassifyOperator:
 
     waits_for_time = True
 
-    def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: Trained) -> None:
+    def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: TrainedClassifier) -> None:
         self.inputs = len(schemas)
         self._keyed = definition.key is not None
         self._every = definition.every_us
         self._trained = trained
         self._features = len(definition.features)
         # by input: the key's index, and the number of each column's feature
-        self._keys = [None if definition.key is None else place_of(s, definition.key) for s in schemas]
-        self._places = placed(definition, schemas)
+        self._keys = [None if definition.key is None else column_index(s, definition.key) for s in schemas]
+        self._places = column_indexes(definition, schemas)
         self._values = trained.nothing(self._features)
         observes = definition.options.observe is not None
         self._observer = Observer(definition, schemas, trained) if observes else None

@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.aggregates.definition import comparable, shown
+from slicemill.aggregates.definition import comparable, normalize_zeros
 from slicemill.codec.registry import stored_as
-from slicemill.operators.temporal.rows import SlidingPartitions, Temporal
+from slicemill.operators.temporal.rows import SlidingPartitions, TemporalQuery
 from slicemill.types import Row, Timed
 
 Period = tuple[int, int]
@@ -66,7 +66,7 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
     Partitions are ordered by their first visible tuple.
     """
 
-    def __init__(self, temporal: Temporal, late: LateRows | None = None) -> None:
+    def __init__(self, temporal: TemporalQuery, late: LateRows | None = None) -> None:
         super().__init__(temporal)
         self._late = late
         self._taken = 0
@@ -122,7 +122,7 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         shown_first: list[int] = []
         for (_, t, number), end in zip(partition.content, ends, strict=True):
             if t.ts < end and self._temporal.where(t.row):
-                closed.append((shown(self._temporal.values(t.row)), t.ts, end))
+                closed.append((normalize_zeros(self._temporal.values(t.row)), t.ts, end))
                 shown_first = shown_first or [number]
         rows = [
             Timed(now, (*partition.head, *values, period, *self._goes_on_at(period, now)))

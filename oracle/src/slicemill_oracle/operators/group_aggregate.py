@@ -17,7 +17,7 @@ from slicemill.aggregates.definition import (
     align,
     base_of,
     comparable,
-    shown,
+    normalize_zeros,
 )
 from slicemill.types import Row, Timed
 
@@ -53,7 +53,7 @@ class GroupAggregateOperator:
         values = self._group(tuple_.row) if self._group else ()
         key = comparable(values)
         if key not in self._groups:
-            self._groups[key] = self._fresh(shown(values))
+            self._groups[key] = self._fresh(normalize_zeros(values))
         group = self._groups[key]
         returned = [
             stepper.step(call.arguments(tuple_.row))

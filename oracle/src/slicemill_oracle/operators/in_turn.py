@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slicemill.operators.row_step import Holding, RowOperator
+from slicemill.operators.row_step import DelayedOutput, RowOperator
 from slicemill.time import END
 from slicemill.types import Timed
 
 
-class InTurn:
+class InputOrderOperator:
     """Orders tuples of equal time by input, then by arrival.
 
     Tuples are held until time has passed, since the registers admit a tuple before all tuples of its time
@@ -34,12 +34,12 @@ class InTurn:
         return [*self._taken(END), *self._operator.finish()]
 
     def held_from(self) -> int | None:
-        held = self._operator.held_from() if isinstance(self._operator, Holding) else None
+        held = self._operator.held_from() if isinstance(self._operator, DelayedOutput) else None
         return min((one for one in (self._first(), held) if one is not None), default=None)
 
     def due(self) -> int | None:
         first = self._first()
-        held = self._operator.due() if isinstance(self._operator, Holding) else None
+        held = self._operator.due() if isinstance(self._operator, DelayedOutput) else None
         return min(
             (one for one in (None if first is None else first + 1, held) if one is not None), default=None
         )

@@ -56,7 +56,7 @@ class PunctuatedJoinOperator:
             self._closed.append(key)
             told += [
                 self._alone(one, tuple_.ts)
-                for side in self._join.kind.unmatched
+                for side in self._join.kind.outer_inputs
                 for one in self._tuples
                 if one.port == side and one.window == new.window and not one.matched and not one.gone
             ]
@@ -71,7 +71,7 @@ class PunctuatedJoinOperator:
             one.gone = True
             key, number = one.window
             is_open = self._closed.count(key) == number
-            if is_open and one.port in self._join.kind.unmatched and not one.matched:
+            if is_open and one.port in self._join.kind.outer_inputs and not one.matched:
                 end = one.timed.ts + length
                 told.append((end, one.port, self._alone(one, end)))
         return [timed for _, _, timed in sorted(told, key=lambda entry: entry[:2])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, shown
+from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, normalize_zeros
 from slicemill.operators.changelog.spec import SessionChanges
 from slicemill.time import END
 from slicemill.types import Row, Timed
@@ -13,7 +13,7 @@ from slicemill_oracle.operators.changes import difference
 
 
 @dataclass
-class _Found:
+class _SessionRows:
     key: Row
     number: int  # number within its group
     start: int
@@ -77,14 +77,14 @@ class SessionChangesOperator:
     def _early(self) -> int | None:
         return None if self._since is None else (self._since // self._every + 1) * self._every
 
-    def _sessions(self) -> list[_Found]:
-        found: list[_Found] = []
+    def _sessions(self) -> list[_SessionRows]:
+        found: list[_SessionRows] = []
         for one in self._tuples:
             key = comparable(self._group(one.row))
             same = [session for session in found if session.key == key]
             session = same[-1] if same and not same[-1].closed else None
             if session is None or (session.end is not None and one.ts > session.end):
-                session = _Found(key, len(same), one.ts, one.ts)
+                session = _SessionRows(key, len(same), one.ts, one.ts)
                 found.append(session)
             session.rows.append(one.row)
             end = self._end_of(one)
@@ -93,13 +93,13 @@ class SessionChangesOperator:
                 session.closed, session.end = True, one.ts
         return found
 
-    def _changes(self, moment: int, session: _Found) -> list[Timed]:
+    def _changes(self, moment: int, session: _SessionRows) -> list[Timed]:
         returned = [
             evaluate(base_of(call.definition), map(call.arguments, session.rows)) for call in self._calls
         ]
         values = align([call.definition for call in self._calls], returned)
         bounds = (session.start, session.end)
-        now = shown(self._group(session.rows[0])) + values[0] + bounds if values else None
+        now = normalize_zeros(self._group(session.rows[0])) + values[0] + bounds if values else None
         name = session.key, session.number
         before = self._told.pop(name, None)
         if now is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, shown
+from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, normalize_zeros
 from slicemill.types import Row, Timed
 
 
@@ -92,6 +92,6 @@ class Sessions:
         end = cast(int, session.end)
         returned = [evaluate(base, map(arguments, session.rows)) for base, arguments in self._calls]
         return [
-            Timed(end, (*shown(session.key), *values, session.start, end))
+            Timed(end, (*normalize_zeros(session.key), *values, session.start, end))
             for values in align(self._definitions, returned)
         ]

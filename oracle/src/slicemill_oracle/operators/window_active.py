@@ -29,7 +29,7 @@ class ActivePartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class NegativeTuple:
     """The future expiry of a tuple."""
 
     ts: int
@@ -51,7 +51,7 @@ class ActiveCall:
         self._extent_us = frame.preceding
         self._window = window
         self._partitions: dict[Hashable, ActivePartition] = {}
-        self._negatives: deque[Negative] = deque()
+        self._negatives: deque[NegativeTuple] = deque()
 
     def arrive(self, number: int, tuple_: Timed) -> Answer:
         key = self._frame.partition(tuple_.row)
@@ -63,7 +63,9 @@ class ActiveCall:
             args = (*args, partition.arrivals)
         partition.arrivals += 1
         partition.inwindow.insert(number, args)
-        self._negatives.append(Negative(tuple_.ts + self._extent_us, number, tuple_.row, args, partition))
+        self._negatives.append(
+            NegativeTuple(tuple_.ts + self._extent_us, number, tuple_.row, args, partition)
+        )
         return Answer(partition.stepper.step(args))
 
     def pass_time(self, ts: float) -> list[Expiry]:
@@ -98,7 +100,7 @@ class ActiveCall:
             partition.arrivals = arrivals
         for ts, number, row, args in state["negatives"]:
             partition = self._partitions[self._frame.partition(row)]
-            self._negatives.append(Negative(ts, number, row, args, partition))
+            self._negatives.append(NegativeTuple(ts, number, row, args, partition))
 
     def _fresh(self) -> ActivePartition:
         inwindow = Inwindow()

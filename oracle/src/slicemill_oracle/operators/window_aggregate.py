@@ -29,7 +29,7 @@ class FramedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingAnswer:
     """An arrival or expiry, with the answers of all calls."""
 
     ts: int
@@ -51,7 +51,7 @@ class WindowAggregateOperator:
         self._running = [running_call(call.call, call.frame) for call in calls]
         self._waits_for_time = any(call.frame.waits_for_time for call in calls)
         self._arrivals = 0
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[PendingAnswer] = deque()
 
     @property
     def waits_for_time(self) -> bool:
@@ -61,7 +61,7 @@ class WindowAggregateOperator:
         self._pass_time(tuple_.ts)
         answers = [running.arrive(self._arrivals, tuple_) for running in self._running]
         self._arrivals += 1
-        self._waiting.append(Waiting(tuple_.ts, tuple_.row, answers))
+        self._waiting.append(PendingAnswer(tuple_.ts, tuple_.row, answers))
         return self._release()
 
     def advance(self, ts: int) -> Sequence[Timed]:
@@ -89,18 +89,18 @@ class WindowAggregateOperator:
 
     def restore(self, state: Any) -> None:
         self._arrivals = state["arrivals"]
-        self._waiting = deque(Waiting(*each) for each in state["waiting"])
+        self._waiting = deque(PendingAnswer(*each) for each in state["waiting"])
         for running, kept in zip(self._running, state["running"], strict=True):
             running.restore(kept)
 
     def _pass_time(self, ts: float) -> None:
         """Close slots and queue expiries; arrivals before `ts` are already queued."""
-        expired: dict[tuple[int, int], Waiting] = {}
+        expired: dict[tuple[int, int], PendingAnswer] = {}
         for column, running in enumerate(self._running):
             for expiry in running.pass_time(ts):
                 key = (expiry.ts, expiry.number)
                 if key not in expired:
-                    expired[key] = Waiting(expiry.ts, expiry.row, [Answer([]) for _ in self._running])
+                    expired[key] = PendingAnswer(expiry.ts, expiry.row, [Answer([]) for _ in self._running])
                 expired[key].answers[column].returned = expiry.returned
         self._waiting.extend(expired[key] for key in sorted(expired))
 

@@ -17,8 +17,14 @@ from slicemill.aggregates.definition import (
 )
 from slicemill.aggregates.frames import WindowFrame
 from slicemill_oracle.operators.window_active import ActiveCall
-from slicemill_oracle.operators.window_evaluation import Evaluation, Paned, Tumble, Unbounded, Windowed
-from slicemill_oracle.operators.window_slide import AnsweredAtOnce, AnsweredAtSlotEnd, Partitions, RunningCall
+from slicemill_oracle.operators.window_evaluation import (
+    Evaluation,
+    PaneEvaluation,
+    TumblingEvaluation,
+    UnboundedEvaluation,
+    WindowedEvaluation,
+)
+from slicemill_oracle.operators.window_slide import ImmediateCall, Partitions, RunningCall, SlotEndCall
 
 
 def running_call(call: RowCall, frame: WindowFrame) -> RunningCall:
@@ -29,16 +35,16 @@ def running_call(call: RowCall, frame: WindowFrame) -> RunningCall:
         shown = replace(definition, window=None) if definition.forgets else definition
         return ActiveCall(call, frame, window_version(shown))
     partitions = Partitions(call, frame, _evaluation(call.definition, frame))
-    return AnsweredAtSlotEnd(frame, partitions) if frame.waits_for_time else AnsweredAtOnce(frame, partitions)
+    return SlotEndCall(frame, partitions) if frame.waits_for_time else ImmediateCall(frame, partitions)
 
 
 def _evaluation(definition: RowAggregate, frame: WindowFrame) -> Callable[[], Evaluation]:
     match strategy_of(definition, frame):
         case Strategy.UNBOUNDED:
-            return partial(Unbounded, base_of(definition))
+            return partial(UnboundedEvaluation, base_of(definition))
         case Strategy.TUMBLE:
-            return partial(Tumble, frame, base_of(definition))
+            return partial(TumblingEvaluation, frame, base_of(definition))
         case Strategy.PANES:
-            return partial(Paned, frame, definition.panes or Panes(base_of(definition), definition))
+            return partial(PaneEvaluation, frame, definition.panes or Panes(base_of(definition), definition))
         case _:
-            return partial(Windowed, frame, window_version(definition))
+            return partial(WindowedEvaluation, frame, window_version(definition))

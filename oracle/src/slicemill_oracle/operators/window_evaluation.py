@@ -40,7 +40,7 @@ class Evaluation(Protocol):
     def restore(self, state: Any) -> None: ...
 
 
-class Unbounded:
+class UnboundedEvaluation:
     """UNBOUNDED: the base aggregate, with TERMINATE after each tuple (M31)."""
 
     __slots__ = ("_run",)
@@ -62,7 +62,7 @@ class Unbounded:
         self._run.restore(state)
 
 
-class Windowed:
+class WindowedEvaluation:
     """FINITE and SLIDING: expire, then insert, then ITERATE (M32)."""
 
     __slots__ = ("_frame", "_instance", "_inwindow", "_returned", "_stepper")
@@ -100,7 +100,7 @@ class Windowed:
             self._inwindow.remove_oldest(position)
 
 
-class Tumble:
+class TumblingEvaluation:
     """TUMBLE: restarts the base aggregate in every slot (M34).
 
     It covers the last `length` positions of a slot.
@@ -135,7 +135,7 @@ class Tumble:
         self._run.restore(state["run"])
 
 
-class Paned:
+class PaneEvaluation:
     """PANES: pane aggregates of gcd(window, slide), combined by the window version (M35)."""
 
     __slots__ = ("_arguments_of", "_combine", "_number", "_pane", "_pane_base", "_pane_length")
@@ -145,7 +145,7 @@ class Paned:
         self._pane_length = gcd(frame.length, frame.slide)
         self._pane_base = panes.pane
         self._arguments_of = panes.combine.row_of
-        self._combine = Windowed(frame.in_panes(self._pane_length), window_version(panes.combine))
+        self._combine = WindowedEvaluation(frame.in_panes(self._pane_length), window_version(panes.combine))
         self._pane: BaseRun | None = None
         self._number = 0
 

@@ -100,7 +100,7 @@ class Partitions:
             self._partitions[key].evaluation.restore(kept)
 
 
-class AnsweredAtOnce:
+class ImmediateCall:
     """A call without SLIDE, or with SLIDE in rows."""
 
     __slots__ = ("_frame", "_partitions")
@@ -127,7 +127,7 @@ class AnsweredAtOnce:
         self._partitions.restore(state)
 
 
-class AnsweredAtSlotEnd:
+class SlotEndCall:
     """A call with SLIDE in time.
 
     All open answers belong to one slot, the latest.

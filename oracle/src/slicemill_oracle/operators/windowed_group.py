@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, shown
+from slicemill.aggregates.definition import RowCall, align, base_of, comparable, evaluate, normalize_zeros
 from slicemill.catalog.queries import FrameUnit
 from slicemill.errors import SlicemillError
 from slicemill.operators.row_step import predicate, row_of_items
@@ -111,7 +111,7 @@ class SlidingGroups:
         for tuple_ in self._content:
             if tuple_.ts < end and self._is_in(tuple_, end):
                 key = self._group(tuple_.row)
-                groups.setdefault(comparable(key), (shown(key), []))[1].append(tuple_.row)
+                groups.setdefault(comparable(key), (normalize_zeros(key), []))[1].append(tuple_.row)
         return [
             Timed(end, (*key, *values, start, end))
             for key, rows in groups.values()
@@ -163,7 +163,7 @@ class ArrivalGroups:
             return self._every_group(tuple_.ts) if self._arrivals % self._slide == 0 else ()
         if not self._where(tuple_.row):
             return ()
-        key = shown(self._group(tuple_.row))
+        key = normalize_zeros(self._group(tuple_.row))
         return [Timed(tuple_.ts, (*key, *values)) for values in self._values(key)]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
@@ -191,7 +191,9 @@ class ArrivalGroups:
         return align(self._definitions, returned)
 
     def _every_group(self, now: int) -> list[Timed]:
-        keys = {self._key(t): shown(self._group(t.row)) for t in self._content if self._where(t.row)}
+        keys = {
+            self._key(t): normalize_zeros(self._group(t.row)) for t in self._content if self._where(t.row)
+        }
         bounds = (self._content[0].ts, now)
         return [Timed(now, (*key, *values, *bounds)) for key in keys.values() for values in self._values(key)]
 

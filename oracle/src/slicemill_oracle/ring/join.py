@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slicemill.operators.join.slices.workload import Member, reaching, windows
+from slicemill.operators.join.slices.workload import Member, queries_reaching, windows
 from slicemill.types import Row, Timed
 from slicemill_oracle.slices.items import Item
 from slicemill_oracle.slices.multiway import Matches
-from slicemill_oracle.slices.selection import Evaluate, SliceSelection, called
+from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate_predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class RingJoin:
         matches: Matches,
         *,
         orders: Sequence[Sequence[int]] | None = None,
-        evaluate: Evaluate = called,
+        evaluate: Evaluate = evaluate_predicate,
     ) -> None:
         self.members = members
         self.streams = len(members[0].sides)
@@ -66,7 +66,7 @@ class RingJoin:
         """Return the queries whose window on a stream exceeds an age (S46)."""
         known = self._reach.get((stream, age))
         if known is None:
-            known = self._reach[stream, age] = reaching(self.members, stream, age)
+            known = self._reach[stream, age] = queries_reaching(self.members, stream, age)
         return known
 
     def match(self, items: Sequence[Item], queries: int, found: Item) -> int:

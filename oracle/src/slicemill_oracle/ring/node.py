@@ -48,7 +48,7 @@ class Intermediate(NamedTuple):
     end: bool = False
 
 
-class Finished(NamedTuple):
+class ProbeEnd(NamedTuple):
     """The last END of a tuple: all its work is complete."""
 
     probe: Probe

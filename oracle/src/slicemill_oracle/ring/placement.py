@@ -1,8 +1,8 @@
 """Placement of tuples on a ring (S27, S33, S39, S40).
 
-`Slices`: a new tuple enters at the first node and is passed on as it ages. `Roles`: a new tuple stays on
-the current head. The role of the head moves on to the node with the oldest tuples, against the direction
-of probes.
+`SlicePlacement`: a new tuple enters at the first node and is passed on as it ages. `RolePlacement`: a new
+tuple stays on the current head. The role of the head moves on to the node with the oldest tuples, against
+the direction of probes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slicemill_oracle.ring.join import RingJoin
 from slicemill_oracle.slices.items import Item
 
 
-class Slices:
+class SlicePlacement:
     """PSP: node i stores ages ends[i - 1] to ends[i] (S27).
 
     `ends` has a list per stream; by default, windows are divided equally. `capacity` bounds every node but
@@ -76,7 +76,7 @@ class Slices:
         return [[*(window * part / nodes for part in range(1, nodes)), window] for window in self._windows]
 
 
-class Roles:
+class RolePlacement:
     """PSP-D: tuples stay, and the role of the head moves (S33).
 
     `lengths` are the times for which each node is the head, by default equal parts of a stream's window. With

@@ -9,7 +9,7 @@
 A partial result ends where it was created, after one round. The last partial result of each schema that
 the start node creates is its END. When END number m - 1 of a tuple is created, all other messages of that
 tuple precede it on every link, so the next tuple may enter (Theorem 7). `in_flight` is the number of
-tuples in flight: 1 is PSP, more is PSP-I; with `Roles` it is PSP-D.
+tuples in flight: 1 is PSP, more is PSP-I; with `RolePlacement` it is PSP-D.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from random import Random
 from slicemill.types import Timed
 from slicemill_oracle.ring.join import RingJoin, RingResult
 from slicemill_oracle.ring.machines import Machines, RingCosts
-from slicemill_oracle.ring.node import Build, Finished, Intermediate, Probe, RingNode
-from slicemill_oracle.ring.placement import Roles, Slices
+from slicemill_oracle.ring.node import Build, Intermediate, Probe, ProbeEnd, RingNode
+from slicemill_oracle.ring.placement import RolePlacement, SlicePlacement
 from slicemill_oracle.slices.items import Item
 
-RingMessage = Build | Probe | Intermediate | Finished
+RingMessage = Build | Probe | Intermediate | ProbeEnd
 MICROSECONDS = 1_000_000
 
 
@@ -40,7 +40,7 @@ class Ring:
     def __init__(
         self,
         join: RingJoin,
-        placement: Slices | Roles,
+        placement: SlicePlacement | RolePlacement,
         *,
         in_flight: int = 1,
         costs: RingCosts | None = None,
@@ -84,7 +84,7 @@ class Ring:
         """Change the number of nodes for new tuples; stored ones stay (S40)."""
         self._only_one_in_flight()
         self.placement.spread_over(nodes)
-        self._have_nodes()
+        self._ensure_nodes()
 
     def relocate(self, nodes: int) -> int:
         """Change the number of nodes and move stored tuples immediately (S41).
@@ -103,17 +103,17 @@ class Ring:
                     new = self.placement.node_of(age, stream)
                     self.nodes[new].states[stream].items.append(item)
                     moved += new != old
-        self._have_nodes()
+        self._ensure_nodes()
         self.machines.spend(moved * self.machines.costs.send)
         return moved
 
     def _only_one_in_flight(self) -> None:
-        if self._interleaved and isinstance(self.placement, Slices):
+        if self._interleaved and isinstance(self.placement, SlicePlacement):
             raise ValueError(
                 "slices change only while one tuple is under way at a time: ages tell them apart"
             )
 
-    def _have_nodes(self) -> None:
+    def _ensure_nodes(self) -> None:
         while len(self.nodes) < self.placement.nodes:
             self.nodes.append(RingNode(self.join.streams))
         self.compared += [0] * (len(self.nodes) - len(self.compared))
@@ -163,7 +163,7 @@ class Ring:
             oldest = state.items[state.sent]
             state.sent += 1
             self._push_out(node, oldest)
-            state.delete(self.nodes[node].in_flight, self._sees(node, item.side)[1])
+            state.delete(self.nodes[node].in_flight, self._visible_ages(node, item.side)[1])
 
     def _begin(self, node: int, probe: Probe) -> None:
         here = self.nodes[node]
@@ -214,24 +214,24 @@ class Ring:
                 self._send_on(node, Intermediate(longer, left, node, length + 1, probe, last))
         if end and complete:
             heappush(self._slots, self.machines.now)
-            self._end(node, Finished(probe))
+            self._end(node, ProbeEnd(probe))
 
     def _compare(
         self, node: int, items: tuple[Item, ...], queries: int, probe: Probe
     ) -> list[tuple[tuple[Item, ...], int]]:
         stream = self.join.probes(items)
-        seen = self.nodes[node].visible(stream, probe.item, *self._sees(node, stream))
+        seen = self.nodes[node].visible(stream, probe.item, *self._visible_ages(node, stream))
         # Slices that no query of the partial result reaches are skipped (S48).
         useful = [item for item in seen if queries & self.join.reach(stream, probe.item.ts - item.ts)]
         self.compared[node] += len(useful)
         self.machines.spend(len(useful) * self.machines.costs.join)
         return [((*items, item), left) for item in useful if (left := self.join.match(items, queries, item))]
 
-    def _sees(self, node: int, stream: int) -> tuple[float, float]:
+    def _visible_ages(self, node: int, stream: int) -> tuple[float, float]:
         """Return the visible ages: all, or the slice's if copies may exist."""
         return self.placement.ages(node, stream) if self._interleaved else (0.0, self.join.windows[stream])
 
-    def _end(self, node: int, finished: Finished) -> None:
+    def _end(self, node: int, finished: ProbeEnd) -> None:
         here = self.nodes[node]
         del here.in_flight[finished.probe.item.number]
         for stream, state in enumerate(here.states):

@@ -21,11 +21,18 @@ from collections.abc import Iterator, Sequence
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.join.slices.coverage import Cut
-from slicemill.operators.join.slices.workload import AgeSpan, Member, bits, span, unproved, windows
+from slicemill.operators.join.slices.workload import (
+    AgeSpan,
+    Member,
+    bits,
+    count_predicate_tests,
+    span,
+    windows,
+)
 from slicemill.types import Timed
 from slicemill_oracle.slices.counters import Counters
-from slicemill_oracle.slices.items import Item, Reference, SliceDelivery, joined
-from slicemill_oracle.slices.selection import Evaluate, SliceSelection, called
+from slicemill_oracle.slices.items import Item, Reference, SliceDelivery, join_items
+from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate_predicate
 from slicemill_oracle.slices.time_slice import Condition, TimeSlice
 from slicemill_oracle.slices.union import OrderedUnion
 
@@ -44,7 +51,7 @@ class Chain:
         ends: tuple[Sequence[float], Sequence[float]],
         condition: Condition,
         *,
-        evaluate: Evaluate = called,
+        evaluate: Evaluate = evaluate_predicate,
         slice_type: type[TimeSlice] = TimeSlice,
         one_way: bool = False,
         pulled_up: bool = False,
@@ -188,11 +195,11 @@ class Chain:
         reaching = here.mask
         self.counters.route += len(here.inside) * len(found)
         for partner, age in found:
-            takers = here.takers(age)
+            takers = here.queries_at(age)
             self.counters.select += self._looks(reaching, takers)
             takers &= probe.mask & partner.mask
             if takers:
-                result = joined(probe, partner)
+                result = join_items(probe, partner)
                 for bit in bits(takers):
                     self.unions[self.members[bit].query].add(probe.number, result)
 
@@ -200,7 +207,7 @@ class Chain:
         """Return the number of predicates still to test on a result."""
         looks = self._looks_of.get((reaching, takers))
         if looks is None:
-            looks = unproved(self.members, 0 if self._pulled_up else reaching, takers)
+            looks = count_predicate_tests(self.members, 0 if self._pulled_up else reaching, takers)
             self._looks_of[reaching, takers] = looks
         return looks
 

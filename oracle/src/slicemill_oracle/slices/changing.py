@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.coverage import Cut, MergeSlices, Split, changes
+from slicemill.operators.join.slices.coverage import Cut, MergeSlices, SplitSlice, changes
 from slicemill.operators.join.slices.workload import Member
 from slicemill_oracle.slices.chain import Chain
 
@@ -45,7 +45,7 @@ def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
                 while chain.queues[number + 1]:
                     chain.run(number + 1)
                 merge(chain, number)
-            case Split(number, at):
+            case SplitSlice(number, at):
                 split(chain, number, at)
 
 

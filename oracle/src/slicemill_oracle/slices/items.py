@@ -36,7 +36,7 @@ class SliceDelivery(NamedTuple):
     result: Timed
 
 
-def joined(one: Item, other: Item) -> Timed:
+def join_items(one: Item, other: Item) -> Timed:
     """Join two tuples, the left one first, at the later timestamp (S1)."""
     left, right = (one, other) if one.side == 0 else (other, one)
     return Timed(max(one.ts, other.ts), left.row + right.row)

@@ -17,7 +17,7 @@ from slicemill.operators.join.slices.workload import AgeSpan, Member, spans, win
 from slicemill.types import Row, Timed
 from slicemill_oracle.slices.counters import Counters
 from slicemill_oracle.slices.items import Item
-from slicemill_oracle.slices.selection import Evaluate, SliceSelection, called
+from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate_predicate
 
 Matches = Callable[[int, Row, int, Row], bool]
 """Returns if rows of two streams match: (stream, row, stream, row)."""
@@ -51,7 +51,7 @@ class MultiwayJoin:
         *,
         orders: Sequence[Sequence[int]] | None = None,
         ends: Sequence[Sequence[float]] | None = None,
-        evaluate: Evaluate = called,
+        evaluate: Evaluate = evaluate_predicate,
     ) -> None:
         streams = range(len(members[0].sides))
         self._matches = matches
@@ -104,7 +104,7 @@ class MultiwayJoin:
 
     def _takers(self, piece: AgeSpan, partial: PartialMatch, item: Item) -> int:
         self.counters.route += len(piece.inside)
-        return piece.takers(partial.items[0].ts - item.ts)
+        return piece.queries_at(partial.items[0].ts - item.ts)
 
     def _purge(self, stream: int, now: int) -> None:
         """Move tuples to later slices by age; drop unneeded ones (S47)."""

@@ -15,7 +15,7 @@ Evaluate = Callable[[Hashable, Row], bool]
 """Evaluates a predicate of any type on a row."""
 
 
-def called(predicate: Hashable, row: Row) -> bool:
+def evaluate_predicate(predicate: Hashable, row: Row) -> bool:
     """Evaluate a predicate that is a function of the row."""
     if not callable(predicate):
         raise TypeError(f"{predicate!r} is not a function: say how to evaluate it")

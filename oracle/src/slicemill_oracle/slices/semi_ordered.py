@@ -18,10 +18,10 @@ from slicemill.errors import SlicemillError
 from slicemill.operators.join.slices.workload import Member, bits, targets
 from slicemill.types import Row, Timed
 from slicemill_oracle.slices.items import Item
-from slicemill_oracle.slices.selection import Evaluate, SliceSelection, called
+from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate_predicate
 
 
-class Combined(NamedTuple):
+class JoinResult(NamedTuple):
     """A result with its members' timestamps (S1), and its queries.
 
     Timestamps are in stream order.
@@ -40,7 +40,10 @@ class SemiOrderedJoin:
     """A shared join; `condition` reads the concatenated rows of all members."""
 
     def __init__(
-        self, members: Sequence[Member], condition: Callable[[Row], bool], evaluate: Evaluate = called
+        self,
+        members: Sequence[Member],
+        condition: Callable[[Row], bool],
+        evaluate: Evaluate = evaluate_predicate,
     ) -> None:
         streams = range(len(members[0].sides))
         self._members = tuple(members)
@@ -50,7 +53,7 @@ class SemiOrderedJoin:
         self._number = 0
         self.states: list[list[Item]] = [[] for _ in streams]
 
-    def process(self, stream: int, tuple_: Timed) -> list[Combined]:
+    def process(self, stream: int, tuple_: Timed) -> list[JoinResult]:
         """Process a tuple; return all combinations that it completes."""
         mark = self._marks[stream]
         if mark is not None and tuple_.ts < mark:
@@ -66,7 +69,7 @@ class SemiOrderedJoin:
         self.states[stream].append(item)
         return [result for parts in product(*pools) if (result := self._combine(parts)) is not None]
 
-    def _combine(self, parts: Sequence[Item]) -> Combined | None:
+    def _combine(self, parts: Sequence[Item]) -> JoinResult | None:
         latest = max(part.ts for part in parts)
         queries = targets([part.mask for part in parts])
         queries = sum(
@@ -77,7 +80,7 @@ class SemiOrderedJoin:
         row: Row = tuple(chain.from_iterable(part.row for part in parts))
         if not queries or not self._condition(row):
             return None
-        return Combined(tuple(part.ts for part in parts), row, queries)
+        return JoinResult(tuple(part.ts for part in parts), row, queries)
 
     def _purge(self) -> None:
         for stream, state in enumerate(self.states):
@@ -92,7 +95,7 @@ class SemiOrderedJoin:
         return max(self._members[bit].sides[item.side].window for bit in bits(item.mask))
 
 
-class Reordering:
+class ResultSorter:
     """Sorts the results of a semi-ordered join by timestamp.
 
     Of two results, the later one has a later member. So no result can follow that is earlier than the
@@ -100,7 +103,7 @@ class Reordering:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, Combined]] = []
+        self._waiting: list[tuple[int, int, JoinResult]] = []
         self._number = 0
 
     @property
@@ -108,18 +111,18 @@ class Reordering:
         """The number of waiting results."""
         return len(self._waiting)
 
-    def add(self, result: Combined) -> list[Combined]:
+    def add(self, result: JoinResult) -> list[JoinResult]:
         """Add a result; return results that no later one can precede."""
         released = self._before(min(result.times))
         self._number += 1
         heappush(self._waiting, (result.ts, self._number, result))
         return released
 
-    def finish(self) -> list[Combined]:
+    def finish(self) -> list[JoinResult]:
         """Return the remaining results."""
         return [heappop(self._waiting)[2] for _ in range(len(self._waiting))]
 
-    def _before(self, ts: int) -> list[Combined]:
+    def _before(self, ts: int) -> list[JoinResult]:
         released = []
         while self._waiting and self._waiting[0][0] < ts:
             released.append(heappop(self._waiting)[2])

@@ -13,7 +13,7 @@ from slicemill.types import Timed
 from slicemill_oracle.slices.chain import Chain
 from slicemill_oracle.slices.counters import Counters
 from slicemill_oracle.slices.items import SliceDelivery
-from slicemill_oracle.slices.selection import Evaluate, SliceSelection, called
+from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate_predicate
 from slicemill_oracle.slices.time_slice import Condition
 
 
@@ -32,7 +32,10 @@ class QueriesJoin(Protocol):
 
 
 def one_join(
-    members: Sequence[Member], condition: Condition, evaluate: Evaluate = called, pulled_up: bool = False
+    members: Sequence[Member],
+    condition: Condition,
+    evaluate: Evaluate = evaluate_predicate,
+    pulled_up: bool = False,
 ) -> Chain:
     """Return a chain of one slice, i.e. a regular window join.
 
@@ -42,15 +45,19 @@ def one_join(
     return Chain(members, ends, condition, evaluate=evaluate, pulled_up=pulled_up)
 
 
-def pull_up(members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> Chain:
+def pull_up(
+    members: Sequence[Member], condition: Condition, evaluate: Evaluate = evaluate_predicate
+) -> Chain:
     """One join with the longest windows, then routing and filters (S7)."""
     return one_join(members, condition, evaluate, pulled_up=True)
 
 
-class Isolated:
+class IsolatedJoins:
     """Every query has its own filter and join (S6)."""
 
-    def __init__(self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> None:
+    def __init__(
+        self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = evaluate_predicate
+    ) -> None:
         self.joins = [one_join([one], condition, evaluate) for one in members]
 
     @property
@@ -71,7 +78,9 @@ class PushDown:
     Unions merge the results by timestamp.
     """
 
-    def __init__(self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> None:
+    def __init__(
+        self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = evaluate_predicate
+    ) -> None:
         self._selections = [SliceSelection(members, side, evaluate) for side in (0, 1)]
         self._own = Counters()
         masks = [list(parts(members, side).values()) for side in (0, 1)]

@@ -58,7 +58,7 @@ _STATE = "state"
 
 
 @dataclass(slots=True)
-class Running:
+class RunningCall:
     """Running state of a call.
 
     A call has groups or, with a window, partitions. `fresh` has the numbers of the groups or partitions that
@@ -120,7 +120,7 @@ class Running:
             self.encoded.reach(max(numbers) + 1)
             self.encoded.replace(np.array(numbers), pa.table({_STATE: pa.array(texts, pa.large_binary())}))
 
-    def decoded(self, number: int) -> Any:
+    def decode_state(self, number: int) -> Any:
         """Return the decoded state of a group or partition, or None."""
         if number >= len(self.encoded.places) or self.encoded.places[number] < 0:
             return None
@@ -135,7 +135,7 @@ class InterpretedState:
     It is running, or still in stored form after a restart.
     """
 
-    running: Running | None
+    running: RunningCall | None
     stored: dict[str, Any] | None = None
 
     def plain(self) -> Any:
@@ -185,7 +185,7 @@ class InterpretedCall:
         self._definition = found
 
     def start(self) -> InterpretedState:
-        return InterpretedState(Running())
+        return InterpretedState(RunningCall())
 
     def run(self, state: InterpretedState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         running = self._running(state)
@@ -239,13 +239,13 @@ class InterpretedCall:
     def _active(self) -> bool:
         return self._frame is not None and self._frame.active
 
-    def _running(self, state: InterpretedState) -> Running:
+    def _running(self, state: InterpretedState) -> RunningCall:
         """Return the running state; build it from its stored form if necessary."""
         if state.running is None:
             stored = state.stored
             assert stored is not None, "it is one or the other"
             kept = ("slot_end", "opened", "negatives", "arrivals", "encoded")
-            running = Running(**{name: stored[name] for name in kept})
+            running = RunningCall(**{name: stored[name] for name in kept})
             for number, group in stored["groups"].items():
                 self._restore(running, number, group)
                 running.changed(number)
@@ -259,7 +259,7 @@ class InterpretedCall:
         made = base_of(self._definition)()
         return made, Stepper(made)
 
-    def _restore(self, running: Running, number: int, kept: Any) -> None:
+    def _restore(self, running: RunningCall, number: int, kept: Any) -> None:
         """Build a group or a partition from its stored state."""
         if self._frame is None:
             running.groups[number] = self._fresh_group()
@@ -269,18 +269,18 @@ class InterpretedCall:
             running.partitions[number] = fresh_partition(self._definition, self._frame), came
             running.partitions[number][0].restore(partition)
 
-    def _group(self, running: Running, number: int) -> Stepper:
+    def _group(self, running: RunningCall, number: int) -> Stepper:
         if number not in running.groups:
-            kept = running.decoded(number)
+            kept = running.decode_state(number)
             if kept is None:
                 running.groups[number] = self._fresh_group()
             else:
                 self._restore(running, number, kept)
         return running.groups[number][1]
 
-    def _partition(self, running: Running, number: int) -> tuple[PartitionWindow, int]:
+    def _partition(self, running: RunningCall, number: int) -> tuple[PartitionWindow, int]:
         if number not in running.partitions:
-            kept = running.decoded(number)
+            kept = running.decode_state(number)
             if kept is None:
                 assert self._frame is not None, "partitions are those of windows"
                 running.partitions[number] = fresh_partition(self._definition, self._frame), 0
@@ -288,11 +288,11 @@ class InterpretedCall:
                 self._restore(running, number, kept)
         return running.partitions[number]
 
-    def _grouped(self, running: Running, key: int, args: Args) -> Returned:
+    def _grouped(self, running: RunningCall, key: int, args: Args) -> Returned:
         running.changed(key)
         return self._group(running, key).step(args)
 
-    def _arrive(self, running: Running, ts: int, key: int, args: Args, out: list[ResultRow]) -> None:
+    def _arrive(self, running: RunningCall, ts: int, key: int, args: Args, out: list[ResultRow]) -> None:
         assert self._frame is not None
         frame, number = self._frame, running.arrivals
         partition, came = self._partition(running, key)
@@ -311,7 +311,7 @@ class InterpretedCall:
         elif frame.slide is None or (came + 1) % frame.slide == 0:
             out += self._results(number, ts, partition.answer())
 
-    def _pass_time(self, running: Running, ts: int, out: list[ResultRow]) -> None:
+    def _pass_time(self, running: RunningCall, ts: int, out: list[ResultRow]) -> None:
         """Expire tuples before `ts`, and emit the results of slots that ended."""
         while running.negatives and running.negatives[0][0] < ts:
             left, number, key = running.negatives.popleft()

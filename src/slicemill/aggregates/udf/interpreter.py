@@ -140,7 +140,7 @@ def _too_many_rounds(_: BodyContext) -> None:
 
 
 def _insert(statement: Insert, schema: Schema, lookup: Lookup) -> Step:
-    rows_of = _inserted(statement, schema, lookup)
+    rows_of = _compile_insert_rows(statement, schema, lookup)
     table = statement.table.lower()
     if statement.table != RETURN:
 
@@ -156,7 +156,9 @@ def _insert(statement: Insert, schema: Schema, lookup: Lookup) -> Step:
     return give_back
 
 
-def _inserted(statement: Insert, schema: Schema, lookup: Lookup) -> Callable[[QueryEnvironment], list[Row]]:
+def _compile_insert_rows(
+    statement: Insert, schema: Schema, lookup: Lookup
+) -> Callable[[QueryEnvironment], list[Row]]:
     if statement.query is not None:
         query = compile_query(statement.query, lookup)
         convert = [
@@ -311,13 +313,13 @@ def assignment(source: Type, target: Type) -> Callable[[object], object]:
     because the value does not show the difference.
     """
     return (
-        _checked_time(target)
+        _time_check(target)
         if source.kind is Kind.ANY and target.kind in _TIMES
         else converter(source, target)
     )
 
 
-def _checked_time(type_: Type) -> Callable[[object], object]:
+def _time_check(type_: Type) -> Callable[[object], object]:
     def check(value: object) -> object:
         if value is not None and type(value) is not int:
             raise SlicemillError(f"{value!r} is no {type_}: times are integers, of microseconds or days")
@@ -434,7 +436,7 @@ def _compile_groups(
     def groups(env: QueryEnvironment, inside: list[QueryEnvironment]) -> list[QueryEnvironment]:
         visible = replace(env, columns={n: v for n, v in env.columns.items() if n not in inner_names})
         out = []
-        for row in _grouped(calls, group_of if keys else None, [(row,) for row in inside]):
+        for row in _evaluate_groups(calls, group_of if keys else None, [(row,) for row in inside]):
             named = {n: c(value) for n, c, value in zip(names, convert, row, strict=True)}
             out.append(visible.around(named | {alias: named[name] for alias, name in aliases.items()}))
         return out
@@ -442,7 +444,7 @@ def _compile_groups(
     return groups
 
 
-def _grouped(
+def _evaluate_groups(
     calls: Sequence[aggregate.RowCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
 ) -> list[Row]:
     """Return group keys with aggregate values.
@@ -452,14 +454,14 @@ def _grouped(
     """
     if not calls:
         assert group_of is not None, "a grouped query has keys or calls"
-        return _distinct([aggregate.shown(group_of(row)) for row in rows])
+        return _distinct([aggregate.normalize_zeros(group_of(row)) for row in rows])
     definitions = [call.definition for call in calls]
     bases = [aggregate.base_of(definition) for definition in definitions]
     groups: dict[Row, tuple[Row, list[aggregate.BaseAccumulator]]] = {}
     steppers: dict[Row, list[aggregate.Stepper]] = {}
 
     def begin(key: Row, values: Row) -> None:
-        groups[key] = aggregate.shown(values), [base() for base in bases]
+        groups[key] = aggregate.normalize_zeros(values), [base() for base in bases]
         steppers[key] = [aggregate.Stepper(accumulator) for accumulator in groups[key][1]]
 
     out: list[Row] = []

@@ -90,7 +90,7 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     def resolve(name: str, distinct: bool) -> aggregate.RowAggregate:
         base, window = catalog.aggregates(name)
         if not distinct and (base is not None or window is not None):
-            return _defined(base, window, find, tables, nesting)
+            return _build_aggregate(base, window, find, tables, nesting)
         key = f"{name.lower()}_distinct" if distinct else name.lower()
         if key not in BUILTINS:
             raise SlicemillError(f"there is no aggregate {name}: define it with CREATE AGGREGATE {name}")
@@ -112,7 +112,7 @@ def evaluate_relation(query: RelationQuery, catalog: Catalog, tables: Source) ->
     return compile_query(query, aggregate_lookup(catalog, tables))(QueryEnvironment(tables))
 
 
-def _defined(
+def _build_aggregate(
     base: AggregateDefinition | None,
     window: AggregateDefinition | None,
     lookup: Lookup,
@@ -390,9 +390,9 @@ class ExternalAccumulator:
         given = () if args is None else self._to_arguments(args)
         returned = getattr(self._object, method)(*given)
         values = returned if isinstance(returned, list) else [] if returned is None else [returned]
-        return [self.checked(value, method) for value in values]
+        return [self.convert_result(value, method) for value in values]
 
-    def checked(self, value: object, method: str) -> object:
+    def convert_result(self, value: object, method: str) -> object:
         """Convert a returned value to the declared types."""
         schema: Schema = self._definition.returns
         row: Row = (value,) if len(schema) == 1 else tuple(value) if isinstance(value, (tuple, list)) else ()

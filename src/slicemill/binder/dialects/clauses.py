@@ -12,30 +12,30 @@ from slicemill.catalog.expressions import ColumnRef
 from slicemill.catalog.queries import Continuous, RelationQuery, SelectQuery, UnionQuery
 from slicemill.errors import one_of
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.errors import StatementError, TextSpan
 from slicemill.sql.grammar import expressions, queries
 from slicemill.sql.lexer import tokenize
 from slicemill.sql.nodes import child, span_of
 
 
-def replaced(select: exp.Select, change: Callable[[exp.Expression], exp.Expression | None]) -> None:
+def replace_in_clauses(select: exp.Select, change: Callable[[exp.Expression], exp.Expression | None]) -> None:
     """Replace expressions in all clauses but FROM.
 
     `change` returns None to keep a node. The outermost match is replaced. Windows and sub-queries of FROM are
     not searched.
     """
-    select.set("expressions", [changed(item, change) for item in select.expressions])
+    select.set("expressions", [replace_outermost(item, change) for item in select.expressions])
     for key in ("where", "having", "qualify"):
         clause = child(select, key)
         if clause is not None:
-            clause.set("this", changed(clause.this, change))
+            clause.set("this", replace_outermost(clause.this, change))
     for key in ("group", "order"):
         clause = child(select, key)
         if clause is not None:
-            clause.set("expressions", [changed(part, change) for part in clause.expressions])
+            clause.set("expressions", [replace_outermost(part, change) for part in clause.expressions])
 
 
-def changed(
+def replace_outermost(
     node: exp.Expression, change: Callable[[exp.Expression], exp.Expression | None]
 ) -> exp.Expression:
     found = change(node)
@@ -45,9 +45,11 @@ def changed(
         return found
     for key, value in list(node.args.items()):
         if isinstance(value, exp.Expression):
-            node.set(key, changed(value, change))
+            node.set(key, replace_outermost(value, change))
         elif isinstance(value, list):
-            node.set(key, [changed(v, change) if isinstance(v, exp.Expression) else v for v in value])
+            node.set(
+                key, [replace_outermost(v, change) if isinstance(v, exp.Expression) else v for v in value]
+            )
     return node
 
 
@@ -72,15 +74,15 @@ def column(name: str, table: str = "") -> exp.Column:
 # Parse generated text to syntax nodes with a given span.
 
 
-def parsed_query(text: str, span: TextSpan) -> exp.Expression:
-    return _placed(queries.query(Cursor(tokenize(text), text)), span)
+def parse_query_at(text: str, span: TextSpan) -> exp.Expression:
+    return _set_spans(queries.query(Cursor(tokenize(text), text)), span)
 
 
-def parsed_expression(text: str, span: TextSpan) -> exp.Expression:
-    return _placed(expressions.expression(Cursor(tokenize(text), text)), span)
+def parse_expression_at(text: str, span: TextSpan) -> exp.Expression:
+    return _set_spans(expressions.expression(Cursor(tokenize(text), text)), span)
 
 
-def _placed(node: exp.Expression, span: TextSpan) -> exp.Expression:
+def _set_spans(node: exp.Expression, span: TextSpan) -> exp.Expression:
     for part in node.walk():
         part.meta["span"] = span
     return node
@@ -102,10 +104,10 @@ def timestamps_of(relation: Relation | Continuous | RelationQuery, catalog: Cata
     if isinstance(relation, UnionQuery):
         first, *others = (timestamps_of(branch, catalog) for branch in relation.branches)
         return first.intersection(*others)
-    return _of_select(relation, catalog) if isinstance(relation, SelectQuery) else frozenset()
+    return _timestamps_of_select(relation, catalog) if isinstance(relation, SelectQuery) else frozenset()
 
 
-def _of_select(select: SelectQuery, catalog: Catalog) -> frozenset[str]:
+def _timestamps_of_select(select: SelectQuery, catalog: Catalog) -> frozenset[str]:
     if select.coalesce is not None:
         return frozenset()
     if select.aggregates:
@@ -128,7 +130,7 @@ def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Conte
     assert isinstance(stream, exp.Identifier)
     relation = context.relation(stream)
     if relation.schema.changelog:
-        raise Mistake(
+        raise StatementError(
             f"{stream.name} is a table that changes, and a window holds rows that stay",
             span_of(name),
             f"group by the time in the column: GROUP BY date_trunc('minute', {name.name})",
@@ -145,6 +147,6 @@ def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Conte
         hint = f"order the stream by it: CREATE STREAM … ORDER BY {column.name} SLACK 5 SECONDS"
     else:
         hint = "order the stream by a timestamp column: CREATE STREAM … ORDER BY ts"
-    raise Mistake(
+    raise StatementError(
         f"windows follow the timestamp of {stream.name}, and {name.name} is not it", span_of(name), hint
     )

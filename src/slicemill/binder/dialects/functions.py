@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from slicemill.binder.calls import is_aggregate
 from slicemill.binder.context import Context
-from slicemill.binder.dialects.clauses import bare_call, column, replaced
+from slicemill.binder.dialects.clauses import bare_call, column, replace_in_clauses
 from slicemill.binder.from_clause import from_entries
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import at, child, span_of
 
 _OTHER_NAMES = {
@@ -50,19 +50,19 @@ _SKIPS = {
 }
 
 
-def plain_calls(select: exp.Select, context: Context) -> None:
+def rewrite_calls(select: exp.Select, context: Context) -> None:
     def plain(node: exp.Expression) -> exp.Expression | None:
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lag", context):
-            return _lagging(node)
+            return _rewrite_lag(node)
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lead", context):
             return node  # rewritten in `neighbours`
         if not isinstance(node, exp.Anonymous) or node.name.lower() in context.catalog.functions:
             return None
         if is_aggregate(node.name, context.catalog) and child(node, "filter") is None:
             return None
-        return _plain(node, context)
+        return _rewrite_call(node, context)
 
-    replaced(select, plain)
+    replace_in_clauses(select, plain)
 
 
 def is_builtin(call: exp.Anonymous, name: str, context: Context) -> bool:
@@ -70,34 +70,34 @@ def is_builtin(call: exp.Anonymous, name: str, context: Context) -> bool:
     return call.name.lower() == name and not is_aggregate(name, context.catalog)
 
 
-def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
+def _rewrite_call(node: exp.Anonymous, context: Context) -> exp.Expression | None:
     name, condition = node.name.lower(), child(node, "filter")
     if name in ("lag", "lead"):
-        raise Mistake(
+        raise StatementError(
             f"{name} goes along the rows of a window",
             span_of(node),
             f"write {to_esl(node)} OVER (PARTITION BY k)",
         )
     if name in ("window", "session_window"):
-        raise Mistake(
+        raise StatementError(
             f"{node.name} has a start and an end, and no value of its own",
             span_of(node),
             f"write {name}.start AS a, {name}.end AS b in a query with GROUP BY {name}(ts, '10 minutes')",
         )
     if name in WINDOW_CALLS:
-        raise Mistake(
+        raise StatementError(
             f"{node.name} belongs to a query that is grouped by a window",
             span_of(node),
             "write SELECT k, count(*), window_start() FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k",
         )
     if name in (*ELEMENTS, "posexplode", "inline"):
-        raise Mistake(
+        raise StatementError(
             f"{node.name} gives rows, not a value",
             span_of(node),
             "put it into FROM: FROM s, UNNEST(list) AS t(x)",
         )
     if name in ("proctime", "current_row_timestamp"):
-        raise Mistake(
+        raise StatementError(
             f"{node.name}() differs at every run",
             span_of(node),
             "declare the stream (…, current_time timestamp) ORDER BY current_time, and use that column",
@@ -120,18 +120,22 @@ def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
     if condition is None:
         return node
     if not is_aggregate(name, context.catalog):
-        raise Mistake(f"FILTER goes with aggregates, and {node.name} is none", span_of(node), "use CASE WHEN")
-    return _filtered(node, name, condition, context)
+        raise StatementError(
+            f"FILTER goes with aggregates, and {node.name} is none", span_of(node), "use CASE WHEN"
+        )
+    return _rewrite_filter(node, name, condition, context)
 
 
-def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context: Context) -> exp.Expression:
+def _rewrite_filter(
+    node: exp.Anonymous, name: str, condition: exp.Expression, context: Context
+) -> exp.Expression:
     own = any(context.catalog.aggregates(node.name)) or name in context.catalog.callables
     arguments = list(node.expressions)
     if name == "first" and not own and len(arguments) == 1:
         # min_by a constant returns the oldest tuple. `first` may return a NULL, unlike other aggregates.
         return bare_call("min_by", arguments[0], _where(condition, exp.Literal.number(1)))
     if own or name not in _SKIPS or len(arguments) <= _SKIPS[name]:
-        raise Mistake(
+        raise StatementError(
             f"{node.name} takes tuples with a NULL too, so it has no FILTER",
             span_of(node),
             "select the tuples first: FROM (SELECT * FROM s WHERE …) AS t",
@@ -145,7 +149,7 @@ def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context
     return call
 
 
-def _lagging(node: nodes.Over) -> exp.Expression:
+def _rewrite_lag(node: nodes.Over) -> exp.Expression:
     """Rewrite lag(x, n) to first(x) over n + 1 rows.
 
     If there are fewer rows, the result is the default.
@@ -153,35 +157,38 @@ def _lagging(node: nodes.Over) -> exp.Expression:
     call, frame = node.this, child(node, "frame")
     count, default = offset_of(call), call.expressions[2] if len(call.expressions) > 2 else None
     if len(call.expressions) > 3:
-        raise Mistake("lag takes a value, how many rows back, and a default", span_of(call))
+        raise StatementError("lag takes a value, how many rows back, and a default", span_of(call))
     if frame is not None:
-        raise Mistake(
+        raise StatementError(
             "lag counts rows itself", span_of(frame), "leave the frame out; lag(x, 2) is two rows before"
         )
     if child(call, "filter") is not None:
-        raise Mistake("lag has no FILTER", span_of(call), "select the rows in FROM (SELECT … WHERE …) AS t")
+        raise StatementError(
+            "lag has no FILTER", span_of(call), "select the rows in FROM (SELECT … WHERE …) AS t"
+        )
     enough = exp.GT(
-        this=back(node, bare_call("count", exp.Star()), count), expression=exp.Literal.number(count)
+        this=over_preceding_rows(node, bare_call("count", exp.Star()), count),
+        expression=exp.Literal.number(count),
     )
-    value = back(node, bare_call("first", call.expressions[0]), count)
+    value = over_preceding_rows(node, bare_call("first", call.expressions[0]), count)
     return exp.Case(ifs=[exp.If(this=enough, true=value)], default=default)
 
 
 def offset_of(call: exp.Anonymous) -> int:
     """Return the constant row offset of lag() or lead()."""
     if not call.expressions or isinstance(call.expressions[0], exp.Star):
-        raise Mistake(f"{call.name} takes a value", span_of(call), f"as in {call.name}(price)")
+        raise StatementError(f"{call.name} takes a value", span_of(call), f"as in {call.name}(price)")
     if len(call.expressions) < 2:
         return 1
     written = call.expressions[1]
     if not (isinstance(written, exp.Literal) and written.name.isdigit() and int(written.name) < 2**31):
-        raise Mistake(
+        raise StatementError(
             f"{call.name} looks a fixed number of rows off", span_of(written), f"as in {call.name}(price, 2)"
         )
     return int(written.name)
 
 
-def back(over: nodes.Over, call: exp.Anonymous, count: int) -> nodes.Over:
+def over_preceding_rows(over: nodes.Over, call: exp.Anonymous, count: int) -> nodes.Over:
     """Return a call over the current and `count` preceding rows.
 
     The partition is that of `over`.
@@ -205,13 +212,13 @@ def _where(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
 
 def _one_argument(node: exp.Anonymous) -> None:
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Star):
-        raise Mistake(f"{node.name} takes a condition", span_of(node), f"as in {node.name}(price > 9)")
+        raise StatementError(f"{node.name} takes a condition", span_of(node), f"as in {node.name}(price > 9)")
 
 
 # Rewrite `SELECT explode(l) AS x FROM s` to `SELECT x FROM s, UNNEST(l) AS x`.
 
 
-def exploded(select: exp.Select, context: Context) -> None:
+def rewrite_explode(select: exp.Select, context: Context) -> None:
     """Move the list of explode() from the select list to FROM."""
     found = [place for place, item in enumerate(select.expressions) if _is_call(item, context)]
     if not found:
@@ -221,7 +228,7 @@ def exploded(select: exp.Select, context: Context) -> None:
     item = items[place]
     call = item.this if isinstance(item, exp.Alias) else item
     if others or len(call.expressions) != 1:
-        raise Mistake(
+        raise StatementError(
             "one list is taken apart in a select list",
             span_of(items[others[0]] if others else call),
             "put both into FROM: FROM s, UNNEST(a) AS t(x), UNNEST(b) AS u(y)",

@@ -13,20 +13,20 @@ from sqlglot import exp
 from slicemill.binder import queries
 from slicemill.binder.calls import is_aggregate
 from slicemill.binder.context import Context
-from slicemill.binder.dialects.clauses import bare_call, changed, parsed_expression
+from slicemill.binder.dialects.clauses import bare_call, parse_expression_at, replace_outermost
 from slicemill.binder.dialects.set_operations import ENDS, has_windows, order_by_items
 from slicemill.binder.from_clause import from_entries
-from slicemill.errors import counted
+from slicemill.errors import format_count
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import at, child, span_of
 
 _MOST_SETS = 64
 _GROUPING = ("grouping", "grouping_id")
 
 
-def named_groups(select: exp.Select, context: Context) -> None:
+def resolve_group_names(select: exp.Select, context: Context) -> None:
     """Replace `GROUP BY 1` and `GROUP BY alias` by their expressions; input columns take precedence."""
     group = child(select, "group")
     if group is None:
@@ -43,14 +43,14 @@ def named_groups(select: exp.Select, context: Context) -> None:
         if isinstance(part, exp.Literal) and not part.is_string:
             place = int(part.name) if part.name.isdigit() else 0
             if not 1 <= place <= len(items):
-                raise Mistake(
+                raise StatementError(
                     f"there is no column {part.name} in the select list",
                     span_of(part),
-                    f"it has {counted(len(items), 'column')}, counted from 1",
+                    f"it has {format_count(len(items), 'column')}, counted from 1",
                 )
             item = items[place - 1]
             if isinstance(item, exp.Star):
-                raise Mistake("* is no single column", span_of(part), "name the columns to group by")
+                raise StatementError("* is no single column", span_of(part), "name the columns to group by")
             named: exp.Expression = item.this if isinstance(item, exp.Alias) else item
             return at(named.copy(), span_of(part))
         if isinstance(part, exp.Column) and not part.table and part.name.lower() not in hidden:
@@ -87,7 +87,7 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
             name = call.name.lower()
             own = name in context.catalog.functions or is_aggregate(name, context.catalog)
             if name in _GROUPING and not own:
-                raise Mistake(
+                raise StatementError(
                     f"{call.name} tells sets of keys apart, and here is one",
                     span_of(call),
                     "group by ROLLUP (…), CUBE (…) or GROUPING SETS (…)",
@@ -98,7 +98,7 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
         refused |= {"order": "ordered", "limit": "limited"}
     for key, words in refused.items():
         if child(select, key) is not None:
-            raise Mistake(
+            raise StatementError(
                 f"each set of keys is a query of its own, so their rows are not {words} together",
                 span_of(child(select, key)),
                 "rank them in a query around it: SELECT * FROM (SELECT …, window_end() AS w …) AS r "
@@ -106,7 +106,7 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
             )
     sets = [list(chain.from_iterable(chosen)) for chosen in product(*(_sets(part) for part in parts))]
     if len(sets) > _MOST_SETS:
-        raise Mistake(
+        raise StatementError(
             f"these are {len(sets)} sets of keys", span_of(parts[0]), f"group by {_MOST_SETS} at most"
         )
     keys = {_text(key): key for one in sets for key in one}
@@ -143,7 +143,9 @@ def _sets(part: exp.Expression) -> list[list[exp.Expression]]:
     if part.name.lower() == "rollup":
         return [keys[:count] for count in range(len(keys), -1, -1)]
     if len(keys) > _MOST_SETS.bit_length():
-        raise Mistake("this is a cube of too many keys", span_of(part), "group by fewer, or GROUPING SETS")
+        raise StatementError(
+            "this is a cube of too many keys", span_of(part), "group by fewer, or GROUPING SETS"
+        )
     return [list(some) for count in range(len(keys), -1, -1) for some in combinations(keys, count)]
 
 
@@ -184,7 +186,7 @@ def _branch(
             return node
         text = _text(node)
         if text in every and text not in own and not isinstance(node, exp.Identifier):
-            return parsed_expression(f"CAST(NULL AS {types[text]})", span_of(node))
+            return parse_expression_at(f"CAST(NULL AS {types[text]})", span_of(node))
         return None
 
     items: list[exp.Expression] = []
@@ -192,11 +194,11 @@ def _branch(
         if isinstance(item, exp.Column) and _text(item) in every:
             # A key that becomes NULL would lose its name.
             item = at(exp.Alias(this=item, alias=item.this.copy()), span_of(item))
-        items.append(changed(item, change))
+        items.append(replace_outermost(item, change))
     branch.set("expressions", items)
     having = child(branch, "having")
     if having is not None:
-        having.set("this", changed(having.this, change))
+        having.set("this", replace_outermost(having.this, change))
     return branch
 
 
@@ -208,7 +210,7 @@ def _grouping(node: exp.Anonymous, own: set[str], every: dict[str, exp.Expressio
     value = 0
     for argument in node.expressions or list(every.values()):
         if _text(argument) not in every:
-            raise Mistake(
+            raise StatementError(
                 f"{to_esl(argument)} is no key of GROUP BY", span_of(argument), f"they are {', '.join(every)}"
             )
         value = 2 * value + (_text(argument) not in own)

@@ -20,15 +20,21 @@ from sqlglot import exp
 
 from slicemill.binder.calls import is_aggregate
 from slicemill.binder.context import Context
-from slicemill.binder.dialects.functions import CHANGED, exploded, plain_calls
-from slicemill.binder.dialects.grouping import grouping_sets, named_groups
-from slicemill.binder.dialects.windows import BOUND_COLUMNS, BOUNDS, followed, frames, rows_with_windows
+from slicemill.binder.dialects.functions import CHANGED, rewrite_calls, rewrite_explode
+from slicemill.binder.dialects.grouping import grouping_sets, resolve_group_names
+from slicemill.binder.dialects.windows import (
+    BOUND_COLUMNS,
+    BOUNDS,
+    add_group_windows,
+    rewrite_lead,
+    rows_with_windows,
+)
 from slicemill.binder.select_list import name_of
 from slicemill.binder.semi_joins import join_same_windows
 from slicemill.sql.nodes import at, span_of
 
 
-def respelled(written: exp.Select, context: Context) -> exp.Expression:
+def normalize_select(written: exp.Select, context: Context) -> exp.Expression:
     """Return a SELECT in plain ESL, or a UNION of several.
 
     `written` is not modified.
@@ -36,13 +42,13 @@ def respelled(written: exp.Select, context: Context) -> exp.Expression:
     select = written.copy()
     select.set("with_", None)  # the caller has bound the WITH definitions
     _keep_names(select, context)
-    named_groups(select, context)
-    frames(select, context)
+    resolve_group_names(select, context)
+    add_group_windows(select, context)
     join_same_windows(select, context)
     rows_with_windows(select, context)
-    exploded(select, context)
-    plain_calls(select, context)
-    following = followed(select, context)
+    rewrite_explode(select, context)
+    rewrite_calls(select, context)
+    following = rewrite_lead(select, context)
     if following is not None:
         return following
     return grouping_sets(select, context)

@@ -14,13 +14,13 @@ from sqlglot import exp
 from slicemill.binder.from_clause import from_entries
 from slicemill.sql import nodes
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import at, child, span_of
 
 ENDS = ("order", "limit", "emit")
 
 
-def around_union(union: exp.Expression) -> exp.Select | None:
+def wrap_union(union: exp.Expression) -> exp.Select | None:
     """Return the SELECT around a UNION with final clauses, else None.
 
     The clauses are DISTINCT, ORDER BY, LIMIT and EMIT. EMIT EARLY, LATE and ON WINDOW CLOSE apply to the
@@ -37,15 +37,15 @@ def around_union(union: exp.Expression) -> exp.Select | None:
         for branch in branches_of(plain):
             if child(branch, "emit") is None:
                 branch.set("emit", emit.copy())
-    made = _around(plain, "union")
+    made = _wrap_query(plain, "union")
     if child(union, "distinct"):
         made.set("distinct", exp.Distinct())
         if child(union, "order") is not None:
-            made = _around(made, "distinct")
+            made = _wrap_query(made, "distinct")
     return _with_ends(made, union)
 
 
-def around_distinct(select: exp.Select) -> exp.Select | None:
+def wrap_distinct(select: exp.Select) -> exp.Select | None:
     """Return the SELECT around SELECT DISTINCT … LIMIT, else None.
 
     LIMIT then counts distinct rows.
@@ -56,12 +56,12 @@ def around_distinct(select: exp.Select) -> exp.Select | None:
     order_by_items(ordered, select)
     for key in child(ordered, "order").expressions if child(ordered, "order") is not None else ():
         if not _is_selected(key.this, select):
-            raise Mistake(
+            raise StatementError(
                 "the rows of SELECT DISTINCT have only what is selected to be ordered by",
                 span_of(key.this),
                 "select it too, or use GROUP BY",
             )
-    return _with_ends(_around(_without_ends(select), "distinct"), ordered)
+    return _with_ends(_wrap_query(_without_ends(select), "distinct"), ordered)
 
 
 def branches_of(node: exp.Expression) -> list[exp.Expression]:
@@ -106,7 +106,7 @@ def _is_selected(key: exp.Expression, select: exp.Select) -> bool:
     return all(column.name.lower() in names or stars for column in key.find_all(exp.Column))
 
 
-def _around(query: exp.Expression, name: str) -> exp.Select:
+def _wrap_query(query: exp.Expression, name: str) -> exp.Select:
     place = span_of(query)
     made = exp.Select(expressions=[at(exp.Star(), place)])
     alias = at(exp.Identifier(this=name, quoted=True), place)

@@ -11,18 +11,18 @@ from slicemill.binder import windows as durations
 from slicemill.binder.context import Context
 from slicemill.binder.dialects.clauses import (
     bare_call,
-    changed,
     check_timestamp,
     column,
-    parsed_query,
-    replaced,
+    parse_query_at,
+    replace_in_clauses,
+    replace_outermost,
 )
 from slicemill.binder.dialects.functions import is_builtin, offset_of
 from slicemill.binder.from_clause import from_entries
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
 from slicemill.sql.dialect import to_esl
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar.windows import duration
 from slicemill.sql.lexer import tokenize
 from slicemill.sql.nodes import at, child, span_of
@@ -46,7 +46,7 @@ _GROUPED: dict[str, tuple[str, ...]] = {
 }
 
 
-def frames(select: exp.Select, context: Context) -> None:
+def add_group_windows(select: exp.Select, context: Context) -> None:
     """Add the window of GROUP BY to the stream in FROM."""
     _from_functions(select, context)
     _from_groups(select, context)
@@ -96,7 +96,7 @@ def _check_session_keys(function: nodes.WindowFunction, group: exp.Group, entry:
     if keys != partition:
         names = ", ".join(to_esl(part) for part in rest)
         hint = f"write SESSION(TABLE {function.this.name} PARTITION BY ({names}), …)" if names else ""
-        raise Mistake(
+        raise StatementError(
             "a session is one group's, so PARTITION BY and GROUP BY name the same keys",
             span_of(function),
             hint or "leave PARTITION BY out, or add its keys to GROUP BY",
@@ -110,7 +110,7 @@ def _from_groups(select: exp.Select, context: Context) -> None:
     for part in parts:
         inside = [key for key in part.find_all(exp.Anonymous) if key is not part and _is_window(key)]
         if inside:
-            raise Mistake(
+            raise StatementError(
                 "windows have no total over all time",
                 span_of(inside[0]),
                 f"leave it out of the sets of keys: GROUP BY {to_esl(inside[0])}, ROLLUP (k)",
@@ -120,11 +120,11 @@ def _from_groups(select: exp.Select, context: Context) -> None:
         return
     call, *others = found
     if others:
-        raise Mistake("a query is grouped by one window", span_of(others[0]), "make two queries")
+        raise StatementError("a query is grouped by one window", span_of(others[0]), "make two queries")
     entries = from_entries(select)
     streams = [entry for entry, _ in entries if isinstance(entry.this, exp.Identifier)]
     if len(entries) > 1 or not streams or child(streams[0], "frame") is not None:
-        raise Mistake(
+        raise StatementError(
             f"{call.name} is the window of one stream",
             span_of(call),
             "give each stream of FROM its window in brackets: s [RANGE 10 SECONDS SLIDE 10 SECONDS]",
@@ -133,12 +133,12 @@ def _from_groups(select: exp.Select, context: Context) -> None:
     names, kind = _GROUPED[call.name.lower()], call.name.lower()
     written = call.expressions[1:]
     if len(written) > len(names):
-        raise Mistake(
+        raise StatementError(
             "windows begin at multiples of their slide", span_of(written[len(names)]), "leave the offset out"
         )
     needed = 1 if kind == "window" else len(names)
     if len(written) < needed:
-        raise Mistake(
+        raise StatementError(
             f"{call.name} lacks its {names[len(written)]}",
             span_of(call),
             f"as in {call.name}({call.expressions[0].name}, {', '.join(['INTERVAL 10 SECONDS'] * needed)})",
@@ -174,7 +174,7 @@ def _spark_field(node: exp.Expression, call: exp.Anonymous) -> str:
     if isinstance(node, exp.Column) and node.table.lower() in ("window", "session_window"):
         return {"start": _START, "end": _END}.get(node.name.lower(), "")
     if isinstance(node, exp.Column) and node.name.lower() in ("window", "session_window") and not node.table:
-        raise Mistake("a window has a start and an end", span_of(node), f"write {node.name}.start")
+        raise StatementError("a window has a start and an end", span_of(node), f"write {node.name}.start")
     return ""
 
 
@@ -187,9 +187,13 @@ def _length(node: exp.Expression) -> nodes.Duration:
         text = f"'{node.name}'"
         try:
             return at(duration(Cursor(tokenize(text), text)), span_of(node))
-        except Mistake as mistake:
-            raise Mistake(mistake.diagnostic.message, span_of(node), "write it as in '10 seconds'") from None
-    raise Mistake("this is no length of time", span_of(node), "write INTERVAL '10' SECONDS, or '10 seconds'")
+        except StatementError as mistake:
+            raise StatementError(
+                mistake.diagnostic.message, span_of(node), "write it as in '10 seconds'"
+            ) from None
+    raise StatementError(
+        "this is no length of time", span_of(node), "write INTERVAL '10' SECONDS, or '10 seconds'"
+    )
 
 
 def _frame(kind: str, lengths: dict[str, nodes.Duration], span: object) -> nodes.FrameClause:
@@ -221,7 +225,7 @@ def _read_bounds(select: exp.Select, bound_of: object) -> None:
         bound = bound_of(node) or _bound_call(node)
         return bound_expression(bound) if bound else None
 
-    replaced(select, read)
+    replace_in_clauses(select, read)
 
 
 def _bound_call(node: exp.Expression) -> str:
@@ -266,7 +270,7 @@ def rows_with_windows(select: exp.Select, context: Context) -> None:
         check_timestamp(child(function, "column"), function.this, context)
         if child(entry, "alias") is None:
             entry.set("alias", exp.Identifier(this=function.this.name, quoted=True))
-        entry.set("this", parsed_query(_rows(function), span_of(function)))
+        entry.set("this", parse_query_at(_rows(function), span_of(function)))
 
 
 def window_function_of(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
@@ -295,7 +299,7 @@ def _join_on_windows(
     for bound in ("window_start", "window_end"):
         if (bound, bound) not in equal:
             first, second = (_row_window_alias(entry) for entry, _ in functions[:2])
-            raise Mistake(
+            raise StatementError(
                 "windows are joined where they are the same",
                 span_of(functions[0][1]),
                 f"add {first}.{bound} = {second}.{bound} to the condition",
@@ -317,7 +321,7 @@ def _row_window_alias(entry: nodes.StreamInput) -> str:
 def _size(function: nodes.WindowFunction) -> nodes.Duration:
     found: nodes.Duration | None = child(function, "size")
     if found is None:
-        raise Mistake(
+        raise StatementError(
             "when a session ends is not known of a single tuple",
             span_of(function),
             "group by it: GROUP BY window_start, window_end and the keys",
@@ -331,13 +335,13 @@ def _rows(function: nodes.WindowFunction) -> str:
     step_node = child(function, "slide") or child(function, "step") or _size(function)
     step = durations.duration_us(step_node)
     if step <= 0 or size % step:
-        raise Mistake(
+        raise StatementError(
             f"the rows of {kind} are in a whole number of windows",
             span_of(step_node),
             "let the size be a multiple of the slide",
         )
     if size // step > _MOST_WINDOWS:
-        raise Mistake(
+        raise StatementError(
             f"a row would be in {size // step} windows", span_of(function), f"use {_MOST_WINDOWS} at most"
         )
     time = f"unix_micros({to_esl(child(function, 'column'))})"
@@ -374,7 +378,7 @@ def _select(start: str, end: str, stream: str) -> str:
 _ROWS = "_rows"
 
 
-def followed(select: exp.Select, context: Context) -> exp.Expression | None:
+def rewrite_lead(select: exp.Select, context: Context) -> exp.Expression | None:
     """Return the query that delays rows, or None without lead()."""
     leads = [
         over
@@ -384,7 +388,7 @@ def followed(select: exp.Select, context: Context) -> exp.Expression | None:
     ]
     if not leads:
         return None
-    _check(select, leads, context)
+    _check_lead(select, leads, context)
     span = span_of(leads[0])
     (entry, _) = from_entries(select)[0]
     alias = child(entry, "alias") or entry.this
@@ -407,7 +411,7 @@ def followed(select: exp.Select, context: Context) -> exp.Expression | None:
             return column(name)
         return None
 
-    items = [changed(item, beside) for item in select.expressions]
+    items = [replace_outermost(item, beside) for item in select.expressions]
     inner.meta["span"] = span_of(select)
     from slicemill.binder.queries import bind_query  # circular: `bind_query` rewrites windows
 
@@ -422,7 +426,7 @@ def followed(select: exp.Select, context: Context) -> exp.Expression | None:
         text = f"first({to_esl(node.this.expressions[0])}) OVER ({by}ROWS {back} PRECEDING)"
         return column(shown.setdefault(text, f"_lead_{len(shown)}"))
 
-    outer = [changed(item, led) for item in items]
+    outer = [replace_outermost(item, led) for item in items]
     # A star expands to the columns of the input, without the computed columns of the inner query.
     stars = ", ".join(f'"{name}"' for name in names if name not in own.values())
     listed = ", ".join(stars if isinstance(item, exp.Star) else to_esl(item) for item in outer)
@@ -430,30 +434,30 @@ def followed(select: exp.Select, context: Context) -> exp.Expression | None:
     counted = f'count(*) OVER ({by}ROWS {most} PRECEDING) AS "{_ROWS}"'
     middle = f'SELECT {", ".join([*waited, *leading, counted])} FROM ({to_esl(inner)}) AS "{alias.name}"'
     text = f'SELECT {listed} FROM ({middle}) AS "{alias.name}" WHERE "{_ROWS}" > {most}'
-    return parsed_query(text, span)
+    return parse_query_at(text, span)
 
 
-def _check(select: exp.Select, leads: list[nodes.Over], context: Context) -> None:
+def _check_lead(select: exp.Select, leads: list[nodes.Over], context: Context) -> None:
     entries = from_entries(select)
     if len(entries) > 1 or child(select, "group") is not None:
-        raise Mistake(
+        raise StatementError(
             "lead follows the rows of one stream",
             span_of(leads[0]),
             "make a stream of this query first: CREATE STREAM s AS SELECT …, and SELECT lead(…) FROM s",
         )
     partitions = {", ".join(map(to_esl, child(over, "partition_by") or [])) for over in leads}
     if len(partitions) > 1:
-        raise Mistake(
+        raise StatementError(
             "a row waits in one partition", span_of(leads[1]), "give all calls of lead the same PARTITION BY"
         )
     for over in leads:
         call, order = over.this, child(over, "order")
         if child(over, "frame") is not None:
-            raise Mistake(
+            raise StatementError(
                 "lead counts rows itself", span_of(over), "leave the frame out; lead(x, 2) is two on"
             )
         if len(call.expressions) > 2:
-            raise Mistake(
+            raise StatementError(
                 "a row answers when the one that lead asks for has come, so no default is needed",
                 span_of(call),
                 "leave the third argument out",

@@ -33,13 +33,13 @@ from slicemill.connectors.files.ledger import Ledger
 from slicemill.connectors.files.listing import ListedFile, Listing, check_options, is_true, listing_of
 from slicemill.connectors.files.text import FollowingReader, TextFiles
 from slicemill.connectors.origin import LINES_IN_FILES, SourceOrigin, origin_of
-from slicemill.errors import SlicemillError, counted
+from slicemill.errors import SlicemillError, format_count
 from slicemill.ingest.formats.checked import (
     ERRORS,
     FILE_LOST,
     UnreadableFile,
     WantedColumns,
-    joined,
+    concat_nonempty,
     unreadable,
 )
 from slicemill.ingest.formats.csv import csv_format
@@ -65,7 +65,7 @@ def open_files(
     origin: SourceOrigin, wanted: WantedColumns, spool: Path, clock: Callable[[], int]
 ) -> SourceReader | None:
     """Return the reader of a declaration's files; None without a native reader."""
-    opened = opened_format(origin, wanted)
+    opened = open_format(origin, wanted)
     if opened is None:
         return None
     listing, form = opened
@@ -79,9 +79,9 @@ def open_files(
     return FilesReader(listing, form, Ledger(spool), clock, _FILES_AT_ONCE if most is None else int(most))
 
 
-def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, FileFormat] | None:
+def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, FileFormat] | None:
     """Return an origin's files and format. None if it needs Spark."""
-    path = origin.needed_file()
+    path = origin.require_file()
     if not check_options(origin.format, origin.options) or path is None:
         return None
     if is_true(origin.options, "multiLine"):
@@ -99,7 +99,7 @@ def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing,
     return listing, TextFiles(wanted, form, csv_format(wanted.schema.names, origin.options), header)
 
 
-def is_same_place(
+def is_same_position(
     one: Mapping[str, Any], other: Mapping[str, Any], spools: tuple[Path, Path], path: Path
 ) -> bool:
     """Return True if two reads of the same files have equal offsets.
@@ -189,7 +189,7 @@ class FilesReader:
         batch.again_us = 0 if batch.more else self._pause_us(bool(files))
         return batch
 
-    def committed(self, offset: Any) -> None:
+    def commit(self, offset: Any) -> None:
         names = offset["names"]
         if len(names) >= _NAMES_IN_OFFSET:
             self._written = (offset["seen"], len(names), self._ledger.write(offset["seen"], names))
@@ -261,8 +261,8 @@ class FilesReader:
         if lost:
             errors.append(pa.table([list(part) for part in zip(*lost, strict=True)], schema=ERRORS))
         return SourceBatch(
-            table=joined([rows for rows, _ in pieces]),
-            errors=joined(errors),
+            table=concat_nonempty([rows for rows, _ in pieces]),
+            errors=concat_nonempty(errors),
             offset=None,
             arrival_us=self._found_us,
             more=False,
@@ -287,7 +287,7 @@ class FilesReader:
             return None
         name = next(reversed(self._changed)) or self._listing.root.name
         others = len(self._changed) - 1
-        more = f", and {counted(others, 'other file')} as well," if others else ""
+        more = f", and {format_count(others, 'other file')} as well," if others else ""
         return (
             f"{name}{more} changed after it was read, and each file is read once: what was added is missing; "
             "move whole files into the folder, or declare the stream with OPTIONS (…, follow 'true'), which "
@@ -362,7 +362,7 @@ def read_table(table: Table, folder: Path) -> pa.Table | None:
     origin = origin_of(table.source, table.name, folder)
     if origin.format not in (*LINES_IN_FILES, "parquet"):
         return None
-    opened = opened_format(origin, wanted)
+    opened = open_format(origin, wanted)
     if opened is None:
         return None
     listing, form = opened
@@ -376,5 +376,5 @@ def read_table(table: Table, folder: Path) -> pa.Table | None:
                 tables += [rows for rows, _ in form.parse([taken])]
     finally:
         form.close()
-    found_rows = joined(tables)
+    found_rows = concat_nonempty(tables)
     return wanted.arrow.empty_table() if found_rows is None else found_rows

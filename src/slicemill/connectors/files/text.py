@@ -22,7 +22,13 @@ from slicemill.connectors.files.file_format import FilePiece
 from slicemill.connectors.files.listing import Listing
 from slicemill.errors import SlicemillError
 from slicemill.functions.calendar import BLANKS
-from slicemill.ingest.formats.checked import ERRORS, UnreadableFile, WantedColumns, joined, unreadable
+from slicemill.ingest.formats.checked import (
+    ERRORS,
+    UnreadableFile,
+    WantedColumns,
+    concat_nonempty,
+    unreadable,
+)
 from slicemill.ingest.formats.csv import CsvFormat, header_notice, split_fields
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
@@ -63,7 +69,7 @@ class LineFile:
 
     def block(self, position: int, size: int) -> tuple[bytes, bool]:
         """Return about `size` bytes of whole lines, and True at the file's end."""
-        self._go_to(position)
+        self._seek(position)
         while True:
             ended = not self._fill(size)
             if ended and self._damage is None:
@@ -100,7 +106,7 @@ class LineFile:
             raise unreadable(self.path, problem) from None
         return data
 
-    def _go_to(self, position: int) -> None:
+    def _seek(self, position: int) -> None:
         skipped = position - self._at
         if 0 <= skipped <= len(self._buffer):
             self._buffer, self._at = self._buffer[skipped:], position
@@ -175,7 +181,7 @@ class TextFiles:
             data = data[: data.rfind(b"\n") + 1]
         if not position and data.startswith(_BOM):
             position, data = len(_BOM), data[len(_BOM) :]
-        kept, rows = _limited(data, limit_rows)
+        kept, rows = _limit_lines(data, limit_rows)
         if rows:
             self._line_bytes = (self._line_bytes + len(kept) / rows) / 2
         block = _Block(parser, dropped, kept, told)
@@ -190,11 +196,11 @@ class TextFiles:
             if block is None:
                 continue
             if together and not block.is_like(together[0]):
-                pieces.append(_parsed(together))
+                pieces.append(_parse_blocks(together))
                 together = []
             together.append(block)
         if together:
-            pieces.append(_parsed(together))
+            pieces.append(_parse_blocks(together))
         return pieces
 
     def whole(self, path: Path, content: bytes) -> Iterator[tuple[pa.Table, pa.Table | None]]:
@@ -248,7 +254,7 @@ class _Block:
         return self.parser is other.parser and self.dropped == other.dropped and self.told is None
 
 
-def _parsed(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
+def _parse_blocks(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
     first = blocks[0]
     ended = [block.data if block.data.endswith(b"\n") else block.data + b"\n" for block in blocks]
     lines = split(ended[0] if len(ended) == 1 else b"".join(ended))
@@ -280,7 +286,7 @@ def read_header(file: LineFile, form: CsvFormat) -> Header | None:
         position += len(data)
 
 
-def _limited(data: bytes, limit_rows: int) -> tuple[bytes, int]:
+def _limit_lines(data: bytes, limit_rows: int) -> tuple[bytes, int]:
     """Return at most `limit_rows` lines, and their number."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
     if len(ends) > limit_rows:
@@ -305,7 +311,7 @@ _MARK_BYTES = 256
 
 
 @dataclass(slots=True)
-class _Followed:
+class _FollowedFile:
     """File with its read position, and a checksum of its beginning."""
 
     name: str
@@ -327,13 +333,13 @@ class FollowingReader:
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         """Return the complete lines that were appended after an offset."""
         known = {
-            inode: _Followed(name, inode, position, memory, (mark[0], mark[1]))
+            inode: _FollowedFile(name, inode, position, memory, (mark[0], mark[1]))
             for name, inode, position, memory, mark in (offset or {}).get("followed", ())
         }
         found_us = self._clock()
-        listed = self._listed()
+        listed = self._list_files()
         taken: list[FilePiece] = []
-        followed: list[_Followed] = []
+        followed: list[_FollowedFile] = []
         left = limit_rows
         try:
             for name, status in listed:
@@ -360,11 +366,11 @@ class FollowingReader:
         names = {one.inode for one in followed}
         kept = [
             *followed,
-            *(one for one in known.values() if one.inode not in names and _is_there(one, listed)),
+            *(one for one in known.values() if one.inode not in names and _is_listed(one, listed)),
         ]
         return SourceBatch(
-            table=joined([rows for rows, _ in pieces]),
-            errors=joined([bad for _, bad in pieces if bad is not None]),
+            table=concat_nonempty([rows for rows, _ in pieces]),
+            errors=concat_nonempty([bad for _, bad in pieces if bad is not None]),
             offset={
                 "followed": [[one.name, one.inode, one.position, one.memory, list(one.mark)] for one in kept]
             },
@@ -373,13 +379,13 @@ class FollowingReader:
             again_us=0 if more else self._again_us,
         )
 
-    def committed(self, offset: Any) -> None:
+    def commit(self, offset: Any) -> None:
         """Nothing is to be freed, because the offset has all state."""
 
     def close(self) -> None:
         self._form.close()
 
-    def _listed(self) -> list[tuple[str, os.stat_result]]:
+    def _list_files(self) -> list[tuple[str, os.stat_result]]:
         """Return the files, the least recently changed first."""
         found: list[tuple[str, os.stat_result]] = []
         for name in self._listing.names():
@@ -398,13 +404,13 @@ class FollowingReader:
             )
         return sorted(found, key=lambda one: (one[1].st_mtime_ns, one[0]))
 
-    def _resumed(self, name: str, status: os.stat_result, known: _Followed | None) -> _Followed:
+    def _resumed(self, name: str, status: os.stat_result, known: _FollowedFile | None) -> _FollowedFile:
         """Return a file's position; a truncated or replaced file starts at 0."""
         if known is None or status.st_size < known.position:
-            return _Followed(name, status.st_ino)
+            return _FollowedFile(name, status.st_ino)
         if known.position and self._mark(name, known.mark[0]) != known.mark:
-            return _Followed(name, status.st_ino)
-        return _Followed(name, status.st_ino, known.position, known.memory, known.mark)
+            return _FollowedFile(name, status.st_ino)
+        return _FollowedFile(name, status.st_ino, known.position, known.memory, known.mark)
 
     def _mark(self, name: str, position: int) -> tuple[int, int]:
         with (self._listing.root / name).open("rb") as file:
@@ -412,5 +418,5 @@ class FollowingReader:
         return len(begin), zlib.crc32(begin)
 
 
-def _is_there(one: _Followed, listed: list[tuple[str, os.stat_result]]) -> bool:
+def _is_listed(one: _FollowedFile, listed: list[tuple[str, os.stat_result]]) -> bool:
     return any(status.st_ino == one.inode for _, status in listed)

@@ -28,7 +28,7 @@ from slicemill.connectors.generators import highway, nexmark, rfid
 from slicemill.connectors.origin import SourceOrigin
 from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import WantedColumns
-from slicemill.ingest.formats.parquet import check_columns, checked_table
+from slicemill.ingest.formats.parquet import check_columns, check_table
 from slicemill.ingest.reader import SourceBatch
 from slicemill.kernels.arrays import Int64s
 
@@ -327,7 +327,7 @@ class GeneratorReader:
         batch = SourceBatch(None, None, {**offset, "event": last}, now_us, last < available, None)
         if first < last:
             table, numbers = self.generator.rows(first, last, offset.get("start_us", 0))
-            parsed = checked_table(table, self.wanted)
+            parsed = check_table(table, self.wanted)
             batch.table = parsed.table if parsed.table.num_rows else None
             batch.errors = parsed.errors
             if self.generator.pace.limited:
@@ -338,7 +338,7 @@ class GeneratorReader:
         batch.again_us = 0 if batch.more else self._pause_us(last, since_us, now_us)
         return batch
 
-    def committed(self, offset: Any) -> None:
+    def commit(self, offset: Any) -> None:
         """Nothing is to be freed, because events can be generated again."""
 
     def close(self) -> None:

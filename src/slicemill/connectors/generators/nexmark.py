@@ -58,7 +58,7 @@ _PAGES = np.array(
 )
 
 
-def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix_bits(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Hash 64 bits (the finaliser of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -74,8 +74,8 @@ class _Draw:
 
     def bits(self, column: int) -> npt.NDArray[np.uint64]:
         with np.errstate(over="ignore"):
-            salt = _mixed(np.array([self._seed + np.uint64(column) * np.uint64(0x9E3779B97F4A7C15)]))
-            return _mixed(self._events + salt)
+            salt = _mix_bits(np.array([self._seed + np.uint64(column) * np.uint64(0x9E3779B97F4A7C15)]))
+            return _mix_bits(self._events + salt)
 
     def below(self, column: int, bound: Int64s | int) -> Int64s:
         """Return integers 0 <= n < bound."""

@@ -24,10 +24,10 @@ from slicemill.connectors.sinks.sink import (
     SinkCursor,
     SinkError,
     TableSink,
+    load_cursors,
     open_cursor,
-    stored_cursors,
 )
-from slicemill.secrets import redacted
+from slicemill.secrets import redact
 from slicemill.storage.filesystem import LOCAL, FileSystem
 from slicemill.storage.home import Home
 from slicemill.storage.log import Epoch, Log
@@ -127,7 +127,11 @@ class SinkDelivery:
         self._last = None
         enough = 1 if self.sink.per_epoch else _ROWS_PER_DELIVERY
         waiting = self._log.epochs(after=last)
-        if isinstance(self.sink, TableSink) and self._log.missed(last) and self._log.base is not None:
+        if (
+            isinstance(self.sink, TableSink)
+            and self._log.has_freed_after(last)
+            and self._log.base is not None
+        ):
             last = self._begin_anew(self.sink, waiting.pop(0))
         if other := self._of_other_columns(waiting):
             last = other[-1].number
@@ -156,7 +160,7 @@ class SinkDelivery:
             )
         if self.cursor.epoch < last:
             self.cursor.advance(last)
-        if self._log.missed(last):
+        if self._log.has_freed_after(last):
             gone = f"after {last}, up to {self._log.freed},"
             goes_on = "begins anew with the table" if self._log.base is not None else "goes on after them"
             self._report(f"sink {self.name}: epochs {gone} are freed; it {goes_on}")
@@ -179,7 +183,7 @@ class SinkDelivery:
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._failures)
         self._failures += 1
         self._retry_at = self._clock() + pause_s
-        before, self._error = self._error, redacted(str(problem).strip()) or type(problem).__name__
+        before, self._error = self._error, redact(str(problem).strip()) or type(problem).__name__
         if self._error != before:  # repeated failures are reported once
             self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")
 
@@ -234,7 +238,7 @@ class SinkRunner:
             delivery = self._deliveries.pop(name, None)
             thread = self._threads.pop(name, None)
             self._changed.notify_all()
-        if delivery is not None and _ended(thread):
+        if delivery is not None and _join_thread(thread):
             delivery.close()
 
     def forget(self, query: str) -> None:
@@ -243,7 +247,7 @@ class SinkRunner:
             if delivery.cursor.log == query:
                 self.remove(name)
                 delivery.cursor.forget()
-        for cursor in stored_cursors(self._home.folder, SINKS, self._files):
+        for cursor in load_cursors(self._home.folder, SINKS, self._files):
             if cursor.log == query:
                 cursor.forget()  # of an earlier process
 
@@ -283,7 +287,7 @@ class SinkRunner:
             threads, self._threads = self._threads, {}
             self._changed.notify_all()
         for name, delivery in list(self._deliveries.items()):
-            if _ended(threads.get(name)):
+            if _join_thread(threads.get(name)):
                 delivery.deliver_new()
 
     def close(self) -> None:
@@ -321,7 +325,7 @@ class SinkRunner:
     def cursors(self) -> list[Mapping[str, int]]:
         """Return the positions of sinks and external readers, by log."""
         sinks = [delivery.cursor for delivery in self._deliveries.values()]
-        readers = stored_cursors(self._home.folder, READERS, self._files)
+        readers = load_cursors(self._home.folder, READERS, self._files)
         return [{cursor.log: cursor.epoch} for cursor in (*sinks, *readers)]
 
     def _start(self, delivery: SinkDelivery) -> None:
@@ -348,7 +352,7 @@ class SinkRunner:
             return None if ending() else self._news
 
 
-def _ended(thread: threading.Thread | None) -> bool:
+def _join_thread(thread: threading.Thread | None) -> bool:
     if thread is not None:
         thread.join(_LEAVE_AFTER_S)
     return thread is None or not thread.is_alive()

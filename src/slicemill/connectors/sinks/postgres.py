@@ -25,7 +25,7 @@ from slicemill.columns.arrow_schema import TS
 from slicemill.columns.changelog import table_of_now
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.secrets import redacted_address, resolved
+from slicemill.secrets import redact_address, resolve_secrets
 from slicemill.types import TIMESTAMP, Column, Kind, Schema, Type
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) ->
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as problem:
         # The driver's message may quote a part of a password.
-        why = f" ({str(problem).strip()})" if address == redacted_address(address) else ""
+        why = f" ({str(problem).strip()})" if address == redact_address(address) else ""
         raise SinkError(
             f"the sink of {query} is no Postgres address{why}; "
             "write postgres://user@host:port/database?table=t"
@@ -133,7 +133,7 @@ class PostgresSink:
         self.close()
         self._owner = owner
         self._connection = psycopg.connect(
-            resolved(self._address, partial(quote, safe="")),
+            resolve_secrets(self._address, partial(quote, safe="")),
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
             application_name="slicemill",
@@ -256,7 +256,10 @@ def _copy(cursor: Cursor, target: Identifier, columns: Sequence[Column], table: 
 
     names = SQL(", ").join(Identifier(column.name) for column in columns)
     values = [
-        [_converted(value, column.type) for value in column_values(table.column(column.name), column.type)]
+        [
+            _convert_value(value, column.type)
+            for value in column_values(table.column(column.name), column.type)
+        ]
         for column in columns
     ]
     with cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(target, names)) as copy:
@@ -264,11 +267,13 @@ def _copy(cursor: Cursor, target: Identifier, columns: Sequence[Column], table: 
             copy.write_row(row)
 
 
-def _converted(value: object, type_: Type) -> object:
+def _convert_value(value: object, type_: Type) -> object:
     if type_.element is not None:
         element = type_.element
         return (
-            None if value is None else [_converted(one, element) for one in cast(tuple[object, ...], value)]
+            None
+            if value is None
+            else [_convert_value(one, element) for one in cast(tuple[object, ...], value)]
         )
     return _CONVERT.get(type_.kind, _same)(value)
 

@@ -18,7 +18,7 @@ from slicemill.connectors.sinks.memory import CallableSink, MemorySink, MemoryTa
 from slicemill.connectors.sinks.postgres import open_postgres, split_table
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
-from slicemill.secrets import redacted_address
+from slicemill.secrets import redact_address
 from slicemill.storage.filesystem import SHARED, FileSystem
 from slicemill.types import Schema
 
@@ -102,7 +102,7 @@ def _folder_of(url: str, query: str, folder: Path) -> Path:
     host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
     if not path or host or "?" in rest or "#" in rest:
         raise SinkError(
-            f"query {query}: '{redacted_address(url)}' should be {scheme.lower()}: and a folder, "
+            f"query {query}: '{redact_address(url)}' should be {scheme.lower()}: and a folder, "
             f"as in {scheme.lower()}:out/{query}; write ? and # in its name as %3F and %23"
         )
     return path_below(folder, unquote(slash + path))
@@ -125,7 +125,7 @@ def _split_changelog(url: str, query: str) -> tuple[str, bool]:
     return address + (mark + kept if kept else ""), asked[-1] == "changelog=true"
 
 
-def lasts_in_one_place(before: str, after: str | None) -> bool:
+def share_persistent_target(before: str, after: str | None) -> bool:
     """Return True if two sinks write to the same persistent place.
 
     >>> lasts_in_one_place("json:out", "json:out?changelog=true"), lasts_in_one_place("memory:", "memory:")
@@ -136,7 +136,7 @@ def lasts_in_one_place(before: str, after: str | None) -> bool:
     return _split_changelog(before, "")[0] == _split_changelog(after, "")[0]
 
 
-def another_place(url: str, query: str) -> str:
+def alternative_target(url: str, query: str) -> str:
     """Return an alternative place for a sink.
 
     >>> another_place("postgres://ada@db/shop?sslmode=require", "hot"), another_place("json:out/hot", "hot")
@@ -170,7 +170,7 @@ def _rows(request: _Request) -> int | None:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     text = options.pop("rows", None)
     if options or parts.netloc or parts.path or (text is not None and not (text.isdecimal() and int(text))):
-        url, scheme = redacted_address(request.url), parts.scheme
+        url, scheme = redact_address(request.url), parts.scheme
         raise SinkError(f"query {request.query}: '{url}' should be {scheme}: or {scheme}:?rows=100")
     return None if text is None else int(text)
 
@@ -179,7 +179,7 @@ def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
     def opened(request: _Request) -> Sink:
         assert request.target.path is not None, "sinks of files have one"
         if request.schema.changelog and not request.as_log:
-            url = redacted_address(request.url)
+            url = redact_address(request.url)
             raise SinkError(
                 f"query {request.query} changes, and a file takes no row back; write its changes with _op "
                 f"('{url}?changelog=true'), tell it once (EMIT FINAL), or use a Postgres table"

@@ -24,7 +24,7 @@ from slicemill.storage.filesystem import (
     ensure_folder,
     folder_name,
     unique_name,
-    write_whole,
+    write_atomically,
 )
 
 
@@ -103,7 +103,7 @@ class SinkCursor:
             return
         fields = {"id": self.id, "log": self.log, "epoch": epoch}
         content = json.dumps({**fields, "crc": _checksum(fields)})
-        write_whole(self.files, self.folder / _FILE, content.encode(), self.durable)
+        write_atomically(self.files, self.folder / _FILE, content.encode(), self.durable)
         self.epoch = epoch
 
     def forget(self) -> None:
@@ -136,7 +136,7 @@ def open_cursor(
     return found
 
 
-def stored_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[SinkCursor]:
+def load_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[SinkCursor]:
     """Return all stored cursors of a kind."""
     folders = (home / kind / name for name in sorted(files.names(home / kind)))
     return [cursor for folder in folders if (cursor := _load(folder, files, False)) is not None]

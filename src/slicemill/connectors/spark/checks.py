@@ -105,18 +105,18 @@ def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Co
     return typed if typed is not None else from_text(as_text(value, source), type_)
 
 
-def shown(text: Column) -> Column:
+def shorten(text: Column) -> Column:
     """Shorten a bad value for its reason."""
     long = F.char_length(text) > MAX_SHOWN
     return F.when(long, F.concat(F.substring(text, 1, MAX_SHOWN), F.lit("…"))).otherwise(text)
 
 
-def why_bad(text: Column, type_: Type) -> Column:
+def bad_value_reason(text: Column, type_: Type) -> Column:
     """Return the reason of a value that does not fit the type."""
-    said = F.concat(F.lit("'"), shown(text), F.lit(f"' is no {type_}"))
+    said = F.concat(F.lit("'"), shorten(text), F.lit(f"' is no {type_}"))
     if type_ != TIMESTAMP:
         return said
-    return F.when(spells_number(_stripped(text)), F.concat(said, F.lit(NO_UNIT))).otherwise(said)
+    return F.when(spells_number(_strip_blanks(text)), F.concat(said, F.lit(NO_UNIT))).otherwise(said)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------
@@ -180,13 +180,13 @@ def spells_number(text: Column) -> Column:
     return _matches(text, NUMBER)
 
 
-def _stripped(text: Column) -> Column:
+def _strip_blanks(text: Column) -> Column:
     return F.btrim(text, F.lit(BLANKS))
 
 
-def _spelled_as(text: Column, pattern: str, type_: Type) -> Column:
+def _cast_spelling(text: Column, pattern: str, type_: Type) -> Column:
     target = spark_type(type_)
-    bare = _stripped(text)
+    bare = _strip_blanks(text)
     return F.coalesce(
         F.when(_matches(text, pattern), text.try_cast(target)),
         F.when(_matches(bare, pattern), bare.try_cast(target)),
@@ -194,7 +194,7 @@ def _spelled_as(text: Column, pattern: str, type_: Type) -> Column:
 
 
 def _whole_text(text: Column, target: s.DataType) -> Column:
-    bare = _stripped(text)
+    bare = _strip_blanks(text)
     double = F.when(_matches(bare, NUMBER), bare.try_cast(s.DoubleType()))
     # Spark itself strips the same blanks.
     return F.coalesce(text.try_cast(target), _whole_number(double, s.DoubleType(), target))
@@ -205,11 +205,11 @@ def _integer(text: Column, type_: Type) -> Column:
 
 
 def _double(text: Column, type_: Type) -> Column:
-    return _spelled_as(text, f"{NUMBER}|{SPECIAL_NUMBER}", type_)
+    return _cast_spelling(text, f"{NUMBER}|{SPECIAL_NUMBER}", type_)
 
 
 def _decimal(text: Column, type_: Type) -> Column:
-    return _spelled_as(text, NUMBER, type_)
+    return _cast_spelling(text, NUMBER, type_)
 
 
 def _boolean(text: Column, type_: Type) -> Column:
@@ -222,7 +222,7 @@ def _text(text: Column, type_: Type) -> Column:
 
 def _timestamp(text: Column, type_: Type) -> Column:
     instant = s.TimestampType()
-    bare = _stripped(text)
+    bare = _strip_blanks(text)
     spelled = F.when(_matches(text, _PLAIN_INSTANT), F.concat(text, F.lit("Z")).try_cast(instant)).when(
         _matches(bare, INSTANT), _with_all_parts(bare).try_cast(instant)
     )
@@ -242,7 +242,7 @@ def _with_all_parts(text: Column) -> Column:
 
 
 def _date(text: Column, type_: Type) -> Column:
-    return _spelled_as(text, DAY, type_)
+    return _cast_spelling(text, DAY, type_)
 
 
 def _binary(text: Column, type_: Type) -> Column:
@@ -301,7 +301,7 @@ def line_format(form: str, schema: Schema, options: Mapping[str, str]) -> LineFo
     return LineFormat(form, schema.names, chosen)
 
 
-def parsed(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
+def parse_lines(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
     """Parse lines to `_line`, `_broken` (a reason) and fields `_text0`, `_text1`, ….
 
     `lines` has one column of text, `value`. Blank lines are dropped. A DECIMAL column of JSON has a second
@@ -443,7 +443,7 @@ class _WholeFiles:
                 path, content = (batch.column(place)[number].as_py() for place in range(2))
                 name = Path(unquote(urlsplit(path).path))
                 for rows, errors in text.whole(name, _in_utf8(content, given)):
-                    yield from _placed(_with_reasons(rows, errors), batch, number).to_batches()
+                    yield from _add_position_columns(_with_reasons(rows, errors), batch, number).to_batches()
 
 
 def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
@@ -455,7 +455,7 @@ def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
     return content.decode(encoding, errors="replace").replace(ending, "\n").encode()
 
 
-def _placed(rows: pa.Table, files: pa.RecordBatch, number: int) -> pa.Table:
+def _add_position_columns(rows: pa.Table, files: pa.RecordBatch, number: int) -> pa.Table:
     """Add the file's position columns to its rows."""
     for field, column in list(zip(files.schema, files.columns, strict=True))[2:]:
         rows = rows.append_column(field, pa.repeat(column[number], rows.num_rows))

@@ -38,16 +38,16 @@ from slicemill.connectors.spark.checks import (
     LineFormat,
     as_declared,
     as_text,
+    bad_value_reason,
     fits_always,
     from_text,
     line_format,
-    parsed,
+    parse_lines,
     spark_type,
     spells_number,
-    why_bad,
 )
 from slicemill.errors import SlicemillError
-from slicemill.secrets import redacted, resolved
+from slicemill.secrets import redact, resolve_secrets
 from slicemill.types import Kind, Schema
 
 if TYPE_CHECKING:
@@ -65,21 +65,21 @@ GLOB = re.compile(r"[*?\[\]{}\\]")
 Opened = tuple[DataFrame, LineFormat | HeadedCsv | None]
 
 
-def opened_for_streaming(spark: SparkSession, stream: Stream, folder: Path) -> Opened:
+def open_for_streaming(spark: SparkSession, stream: Stream, folder: Path) -> Opened:
     origin = origin_of(stream.source, stream.name, folder)
     if origin.format == "tcp":
         raise SlicemillError(f"{stream.source} is read by slicemill itself, not through Spark")
-    return _opened(spark, spark.readStream, origin, stream.schema)
+    return _open_frame(spark, spark.readStream, origin, stream.schema)
 
 
-def opened_for_batch(spark: SparkSession, relation: Stream | Table, folder: Path) -> Opened:
+def open_for_batch(spark: SparkSession, relation: Stream | Table, folder: Path) -> Opened:
     origin = origin_of(relation.source, relation.name, folder)
     if origin.format in ("tcp", "rate"):
         raise SlicemillError(f"{relation.source} has no end: it can be read as a stream only")
-    return _opened(spark, spark.read, origin, relation.schema)
+    return _open_frame(spark, spark.read, origin, relation.schema)
 
 
-def _opened(
+def _open_frame(
     spark: SparkSession,
     reader: DataFrameReader | DataStreamReader,
     origin: SourceOrigin,
@@ -89,14 +89,14 @@ def _opened(
     if form in LINES_IN_FILES:
         return _lines_of_files(reader, origin, schema)
     if form in TYPED_FILES:
-        return _typed_files(spark, reader, origin, schema), None
+        return _open_typed_files(spark, reader, origin, schema), None
     if form in GENERATORS:
         generator_of(form, origin.options)
         spark.dataSource.register(SOURCES[form])
     options = origin.without("lines")
     if origin.file is not None:
         options = {**origin.without("lines", "path"), "path": str(origin.file.absolute())}
-    frame = loaded(reader, form, options)
+    frame = load_frame(reader, form, options)
     lines = origin.option("lines") or (EITHER if form == "kafka" else None)
     if lines is None:
         return frame, None
@@ -117,28 +117,26 @@ def _lines_of_files(
     options = file_options(origin)
     lines = line_format(CSV if origin.format == CSV else JSON, schema, origin.options)
     if lines.form == CSV and (origin.option("header") or "false").lower() == "true":
-        return loaded(reader.schema(WHOLE_FILE), "binaryFile", options), HeadedCsv(origin.options)
+        return load_frame(reader.schema(WHOLE_FILE), "binaryFile", options), HeadedCsv(origin.options)
     files = {key: value for key, value in options.items() if key.lower() != "header"}
-    return loaded(reader, "text", files), lines
+    return load_frame(reader, "text", files), lines
 
 
-def _typed_files(
+def _open_typed_files(
     spark: SparkSession,
     reader: DataFrameReader | DataStreamReader,
     origin: SourceOrigin,
     schema: Schema,
 ) -> DataFrame:
     options = file_options(origin)
-    found = schema_found(spark, origin.format, options, schema)
-    return loaded(reader.schema(found), origin.format, options)
+    found = find_schema(spark, origin.format, options, schema)
+    return load_frame(reader.schema(found), origin.format, options)
 
 
-def schema_found(
-    spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema
-) -> s.StructType:
+def find_schema(spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema) -> s.StructType:
     """Return the columns of typed files, widened because files may differ."""
     try:
-        found = loaded(spark.read, form, options).schema
+        found = load_frame(spark.read, form, options).schema
         if form not in _WIDENING:
             return found
         return s.StructType([s.StructField(field.name, _widest(field.dataType)) for field in found])
@@ -157,7 +155,7 @@ def _widest(type_: s.DataType) -> s.DataType:
 
 
 def file_options(origin: SourceOrigin) -> dict[str, str]:
-    path = origin.needed_file()
+    path = origin.require_file()
     if path is None:
         return dict(origin.options)
     options = {**origin.without("path"), "path": str(path.absolute())}
@@ -171,14 +169,20 @@ def file_options(origin: SourceOrigin) -> dict[str, str]:
 # -- loading ----------------------------------------------------------------------------------------------
 
 
-def loaded(reader: DataFrameReader | DataStreamReader, form: str, options: Mapping[str, str]) -> DataFrame:
+def load_frame(
+    reader: DataFrameReader | DataStreamReader, form: str, options: Mapping[str, str]
+) -> DataFrame:
     try:
-        return reader.format(form).options(**{name: resolved(text) for name, text in options.items()}).load()
+        return (
+            reader.format(form)
+            .options(**{name: resolve_secrets(text) for name, text in options.items()})
+            .load()
+        )
     except (PySparkException, Py4JJavaError) as problem:
-        raise _explained(problem, form, options) from None
+        raise _explain_error(problem, form, options) from None
 
 
-def _explained(problem: Exception, form: str, options: Mapping[str, str]) -> Exception:
+def _explain_error(problem: Exception, form: str, options: Mapping[str, str]) -> Exception:
     text = str(problem)
     if "KAFKA_DATA_SOURCE_NOT_ENABLED" in text:
         return SlicemillError(
@@ -195,7 +199,7 @@ def _explained(problem: Exception, form: str, options: Mapping[str, str]) -> Exc
         return problem
     reason = _reason(text)
     for option in options.values():
-        if (secret := resolved(option)) != option:
+        if (secret := resolve_secrets(option)) != option:
             reason = reason.replace(secret, option)
     return SlicemillError(f"Spark cannot open a source of format {form}: {reason}; correct its options")
 
@@ -204,7 +208,7 @@ def _reason(text: str) -> str:
     """Return the message of a Java exception, without class and stack trace."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
-    return redacted(_CLASS.sub("", said))[:_LONGEST_REASON]
+    return redact(_CLASS.sub("", said))[:_LONGEST_REASON]
 
 
 # Declared sources as Spark frames, with bad rows marked.
@@ -221,14 +225,14 @@ _METADATA = "_metadata"
 def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
     """Return a streaming frame of a stream; paths are relative to `folder`."""
     _check_names(stream.schema)
-    frame, lines = opened_for_streaming(spark, stream, folder)
-    return _checked(_placed(frame), lines, stream.written, _external_time(stream))
+    frame, lines = open_for_streaming(spark, stream, folder)
+    return _check_rows(_add_arrival_order(frame), lines, stream.written, _external_time(stream))
 
 
-def checked_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
+def check_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
     """Check a program's frame that is a stream's source."""
     _check_names(stream.schema)
-    return _checked(_placed(frame), None, stream.written, _external_time(stream))
+    return _check_rows(_add_arrival_order(frame), None, stream.written, _external_time(stream))
 
 
 def batch_frame(
@@ -236,9 +240,9 @@ def batch_frame(
 ) -> DataFrame:
     """Return a batch frame of a finite source."""
     _check_names(relation.schema)
-    frame, lines = opened_for_batch(spark, relation, folder)
+    frame, lines = open_for_batch(spark, relation, folder)
     time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
-    return _checked(frame, lines, relation.written, time)
+    return _check_rows(frame, lines, relation.written, time)
 
 
 def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:
@@ -256,7 +260,7 @@ def _check_names(schema: Schema) -> None:
             raise SlicemillError(f"a stream cannot have a column {name}; give it another name")
 
 
-def _placed(frame: DataFrame) -> DataFrame:
+def _add_arrival_order(frame: DataFrame) -> DataFrame:
     """Add the arrival order to a frame that reads only files."""
     if _METADATA in frame.columns:
         return frame
@@ -271,7 +275,7 @@ def _placed(frame: DataFrame) -> DataFrame:
         return frame
 
 
-def _places_in(frame: DataFrame) -> list[str]:
+def _position_columns(frame: DataFrame) -> list[str]:
     return [name for name in PLACE if name in frame.columns]
 
 
@@ -279,17 +283,17 @@ def _external_time(stream: catalog.Stream) -> str | None:
     return stream.time_column if stream.kind is catalog.TimestampKind.EXTERNAL else None
 
 
-def _checked(
+def _check_rows(
     frame: DataFrame, lines: LineFormat | HeadedCsv | None, schema: Schema, time: str | None
 ) -> DataFrame:
     if isinstance(lines, HeadedCsv):
         return lines.rows_of(frame, schema, time)
     if lines is None:
-        return _checked_columns(frame, schema, time)
-    return _checked_lines(parsed(frame, schema, lines), schema, time)
+        return _check_columns(frame, schema, time)
+    return _check_lines(parse_lines(frame, schema, lines), schema, time)
 
 
-def _checked_lines(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
+def _check_lines(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
     values, reasons = [], [F.col(BROKEN)]
     for number, column in enumerate(schema):
         text = F.col(f"_text{number}")
@@ -299,15 +303,15 @@ def _checked_lines(frame: DataFrame, schema: Schema, time: str | None) -> DataFr
         values.append(value.alias(_value_name(number)))
         if not fits_always(s.StringType(), column.type):
             reasons.append(_misfit(text, text, number, schema))
-    staged = frame.select(LINE, BROKEN, *_texts(frame), *values, *_places_in(frame))
-    return _finished(staged, schema, reasons, F.col(LINE), time)
+    staged = frame.select(LINE, BROKEN, *_texts(frame), *values, *_position_columns(frame))
+    return _finish_frame(staged, schema, reasons, F.col(LINE), time)
 
 
 def _texts(frame: DataFrame) -> list[str]:
     return [name for name in frame.columns if name.startswith("_text")]
 
 
-def _checked_columns(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
+def _check_columns(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
     """Check a source whose columns have types."""
     named = [name for name in frame.columns if name not in PLACE]
     present = {field.name.lower(): field for field in frame.schema if field.name in named}
@@ -320,23 +324,23 @@ def _checked_columns(frame: DataFrame, schema: Schema, time: str | None) -> Data
     values, reasons = [], []
     for number, column in enumerate(schema):
         field = present[column.name.lower()]
-        source = F.col(_quoted(field.name))
+        source = F.col(_quote(field.name))
         value = as_declared(source, field.dataType, column.type, utc)
         values.append(value.alias(_value_name(number)))
         if not fits_always(field.dataType, column.type):
             reasons.append(_misfit(source, as_text(source, field.dataType), number, schema))
     staged = frame.select("*", *values)
-    raw = F.to_json(F.struct(*(F.col(_quoted(name)) for name in named)), {"ignoreNullFields": "false"})
-    return _finished(staged, schema, reasons, raw, time)
+    raw = F.to_json(F.struct(*(F.col(_quote(name)) for name in named)), {"ignoreNullFields": "false"})
+    return _finish_frame(staged, schema, reasons, raw, time)
 
 
 def _misfit(source: Column, text: Column, number: int, schema: Schema) -> Column:
     column = schema.columns[number]
     bad = source.isNotNull() & F.col(_value_name(number)).isNull()
-    return F.when(bad, F.concat(F.lit(f"column {column.name}: "), why_bad(text, column.type)))
+    return F.when(bad, F.concat(F.lit(f"column {column.name}: "), bad_value_reason(text, column.type)))
 
 
-def _finished(
+def _finish_frame(
     frame: DataFrame, schema: Schema, reasons: list[Column], raw: Column, time: str | None
 ) -> DataFrame:
     if time is not None:
@@ -345,10 +349,10 @@ def _finished(
     nothing = F.lit(None).cast(s.StringType())
     reason = F.coalesce(*reasons, nothing)
     columns = [F.col(_value_name(number)).alias(column.name) for number, column in enumerate(schema)]
-    places = _places_in(frame)
+    places = _position_columns(frame)
     named = frame.select(*columns, raw.alias(RAW), reason.alias(REASON), *places)
     kept = F.when(F.col(REASON).isNotNull(), F.col(RAW))
-    own = (F.col(_quoted(name)) for name in schema.names)
+    own = (F.col(_quote(name)) for name in schema.names)
     return named.select(*own, kept.alias(RAW), REASON, *places)
 
 
@@ -356,5 +360,5 @@ def _value_name(number: int) -> str:
     return f"_value{number}"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"

@@ -28,7 +28,7 @@ from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import EITHER, LineParser
 from slicemill.ingest.formats.lines import split
 from slicemill.ingest.reader import SourceBatch
-from slicemill.storage.filesystem import LOCAL, write_whole
+from slicemill.storage.filesystem import LOCAL, write_atomically
 
 _LEAST_BYTES = 1 << 14
 _LINE_BYTES = 128
@@ -100,7 +100,7 @@ class TcpReader:
             batch.again_us = _LOOK_AGAIN_US
         return batch
 
-    def committed(self, offset: Any) -> None:
+    def commit(self, offset: Any) -> None:
         if self._open is not None:
             self._open[0].free(SpoolPosition(offset["file"], offset["at"]))
 
@@ -136,7 +136,7 @@ class TcpReader:
         """
         patience_s = self._options.patience_s if spool.is_new else math.inf
         try:
-            pump.check_somebody_answered(patience_s)
+            pump.check_sender(patience_s)
         except SlicemillError:
             self.close()  # a later read tries again
             raise
@@ -208,7 +208,7 @@ class Pump:
         self._thread.join()
         self._spool.close()
 
-    def check_somebody_answered(self, patience_s: float) -> None:
+    def check_sender(self, patience_s: float) -> None:
         """Raise if no sender answered in time, or if receiving failed.
 
         A failed first attempt may be a sender that starts late; later it is a wrong address.
@@ -256,7 +256,7 @@ class Pump:
             self._changed.notify_all()
         content = json.dumps(asdict(TcpStatus(connected, problem))).encode()
         try:
-            write_whole(LOCAL, self._spool.folder / _STATUS, content)
+            write_atomically(LOCAL, self._spool.folder / _STATUS, content)
         except OSError as failure:  # the status is informational, so receiving continues
             _LOGGER.warning("the status of %s is not written: %s", self._thread.name, failure)
 

@@ -41,7 +41,7 @@ class SpoolPosition(NamedTuple):
     at: int
 
 
-class Stretch(NamedTuple):
+class SpooledLines(NamedTuple):
     """One append to a file; `crc` is None if it is lost."""
 
     begin: int
@@ -49,7 +49,7 @@ class Stretch(NamedTuple):
     crc: int | None
 
 
-class Received(NamedTuple):
+class ReceivedLines(NamedTuple):
     """Complete lines with arrival times.
 
     Lines that end at or before `ends[n]` arrived at or before `times_us[n]`.
@@ -60,11 +60,11 @@ class Received(NamedTuple):
     ends: list[int]
     times_us: list[int]
 
-    def cut(self, length: int) -> Received:
+    def cut(self, length: int) -> ReceivedLines:
         """Return the first `length` bytes."""
         file, at = self.next
         position = SpoolPosition(file, at - len(self.data) + length)
-        return Received(self.data[:length], position, self.ends, self.times_us)
+        return ReceivedLines(self.data[:length], position, self.ends, self.times_us)
 
     def arrivals(self, line_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the arrival times of lines that end at these positions."""
@@ -72,7 +72,7 @@ class Received(NamedTuple):
         return np.array(self.times_us)[np.minimum(which, len(self.times_us) - 1)]
 
 
-def read_stretches(path: Path) -> list[Stretch]:
+def read_spooled_lines(path: Path) -> list[SpooledLines]:
     """Return the appends to a file in order, without incomplete entries."""
     try:
         lines = path.with_suffix(SUMS_SUFFIX).read_bytes().splitlines(keepends=True)
@@ -82,28 +82,28 @@ def read_stretches(path: Path) -> list[Stretch]:
     for line in lines:
         content = unframe(line)
         if content is not None:
-            stretch = Stretch(*json.loads(content))
+            stretch = SpooledLines(*json.loads(content))
             found[stretch.begin] = stretch  # a repair adds an entry that replaces a damaged one
     return sorted(found.values())
 
 
-def damaged_stretches(path: Path) -> list[Stretch]:
+def find_damaged_lines(path: Path) -> list[SpooledLines]:
     """Return the appends to a file with a wrong checksum."""
     data = path.read_bytes()
-    return [one for one in read_stretches(path) if _is_damaged(one, data[one.begin : one.end])]
+    return [one for one in read_spooled_lines(path) if _is_damaged(one, data[one.begin : one.end])]
 
 
-def leave_out(path: Path, stretch: Stretch) -> None:
+def mark_lost(path: Path, stretch: SpooledLines) -> None:
     """Mark the lines of an append as lost: readers skip them."""
     with os.fdopen(open_private(path.with_suffix(SUMS_SUFFIX)), "ab") as sums:
         sums.write(_line_of(stretch._replace(crc=None)))
 
 
-def _line_of(stretch: Stretch) -> bytes:
+def _line_of(stretch: SpooledLines) -> bytes:
     return frame(json.dumps(stretch).encode())
 
 
-def _is_damaged(stretch: Stretch, data: bytes) -> bool:
+def _is_damaged(stretch: SpooledLines, data: bytes) -> bool:
     # A tail that a loss of power cut off is not reported as damage.
     whole = len(data) == stretch.end - stretch.begin
     return stretch.crc is not None and whole and crc32(data) != stretch.crc
@@ -127,14 +127,14 @@ class Spool:
         self.folder = folder
         self._roll_bytes = roll_bytes
         self._after = after
-        self._exclusive = _locked(folder)
+        self._exclusive = _lock_folder(folder)
         self._guard = threading.Lock()
         # By file: end position and arrival time of each append. The last end is the file's size.
         self._ends: dict[int, list[int]] = {}
         self._times_us: dict[int, list[int]] = {}
-        self._stretches: dict[int, list[Stretch]] = {}
+        self._stretches: dict[int, list[SpooledLines]] = {}
         for number, path in spool_files(folder).items():
-            self._stretches[number] = read_stretches(path)
+            self._stretches[number] = read_spooled_lines(path)
             status = path.stat()
             self._note(number, status.st_size, status.st_mtime_ns // 1_000)
         last = max(self._ends, default=0)
@@ -203,7 +203,7 @@ class Spool:
         """Add complete lines, all or none."""
         with self._guard:
             size = self._size(self._last)
-            stretch = Stretch(size, size + len(lines), crc32(lines))
+            stretch = SpooledLines(size, size + len(lines), crc32(lines))
             try:
                 _write(self._file, lines)
                 _write(self._sums, _line_of(stretch))
@@ -220,7 +220,7 @@ class Spool:
                 self._last += 1
                 self._file, self._sums = self._opened()
 
-    def read(self, position: SpoolPosition, most_bytes: int) -> Received:
+    def read(self, position: SpoolPosition, most_bytes: int) -> ReceivedLines:
         """Read complete lines of one file from a position.
 
         At least one line is returned, if there is one.
@@ -236,7 +236,7 @@ class Spool:
             ends, times_us = self._ends[number], self._times_us[number]
             size = ends[-1]
             if at >= size:
-                return Received(b"", SpoolPosition(number, at), [0], [0])
+                return ReceivedLines(b"", SpoolPosition(number, at), [0], [0])
             first = bisect_left(ends, at + 1)
             # Appends are read whole, unless the result gets too large.
             last = max(bisect_right(ends, at + most_bytes), first + 1)
@@ -245,14 +245,14 @@ class Spool:
             stretches = [one for one in self._stretches[number] if one.begin < end and one.end > at]
         lost = next((one for one in stretches if one.crc is None), None)
         if lost is not None and lost.begin <= at:
-            return Received(b"", SpoolPosition(number, lost.end), [0], [0])
-        data = self._verified(number, at, end if lost is None else lost.begin, stretches)
+            return ReceivedLines(b"", SpoolPosition(number, lost.end), [0], [0])
+        data = self._read_verified(number, at, end if lost is None else lost.begin, stretches)
         if len(data) > most_bytes:
             cut = data.rfind(b"\n", 0, most_bytes) + 1 or data.find(b"\n") + 1
             data = data[:cut]
-        return Received(data, SpoolPosition(number, at + len(data)), ends, times_us)
+        return ReceivedLines(data, SpoolPosition(number, at + len(data)), ends, times_us)
 
-    def _verified(self, number: int, at: int, end: int, stretches: list[Stretch]) -> bytes:
+    def _read_verified(self, number: int, at: int, end: int, stretches: list[SpooledLines]) -> bytes:
         """Read bytes with the whole appends that contain them, and verify these."""
         inside = [one for one in stretches if one.begin < end]
         begin = min([at, *(one.begin for one in inside)])
@@ -302,7 +302,7 @@ def _ends_whole(path: Path, size: int) -> bool:
     return _bytes(path, size - 1, 1) == b"\n"
 
 
-def _locked(folder: Path) -> BinaryIO:
+def _lock_folder(folder: Path) -> BinaryIO:
     """Lock the folder, waiting a moment for the previous process to end."""
     file = os.fdopen(open_private(folder / "lock"), "ab")
     deadline = time.monotonic() + _LOCK_PATIENCE_S

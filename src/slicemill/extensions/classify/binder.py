@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from slicemill.binder.budgets import lag_us
-from slicemill.binder.context import Context, Problems, is_finite, kind_name, view_of_a_stream
-from slicemill.binder.create import refuse_known
-from slicemill.binder.functions import imported, named_object
+from slicemill.binder.context import Context, ErrorCollector, is_finite, kind_name, view_of_a_stream
+from slicemill.binder.create import refuse_taken_name
+from slicemill.binder.functions import import_object, split_object_name
 from slicemill.binder.windows import duration_us
 from slicemill.catalog.catalog import Relation, Stream, Table, TimestampKind, View
 from slicemill.catalog.queries import RelationQuery, SelectQuery, UnionQuery
@@ -17,7 +17,7 @@ from slicemill.errors import did_you_mean, one_of
 from slicemill.extensions.classify.definition import POLICIES, Classifier, ClassifierOptions, Features
 from slicemill.extensions.classify.grammar import CreateClassifier, FeatureInput
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import DOUBLE, INT, TIMESTAMP, Column, Schema, is_numeric
 
@@ -35,35 +35,35 @@ _RESULT = (Column("time", TIMESTAMP), Column("risk", DOUBLE), Column("observed",
 
 
 def bind_classifier(node: CreateClassifier, context: Context) -> Classifier:
-    refuse_known(node.this, context)
-    problems = Problems()
+    refuse_taken_name(node.this, context)
+    problems = ErrorCollector()
     training: Relation | None = None
-    with problems.noting():
+    with problems.collect():
         training = _training(child(node, "training"), context)
     inputs: list[tuple[Features, Relation]] = []
     features: dict[str, exp.Identifier] = {}
     for entry in child(node, "inputs"):
-        with problems.noting():
+        with problems.collect():
             inputs.append(_features(entry, context, features, numeric=not _observes(node)))
     problems.raise_any()
     assert training is not None
     label, key = child(node, "label"), child(node, "key")
     key_column: Column | None = None
-    with problems.noting():
+    with problems.collect():
         label_column = _column(label, training)
     for feature in features.values():
-        with problems.noting():
+        with problems.collect():
             _numeric(feature, training)
     if key is not None:
-        with problems.noting():
+        with problems.collect():
             key_column = _key(key, [relation for _, relation in inputs], training)
     every_us = 0
-    with problems.noting():
+    with problems.collect():
         every_us = duration_us(child(node, "every"))
         if every_us <= 0:
-            raise Mistake("a time unit is longer than nothing", span_of(child(node, "every")))
+            raise StatementError("a time unit is longer than nothing", span_of(child(node, "every")))
     options = ClassifierOptions(1)
-    with problems.noting():
+    with problems.collect():
         options = _options(child(node, "options"), node, context)
     problems.raise_any()
     time, risk, observed = _RESULT
@@ -84,7 +84,7 @@ def _training(identifier: exp.Identifier, context: Context) -> Relation:
     relation = context.relation(identifier)
     if isinstance(relation, (Table, View)) and view_of_a_stream(relation, context.catalog) is None:
         return relation
-    raise Mistake(
+    raise StatementError(
         f"examples come from a table, and {identifier.name} is none",
         span_of(identifier),
         "declare them with CREATE TABLE … SOURCE 'examples.csv'",
@@ -106,25 +106,27 @@ def _features(
     )
     if is_finite(relation):
         kind = kind_name(relation)
-        raise Mistake(f"features come from streams, and {node.this.name} is a {kind}", span_of(node.this))
+        raise StatementError(
+            f"features come from streams, and {node.this.name} is a {kind}", span_of(node.this)
+        )
     if relation.schema.changelog:
-        raise Mistake(
+        raise StatementError(
             f"{node.this.name} is a table that changes, and a classifier reads rows that stay",
             span_of(node.this),
             f"end the SELECT of {node.this.name} with EMIT FINAL",
         )
     if isinstance(relation, Stream) and relation.kind is TimestampKind.LATENT:
-        raise Mistake(
+        raise StatementError(
             f"{relation.name} has no timestamps to cut time units by",
             span_of(node.this),
             "declare it with ORDER BY and a timestamp column, or ORDER BY current_time",
         )
-    problems, columns = Problems(), []
+    problems, columns = ErrorCollector(), []
     for identifier in child(node, "columns"):
-        with problems.noting():
+        with problems.collect():
             column = _numeric(identifier, relation) if numeric else _column(identifier, relation)
             if column.name.lower() in known:
-                raise Mistake(
+                raise StatementError(
                     f"{column.name} is a feature already",
                     span_of(identifier),
                     "features need different names: rename one in a CREATE STREAM … AS SELECT",
@@ -140,14 +142,14 @@ def _column(identifier: exp.Identifier, relation: Relation) -> Column:
     if column is None:
         hint = did_you_mean(identifier.name, relation.schema.names)
         hint = hint or f"its columns are {', '.join(relation.schema.names)}"
-        raise Mistake(f"{relation.name} has no column {identifier.name}", span_of(identifier), hint)
+        raise StatementError(f"{relation.name} has no column {identifier.name}", span_of(identifier), hint)
     return column
 
 
 def _numeric(identifier: exp.Identifier, relation: Relation) -> Column:
     column = _column(identifier, relation)
     if not is_numeric(column.type):
-        raise Mistake(
+        raise StatementError(
             f"a feature is a number, and {relation.name}.{column.name} is {column.type}",
             span_of(identifier),
             "compute a number of it in a CREATE STREAM … AS SELECT, or with observe = 'module:function'",
@@ -159,14 +161,14 @@ def _key(identifier: exp.Identifier, streams: list[Relation], training: Relation
     found = [_column(identifier, relation) for relation in (*streams, training)]
     for relation, column in zip((*streams, training), found, strict=True):
         if column.type.kind is not found[0].type.kind:
-            raise Mistake(
+            raise StatementError(
                 f"{column.name} is {found[0].type} in {streams[0].name} and {column.type} in {relation.name}",
                 span_of(identifier),
                 "tasks are told apart by values of one type",
             )
     taken = ("class", *(column.name for column in _RESULT))
     if found[0].name.lower() in taken:
-        raise Mistake(
+        raise StatementError(
             f"a classifier gives a column {found[0].name.lower()} of its own",
             span_of(identifier),
             "rename the key in a CREATE STREAM … AS SELECT",
@@ -180,9 +182,9 @@ def _options(option_nodes: list[nodes.Option], node: CreateClassifier, context: 
         name = option.this.name.lower()
         if name not in _OPTIONS:
             hint = did_you_mean(name, _OPTIONS) or f"the options are {one_of(_OPTIONS)}"
-            raise Mistake(f"a classifier has no option {name}", span_of(option), hint)
+            raise StatementError(f"a classifier has no option {name}", span_of(option), hint)
         if name in given or (name == "lag" and "lag_us" in given):
-            raise Mistake(f"{name} is given twice", span_of(option))
+            raise StatementError(f"{name} is given twice", span_of(option))
         if name == "observe":
             given[name] = _function(option, context)
         elif name == "lag":
@@ -190,7 +192,7 @@ def _options(option_nodes: list[nodes.Option], node: CreateClassifier, context: 
         else:
             given[name] = _policy(option) if name == "policy" else _number(name, option)
     if "capacity" not in given:
-        raise Mistake(
+        raise StatementError(
             "a classifier needs a capacity: how many values it looks at in a time unit",
             span_of(node.this),
             "add capacity = 10 to WITH",
@@ -200,11 +202,11 @@ def _options(option_nodes: list[nodes.Option], node: CreateClassifier, context: 
 
 def _function(option: nodes.Option, context: Context) -> str:
     literal = child(option, "value")
-    module, name = named_object(
+    module, name = split_object_name(
         literal, "a function is named module:function", "observe = 'cameras:brightness'"
     )
-    if context.imports and not callable(imported(literal, module, name)):
-        raise Mistake(f"{literal.name} is no function", span_of(literal))
+    if context.imports and not callable(import_object(literal, module, name)):
+        raise StatementError(f"{literal.name} is no function", span_of(literal))
     return str(literal.name)
 
 
@@ -212,12 +214,12 @@ def _policy(option: nodes.Option) -> str:
     name = str(child(option, "value").name).lower()
     if name not in POLICIES:
         hint = did_you_mean(name, POLICIES) or f"the policies are {one_of(POLICIES)}"
-        raise Mistake(f"there is no policy {name}", span_of(option), hint)
+        raise StatementError(f"there is no policy {name}", span_of(option), hint)
     return name
 
 
 def _number(name: str, option: nodes.Option) -> int:
     text, (least, greatest) = str(child(option, "value").name), _NUMBERS[name]
     if not text.isdigit() or not least <= int(text) <= greatest:
-        raise Mistake(f"{name} is an integer from {least} to {greatest}", span_of(option))
+        raise StatementError(f"{name} is an integer from {least} to {greatest}", span_of(option))
     return int(text)

@@ -13,7 +13,15 @@ from typing import TypeAlias
 import numpy as np
 
 from slicemill.codec.registry import stored_as
-from slicemill.extensions.classify.model import Bins, Chains, NaiveBayes, TimeUnit, decide_all, look, view_of
+from slicemill.extensions.classify.model import (
+    Bins,
+    MarkovChains,
+    NaiveBayes,
+    TimeUnit,
+    decide_all,
+    observe_stream,
+    view_of,
+)
 from slicemill.extensions.classify.policies import ObservationPolicy
 from slicemill.kernels.arrays import Bools, Floats, Int64s
 from slicemill.kernels.kernel import kernel
@@ -78,7 +86,7 @@ class TaskClassifier:
         self,
         model: NaiveBayes,
         bins: Bins,
-        chains: Chains,
+        chains: MarkovChains,
         policy: ObservationPolicy,
         settings: Settings,
         last: Floats | None = None,
@@ -94,7 +102,7 @@ class TaskClassifier:
         self._last: Int64s = np.zeros(bins.low.shape, np.int64)
         self._last_seen = np.zeros(bins.low.shape, np.bool_)
         if last is not None:
-            self._know(last, ~np.isnan(last))
+            self._update_distributions(last, ~np.isnan(last))
         self._variance = chains.movement_variance()
         # Samples of earlier time units, the latest first: known values where streams were looked at.
         self._past: list[Floats] = []
@@ -123,13 +131,13 @@ class TaskClassifier:
         unit = TimeUnit(view, capacity, self._variance, random)
         for task, feature in self._due(tasks * features, features, capacity):
             if view.present[task, feature]:
-                look(view, task, feature)
+                observe_stream(view, task, feature)
         self._policy.choose(unit)
         if observe is not None:
             values = observe(view.observed)
             view = view_of(self._model, base, sampled, likely, values)
             for task, feature in np.argwhere(view.present).tolist():
-                look(view, task, feature)
+                observe_stream(view, task, feature)
         classes, risks, _ = decide_all(view)
         self._learn(values, view.observed)
         if settings.lags:
@@ -164,9 +172,9 @@ class TaskClassifier:
     def _learn(self, values: Floats, observed: Bools) -> None:
         if self._chains.window is not None:
             self._chains.learn(self._last, self._bins.of(values), observed & self._last_seen)
-        self._know(values, observed)
+        self._update_distributions(values, observed)
 
-    def _know(self, values: Floats, observed: Bools) -> None:
+    def _update_distributions(self, values: Floats, observed: Bools) -> None:
         bins = self._bins.of(values)
         self._p[observed] = np.eye(self._bins.count)[bins[observed]]
         self._last, self._last_seen = bins, observed

@@ -124,7 +124,7 @@ def bins_between(low: Floats, high: Floats, count: int) -> Bins:
 
 @stored_as("classify.chains", version=1)
 @dataclass(slots=True)
-class Chains:
+class MarkovChains:
     """The chains of n tasks with k features; `counts` is (n, k, M, M)."""
 
     counts: Int64s
@@ -174,7 +174,7 @@ class Chains:
         return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
-def chains(bins: Int64s, count: int, window: int | None = None, moves: Bools | None = None) -> Chains:
+def chains(bins: Int64s, count: int, window: int | None = None, moves: Bools | None = None) -> MarkovChains:
     """Chains learnt from histories: bins are (time, n, k), each row one time unit after the one before.
 
     `moves` has the same shape: whether a bin can be seen as a move from the one before; None: all can.
@@ -184,7 +184,7 @@ def chains(bins: Int64s, count: int, window: int | None = None, moves: Bools | N
     [[0.333, 0.667], [1.0, 0.0]]
     """
     _, tasks, features = bins.shape
-    made = Chains(np.zeros((tasks, features, count, count), np.int64), window)
+    made = MarkovChains(np.zeros((tasks, features, count, count), np.int64), window)
     for at in range(1, len(bins)):
         seen = np.ones((tasks, features), np.bool_) if moves is None else moves[at]
         _count(made.counts, bins[at - 1], bins[at], seen, made._ring, made._added)
@@ -298,10 +298,10 @@ def decide_knowing(joint: Floats, sampled: Floats, known: Floats, loss: Floats) 
 class TimeUnitArrays(NamedTuple):
     """The arrays of a time unit, for compiled code.
 
-    `sampled` (n, k, C, h) are the log densities of the samples of each stream, `expected` (n, k, C) those of
-    its expected value. `joint` (n, C, h) is the sum of the samples over the streams and of `base`, all that
-    counts beside them. `values` (n, k) are read by looking only: `look` puts a stream's true value in place
-    of its samples.
+    `sampled` (n, k, C, h) are the log densities of the samples of each stream, `expected` (n, k, C) those
+    of its expected value. `joint` (n, C, h) is the sum of the samples over the streams and of `base`, all
+    that counts beside them. `values` (n, k) are read by looking only: `observe_stream` puts a stream's true
+    value in place of its samples.
     """
 
     base: Floats
@@ -331,11 +331,11 @@ class TimeUnit:
         left = np.count_nonzero(self.view.present & ~self.view.observed)
         return int(min(self.capacity - np.count_nonzero(self.view.observed), left))
 
-    def shuffled_tasks(self) -> Int64s:
+    def random_task_order(self) -> Int64s:
         """All tasks in an order at random: whoever takes the first best takes ties at random."""
         return self.random.permutation(self.view.values.shape[0])
 
-    def shuffled_features(self) -> Int64s:
+    def random_feature_order(self) -> Int64s:
         """The features of each task, in an order at random: (n, k)."""
         tasks, features = self.view.values.shape
         return np.argsort(self.random.random((tasks, features)), axis=1)
@@ -357,7 +357,7 @@ def view_of(
 
 
 @kernel
-def look(view: TimeUnitArrays, t: int, f: int) -> None:
+def observe_stream(view: TimeUnitArrays, t: int, f: int) -> None:
     """Look at a stream: all its samples become its true value."""
     classes, samples = view.joint.shape[1:]
     for c in range(classes):

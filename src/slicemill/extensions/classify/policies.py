@@ -14,7 +14,7 @@ from slicemill.extensions.classify.model import (
     decide,
     decide_all,
     decide_knowing,
-    look,
+    observe_stream,
 )
 from slicemill.kernels.arrays import Bools, Floats, Int64s
 from slicemill.kernels.kernel import kernel
@@ -33,13 +33,13 @@ class ObservationPolicy(Protocol):
 class Uniform:
     def choose(self, unit: TimeUnit) -> None:
         left = np.flatnonzero(unit.view.present & ~unit.view.observed)
-        _look_at(unit.view, unit.random.permutation(left)[: unit.remaining])
+        _observe_streams(unit.view, unit.random.permutation(left)[: unit.remaining])
 
 
 @kernel
-def _look_at(view: TimeUnitArrays, streams: Int64s) -> None:
+def _observe_streams(view: TimeUnitArrays, streams: Int64s) -> None:
     for stream in streams:
-        look(view, *divmod(stream, view.values.shape[1]))
+        observe_stream(view, *divmod(stream, view.values.shape[1]))
 
 
 # Best feature first: always the stream that is expected to take most risk away (M53).
@@ -70,7 +70,7 @@ class BestFeatureFirst:
         _first_qualities(view, candidates, self._observational, quality)
         if self._pruning is not None:
             self._pruning.note(quality, candidates)
-        order = unit.shuffled_tasks(), unit.shuffled_features()
+        order = unit.random_task_order(), unit.random_feature_order()
         _best_first(view, unit.remaining, self._observational, quality, *order)
         # Where nothing more is to be gained, what is left of the capacity goes anywhere.
         Uniform().choose(unit)
@@ -113,7 +113,7 @@ def _best_first(
                     best, best_t, best_f = quality[t, f], t, f
         if best_t < 0:
             return
-        look(view, best_t, best_f)
+        observe_stream(view, best_t, best_f)
         _qualities_of(view, best_t, view.present[best_t], observational, quality[best_t])
 
 
@@ -128,7 +128,7 @@ def _best_first(
 class Hvwt:
     def choose(self, unit: TimeUnit) -> None:
         risks = decide_all(unit.view)[2]
-        order = unit.shuffled_tasks(), unit.shuffled_features()
+        order = unit.random_task_order(), unit.random_feature_order()
         _worst_first(unit.view, unit.remaining, risks, unit.variance, *order)
 
 
@@ -148,7 +148,7 @@ def _worst_first(
                     place = f
             if place >= 0:
                 worst, widest = t, place
-        look(view, worst, widest)
+        observe_stream(view, worst, widest)
         risks[worst] = decide(view.joint[worst], view.loss)[2]
 
 
@@ -161,10 +161,10 @@ def _worst_first(
 @stored_as("classify.loadstar", version=1, fields=())
 class LoadStar:
     def choose(self, unit: TimeUnit) -> None:
-        tasks = unit.shuffled_tasks()
+        tasks = unit.random_task_order()
         gain = gains(unit.view)
         ranked = tasks[np.argsort(-gain[tasks], kind="stable")]
-        _whole_tasks(unit.view, unit.remaining, ranked, unit.shuffled_features())
+        _whole_tasks(unit.view, unit.remaining, ranked, unit.random_feature_order())
 
 
 @kernel
@@ -190,7 +190,7 @@ def _whole_tasks(view: TimeUnitArrays, capacity: int, ranked: Int64s, features: 
             if capacity == 0:
                 return
             if view.present[t, f] and not view.observed[t, f]:
-                look(view, t, f)
+                observe_stream(view, t, f)
                 capacity -= 1
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.extensions.classify.definition import Classifier
-from slicemill.operators.protocol import ColumnsRead, Description, Operator, OperatorKind, Role, many
+from slicemill.operators.protocol import ColumnsRead, Description, Operator, OperatorKind, Role, pluralize
 from slicemill.time import format_us
 
 
@@ -20,14 +20,14 @@ class Classify(Operator):
     classifier: Classifier
 
 
-def _words(classifier: Classifier) -> Description:
+def _describe(classifier: Classifier) -> Description:
     options = classifier.options
     facts = [("features", ", ".join(classifier.features))]
     facts += [("per", classifier.key)] if classifier.key is not None else []
     facts += [
         ("learn", f"{classifier.label} from {classifier.training}"),
         ("every", format_us(classifier.every_us)),
-        ("look at", f"{many(options.capacity, 'value')}, chosen by {options.policy}"),
+        ("look at", f"{pluralize(options.capacity, 'value')}, chosen by {options.policy}"),
     ]
     facts += [("by", options.observe)] if options.observe is not None else []
     if options.lag_us is not None:
@@ -41,7 +41,7 @@ KINDS = (
     OperatorKind(
         spec=Classify,
         role=Role.STATEFUL,
-        words=lambda classify, *_: _words(classify.classifier),
+        words=lambda classify, *_: _describe(classify.classifier),
         label=lambda _: "classify",
         waits_for_time=lambda *_: True,
         # The last input, the table of examples, is complete.

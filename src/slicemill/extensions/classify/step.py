@@ -20,11 +20,11 @@ from slicemill.errors import SlicemillError
 from slicemill.extensions.classify.classifier import Observe, TaskClassifier
 from slicemill.extensions.classify.definition import Classifier as Definition
 from slicemill.extensions.classify.spec import Classify
-from slicemill.extensions.classify.training import Examples, train
+from slicemill.extensions.classify.training import TrainingExamples, train
 from slicemill.functions.vectors import from_values, to_arrow
 from slicemill.kernels.arrays import Bools, Floats, Int64s
 from slicemill.operators.step import StepContext
-from slicemill.shedding.load import NOTHING, Dropping
+from slicemill.shedding.load import NOTHING, SheddingDecision
 from slicemill.time import END
 from slicemill.types import Row, Schema, Timed, Type
 
@@ -38,7 +38,7 @@ class ClassifyState:
     there.
     """
 
-    trained: Trained
+    trained: TrainedClassifier
     next_unit: int | None = None
     units: dict[int, Floats] = field(default_factory=dict)
     next_seq: int = 0
@@ -57,12 +57,12 @@ class ClassifyStep:
         self._definition = definition
         self._schemas = context.schemas
         self._output = context.node.schema
-        self._places = placed(definition, self._schemas)
+        self._places = column_indexes(definition, self._schemas)
         self._share = 1.0
         observes = definition.options.observe is not None
         self._observer = Observer(definition, self._schemas, state.trained) if observes else None
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:
         """Set the share of the capacity that is available in the next run."""
         self._share = dropping.get(node_id, NOTHING).share
 
@@ -170,7 +170,9 @@ def classify(operator: Classify, context: StepContext) -> ClassifyStep:
     definition, state = operator.classifier, context.state
     if not isinstance(state, ClassifyState):
         table = context.graph[context.node.inputs[-1]]
-        state = ClassifyState(trained(definition, context.rows_of(definition.training), table.schema))
+        state = ClassifyState(
+            train_classifier(definition, context.rows_of(definition.training), table.schema)
+        )
     return ClassifyStep(state, definition, context)
 
 
@@ -184,15 +186,15 @@ def classify(operator: Classify, context: StepContext) -> ClassifyStep:
 class Observer:
     """Evaluation of a user's observation function on payloads."""
 
-    def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: Trained) -> None:
+    def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: TrainedClassifier) -> None:
         assert definition.options.observe is not None, "the caller has looked"
         self._name = definition.options.observe
         self._features = definition.features
         self._keys = list(trained.tasks)
         self._types: dict[int, Type] = {}
-        for places, schema in zip(placed(definition, schemas), schemas, strict=True):
+        for places, schema in zip(column_indexes(definition, schemas), schemas, strict=True):
             self._types |= {feature: schema.columns[column].type for column, feature in places}
-        key = None if definition.key is None else place_of(schemas[0], definition.key)
+        key = None if definition.key is None else column_index(schemas[0], definition.key)
         self._key_type = None if key is None else schemas[0].columns[key].type
 
     def of(self, payloads: Sequence[object], places: Floats) -> Observe:
@@ -207,18 +209,18 @@ class Observer:
                 tasks = np.flatnonzero(chosen[:, feature])
                 if len(tasks):
                     given = [payloads[int(place)] for place in places[tasks, feature]]
-                    seen[tasks, feature] = self._called(feature, tasks.tolist(), given)
+                    seen[tasks, feature] = self._call_function(feature, tasks.tolist(), given)
             return seen
 
         return observe
 
-    def _called(self, feature: int, tasks: Sequence[int], payloads: Sequence[object]) -> Floats:
+    def _call_function(self, feature: int, tasks: Sequence[int], payloads: Sequence[object]) -> Floats:
         name = self._features[feature]
         keys = pa.nulls(len(tasks))
         if self._key_type is not None:
             keys = _array([self._keys[task] for task in tasks], self._key_type)
         try:
-            given = _imported(self._name)(name, keys, _array(payloads, self._types[feature]))
+            given = _import_function(self._name)(name, keys, _array(payloads, self._types[feature]))
             array = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.array(given)
             values = np.asarray(array.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
         except Exception as problem:  # a user's function may fail in any way
@@ -238,7 +240,7 @@ def _array(values: Sequence[object], type_: Type) -> pa.Array:
 
 
 @cache
-def _imported(name: str) -> Callable[..., Any]:
+def _import_function(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     return found
@@ -249,7 +251,7 @@ def _imported(name: str) -> Callable[..., Any]:
 
 @stored_as("classify.trained", version=1)
 @dataclass(slots=True)
-class Trained:
+class TrainedClassifier:
     """Trained classifier, with task numbers by key and class names.
 
     Without a key there is one task, ().
@@ -279,12 +281,12 @@ class Trained:
         return rows
 
 
-def trained(definition: Definition, rows: Sequence[Row], schema: Schema) -> Trained:
+def train_classifier(definition: Definition, rows: Sequence[Row], schema: Schema) -> TrainedClassifier:
     """Train a classifier on rows in order of time."""
-    key = None if definition.key is None else place_of(schema, definition.key)
+    key = None if definition.key is None else column_index(schema, definition.key)
     label, places = (
-        place_of(schema, definition.label),
-        [place_of(schema, name) for name in definition.features],
+        column_index(schema, definition.label),
+        [column_index(schema, name) for name in definition.features],
     )
     told = [row for row in rows if row[label] is not None and (key is None or row[key] is not None)]
     if not told:
@@ -293,20 +295,20 @@ def trained(definition: Definition, rows: Sequence[Row], schema: Schema) -> Trai
     keys = sorted({() if key is None else row[key] for row in told}, key=_order)
     tasks = {value: number for number, value in enumerate(keys)}
     numbers = {value: number for number, value in enumerate(classes)}
-    examples = [Examples([], []) for _ in tasks]
+    examples = [TrainingExamples([], []) for _ in tasks]
     for row in told:
         mine = examples[tasks[() if key is None else row[key]]]
         mine.values.append([as_number(row[place]) for place in places])
         mine.labels.append(numbers[row[label]])
-    return Trained(tasks, classes, train(examples, len(classes), definition.options))
+    return TrainedClassifier(tasks, classes, train(examples, len(classes), definition.options))
 
 
-def placed(definition: Definition, schemas: Sequence[Schema]) -> list[list[tuple[int, int]]]:
+def column_indexes(definition: Definition, schemas: Sequence[Schema]) -> list[list[tuple[int, int]]]:
     """Return for each input the column indexes and feature numbers."""
     found: list[list[tuple[int, int]]] = []
     number = 0
     for entry, schema in zip(definition.inputs, schemas, strict=True):
-        found.append([(place_of(schema, name), number + i) for i, name in enumerate(entry.columns)])
+        found.append([(column_index(schema, name), number + i) for i, name in enumerate(entry.columns)])
         number += len(entry.columns)
     return found
 
@@ -317,7 +319,7 @@ def as_number(value: object) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-def place_of(schema: Schema, name: str) -> int:
+def column_index(schema: Schema, name: str) -> int:
     lowered = name.lower()
     return next(i for i, column in enumerate(schema) if column.name.lower() == lowered)
 

@@ -19,14 +19,14 @@ _RENEW = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class TrainingExamples:
     """Of one task: the values of its features, NaN where one is missing, and the number of the class."""
 
     values: list[list[float]]
     labels: list[int]
 
 
-class Options(Protocol):
+class TrainingOptions(Protocol):
     """What can be chosen about a classifier."""
 
     @property
@@ -45,7 +45,7 @@ class Options(Protocol):
     def seed(self) -> int: ...
 
 
-def train(tasks: Sequence[Examples], classes: int, options: Options) -> TaskClassifier:
+def train(tasks: Sequence[TrainingExamples], classes: int, options: TrainingOptions) -> TaskClassifier:
     """A classifier of all tasks, each learnt from its own examples."""
     longest = max(len(task.labels) for task in tasks)
     values = np.full((longest, len(tasks), len(tasks[0].values[0])), np.nan)
@@ -60,7 +60,7 @@ def train(tasks: Sequence[Examples], classes: int, options: Options) -> TaskClas
     moves[1:] &= known[:-1]
     bins = bins_between(np.nanmin(values, axis=0), np.nanmax(values, axis=0), options.bins)
     return TaskClassifier(
-        learn(_lagged(values, options.lags), labels, classes),
+        learn(_add_lags(values, options.lags), labels, classes),
         bins,
         chains(bins.of(values), options.bins, options.window, moves),
         POLICIES[options.policy](),
@@ -74,7 +74,7 @@ def train(tasks: Sequence[Examples], classes: int, options: Options) -> TaskClas
     )
 
 
-def _lagged(values: Floats, lags: int) -> Floats:
+def _add_lags(values: Floats, lags: int) -> Floats:
     """The features of a unit and of those before it, side by side; those before the first are not known."""
     shifted = [np.full_like(values, np.nan) for _ in range(lags + 1)]
     for lag, one in enumerate(shifted):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from slicemill.extensions.models.terms import ONE, ZERO, Apply, Expr, Number, number, shown
+from slicemill.extensions.models.terms import ONE, ZERO, Apply, Expr, Number, expression_text, number
 
 Monomial: TypeAlias = tuple[tuple[Expr, int], ...]
 
@@ -63,7 +63,7 @@ class Polynomial:
 def _order(term: tuple[Monomial, Fraction]) -> tuple[int, list[tuple[str, int]]]:
     monomial = term[0]
     degree = sum(power for _, power in monomial)
-    return -degree, [(shown(atom), -power) for atom, power in monomial]
+    return -degree, [(expression_text(atom), -power) for atom, power in monomial]
 
 
 def product(left: Monomial, right: Monomial) -> Monomial:
@@ -71,7 +71,7 @@ def product(left: Monomial, right: Monomial) -> Monomial:
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
     kept = [(atom, power) for atom, power in powers.items() if power]
-    return tuple(sorted(kept, key=lambda factor: shown(factor[0])))
+    return tuple(sorted(kept, key=lambda factor: expression_text(factor[0])))
 
 
 def _constant(value: Fraction) -> Polynomial:
@@ -99,11 +99,11 @@ def polynomial(expr: Expr) -> Polynomial:
         case Apply("neg", (operand,)):
             return polynomial(operand).scaled(Fraction(-1))
         case Apply("*", (left, right)):
-            return _multiplied(polynomial(left), polynomial(right))
+            return _multiply(polynomial(left), polynomial(right))
         case Apply("/", (left, right)):
-            return _multiplied(polynomial(left), _power(polynomial(right), Fraction(-1)))
+            return _multiply(polynomial(left), _power(polynomial(right), Fraction(-1)))
         case Apply("^", (base, exponent)):
-            return _raised(polynomial(base), polynomial(exponent))
+            return _raise_to(polynomial(base), polynomial(exponent))
         case Apply("exp", (exponent,)):
             return _exponential(polynomial(exponent))
         case Apply(function, arguments):
@@ -116,7 +116,7 @@ def canonical(expr: Expr) -> Expr:
     return expression_of(polynomial(expr))
 
 
-def _multiplied(left: Polynomial, right: Polynomial) -> Polynomial:
+def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
     if len(left.terms) * len(right.terms) > MOST_TERMS:
         return _whole(left) * _whole(right)
     return left * right
@@ -148,14 +148,14 @@ def _power(base: Polynomial, exponent: Fraction) -> Polynomial:
     return result
 
 
-def _raised(base: Polynomial, exponent: Polynomial) -> Polynomial:
+def _raise_to(base: Polynomial, exponent: Polynomial) -> Polynomial:
     value = exponent.constant
     if value is not None:
         return _power(base, value)
     if base.constant is None:
         return _atom(Apply("^", (expression_of(base), expression_of(exponent))))
     if 0 < base.constant < 1:
-        return _raised(_power(base, Fraction(-1)), exponent.scaled(Fraction(-1)))
+        return _raise_to(_power(base, Fraction(-1)), exponent.scaled(Fraction(-1)))
     # c^(a + b) = c^a · c^b, and c^(2a) = (c^2)^a: separates positions from the dimension.
     result = _constant(Fraction(1))
     for monomial, factor in exponent.terms:

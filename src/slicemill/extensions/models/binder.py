@@ -12,7 +12,7 @@ from slicemill.binder.context import Context
 from slicemill.binder.functions import refuse_function
 from slicemill.binder.types import bind_columns
 from slicemill.catalog.catalog import Catalog
-from slicemill.errors import counted, did_you_mean, one_of
+from slicemill.errors import did_you_mean, format_count, one_of
 from slicemill.extensions.models.definition import ModelDefinition, ModelResult, ModelTemplate
 from slicemill.extensions.models.flow import in_letters
 from slicemill.extensions.models.grammar import CreateModel, ModelResults
@@ -24,7 +24,7 @@ from slicemill.extensions.models.scalars import FUNCTIONS
 from slicemill.extensions.models.terms import Expr, ModelError, children
 from slicemill.functions.signatures import SCALARS
 from slicemill.sql import nodes
-from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.errors import StatementError, TextSpan
 from slicemill.sql.grammar.statements import MAX_HEIGHT
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import DOUBLE, Schema
@@ -39,18 +39,18 @@ _TOKEN = re.compile(r"[A-Za-z_]\w*|[\d.]+|\S")
 
 
 def bind_model(node: CreateModel, context: Context) -> ModelDefinition | ModelTemplate:
-    _refuse_known(node.this, context)
+    _reject_known(node.this, context)
     declared = [*child(node, "arguments"), *(child(node, "constants") or ())]
     arguments = bind_columns(declared, untyped=DOUBLE)
     for declaration, column in zip(declared, arguments, strict=True):
         if column.type != DOUBLE:
             hint = "declare it as REAL: whatever number is given for it is taken as one"
-            raise Mistake(
+            raise StatementError(
                 f"a model works on REAL, and {column.name} is {column.type}", span_of(declaration), hint
             )
         if column.name.lower() in RESERVED or not _WORD.fullmatch(column.name):
             hint = f"{one_of([*RESERVED])} mean something else there, and a name begins with a letter"
-            raise Mistake(
+            raise StatementError(
                 f"{column.name} cannot name a parameter of a model", span_of(declaration.this), hint
             )
     nulls = _nulls(child(node, "options") or [])
@@ -65,8 +65,8 @@ def bind_model(node: CreateModel, context: Context) -> ModelDefinition | ModelTe
         rules = from_letters(texts[0].name, parameters.names).rules
         return ModelDefinition(node.this.name, model, texts[0].name, rules)
     if named is not None and len(named) != len(texts):
-        raise Mistake(
-            f"{counted(len(texts), 'expression')} for {counted(len(named), 'result')}",
+        raise StatementError(
+            f"{format_count(len(texts), 'expression')} for {format_count(len(named), 'result')}",
             span_of(node.this),
             "write one for each, with commas between them",
         )
@@ -89,19 +89,19 @@ def _results(
     index = None if identifier is None else identifier.name.lower()
     taken = index in RESERVED or index in constants or (index and parameters.find(index) is not None)
     if identifier is not None and taken:
-        raise Mistake(
+        raise StatementError(
             f"{index} means something else in this model",
             span_of(identifier),
             "give the index another name",
         )
     named = [*constants, *([] if index is None else [index])]
-    model = _tried(text, parameters, nulls, named)
+    model = _parse_with_trial_values(text, parameters, nulls, named)
     if result is None or index is None:
         yield ModelResult("" if result is None else result.this.name, model.text)
         return
     first, last = int(child(result, "first").name), int(child(result, "last").name)
     if not first <= last < first + MOST_RESULTS:
-        raise Mistake(
+        raise StatementError(
             f"{first} TO {last} are not 1 to {MOST_RESULTS} columns",
             span_of(result),
             "the first number is the lesser one",
@@ -110,16 +110,18 @@ def _results(
         yield ModelResult(f"{result.this.name}{place}", model.text, ((index, Fraction(place)),))
 
 
-def _tried(text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[str]) -> Model:
+def _parse_with_trial_values(
+    text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[str]
+) -> Model:
     """Parse a model with trial values for its constants.
 
     Calls check the ranges of the actual values.
     """
-    mistake: Mistake | None = None
+    mistake: StatementError | None = None
     for number in _TRIED if constants else _TRIED[:1]:
         try:
             return _expression(text, parameters, nulls, dict.fromkeys(constants, number))
-        except Mistake as found:
+        except StatementError as found:
             mistake = mistake or found
     assert mistake is not None, "something has been tried"
     raise mistake
@@ -128,36 +130,42 @@ def _tried(text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[
 def _check_columns(results: Sequence[ModelResult], node: CreateModel) -> None:
     names = [result.column.lower() for result in results]
     if len(names) > MOST_RESULTS:
-        raise Mistake(f"a model has at most {MOST_RESULTS} results, not {len(names)}", span_of(node.this))
+        raise StatementError(
+            f"a model has at most {MOST_RESULTS} results, not {len(names)}", span_of(node.this)
+        )
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise Mistake(f"there are two results {twice[0]}", span_of(node.this), "give one another name")
+        raise StatementError(f"there are two results {twice[0]}", span_of(node.this), "give one another name")
 
 
-def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
+def _reject_known(identifier: exp.Identifier, context: Context) -> None:
     name, catalog = identifier.name, context.catalog
     refuse_function(identifier, context)
     if name.lower() in SCALARS:
-        raise Mistake(f"{name} is a scalar function already", span_of(identifier), "choose another name")
+        raise StatementError(
+            f"{name} is a scalar function already", span_of(identifier), "choose another name"
+        )
     if name.lower() in catalog.callables or any(catalog.declared_versions(name)):
         kind = (
             catalog.callables[name.lower()].kind.lower() if name.lower() in catalog.callables else "aggregate"
         )
         hint = f"choose another name, or DROP {kind.upper()} {name} first"
-        raise Mistake(f"there is a{'n' * (kind[0] == 'a')} {kind} {name} already", span_of(identifier), hint)
+        raise StatementError(
+            f"there is a{'n' * (kind[0] == 'a')} {kind} {name} already", span_of(identifier), hint
+        )
 
 
 def _nulls(options: Sequence[nodes.Option]) -> Nulls:
     found = Nulls.SKIP
     for option in options:
         if option.this.name.lower() != "nulls":
-            raise Mistake(
+            raise StatementError(
                 f"a model has no option {option.this.name}", span_of(option), "there is one option, nulls"
             )
         value = str(child(option, "value").name).lower()
         if value not in list(Nulls):
             known = one_of([f"'{name}'" for name in Nulls])
-            raise Mistake(f"nulls is {known}", span_of(option))
+            raise StatementError(f"nulls is {known}", span_of(option))
         found = Nulls(value)
     return found
 
@@ -184,7 +192,7 @@ def _expression(
         expression(written, arguments.names, nulls=nulls, constants=constants)
     except ModelError as error:
         known = [*arguments.names, *(constants or ())]
-        raise _mistake(error, written, span_of(node).start, known) from None
+        raise _bind_error(error, written, span_of(node).start, known) from None
     return expression(short, arguments.names, nulls=nulls, constants=constants)
 
 
@@ -192,7 +200,7 @@ def _of_letters(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
     try:
         return expression(node.name, arguments.names, nulls=nulls)
     except ModelError as error:
-        raise Mistake(error.what, span_of(node), error.hint) from None
+        raise StatementError(error.what, span_of(node), error.hint) from None
 
 
 def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | None) -> None:
@@ -207,25 +215,25 @@ def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | 
             if not level:
                 return
     hint = "name parts of it with let, or take parts of it as models of their own"
-    raise Mistake(f"this is nested more than {MAX_HEIGHT} levels deep", span_of(node), hint)
+    raise StatementError(f"this is nested more than {MAX_HEIGHT} levels deep", span_of(node), hint)
 
 
-def _mistake(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> Mistake:
+def _bind_error(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> StatementError:
     """Turn an error of the model's parser into a Mistake."""
     if error.at is None:
         said = error.what
         message, _, hint = said.partition(": ")
         if (unknown := re.match(r"the model uses (\w+)", said)) is not None:
             message = f"{unknown[1]} is no parameter of the model"
-            hint = did_you_mean(unknown[1], [*parameters, *RESERVED]) or _they_are(parameters)
-        return Mistake(message, _span(_guess(said, text), text, start), hint)
+            hint = did_you_mean(unknown[1], [*parameters, *RESERVED]) or _list_parameters(parameters)
+        return StatementError(message, _span(_guess(said, text), text, start), hint)
     hint = error.hint
     if "no function" in error.what:
         hint = did_you_mean(error.what.split()[-1], _KNOWN) or f"there are {', '.join(sorted(_KNOWN))}"
-    return Mistake(error.what, _span(error.at, text, start), hint)
+    return StatementError(error.what, _span(error.at, text, start), hint)
 
 
-def _they_are(parameters: Sequence[str]) -> str:
+def _list_parameters(parameters: Sequence[str]) -> str:
     return f"its parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
 
 
@@ -241,7 +249,7 @@ def _guess(said: str, text: str) -> int | None:
     """Return the column of the word that a message names, or None."""
     word = re.match(r"(?:the model uses )?(\w+)", said)
     inside = " inside " in said
-    places = list(_words(text))
+    places = list(_find_words(text))
     anywhere = said.startswith("the model uses")
     for name, column, within in places:
         if word is not None and name == word[1] and (anywhere or within == inside):
@@ -251,7 +259,7 @@ def _guess(said: str, text: str) -> int | None:
     return inner[0] if inside and inner else None
 
 
-def _words(text: str) -> Iterator[tuple[str, int, bool]]:
+def _find_words(text: str) -> Iterator[tuple[str, int, bool]]:
     """Yield each word, its column, and if it is in an aggregate."""
     open_calls: list[bool] = []
     before = ""

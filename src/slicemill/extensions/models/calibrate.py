@@ -11,12 +11,12 @@ def calibrate() -> None:
     """Measure what ways of computing models cost here; new queries choose by it, and explain shows it."""
     from dataclasses import asdict
 
-    from slicemill.extensions.models.compiler.calibration import measured_costs
-    from slicemill.extensions.models.cost import keep_core_costs
+    from slicemill.extensions.models.compiler.calibration import measure_costs
+    from slicemill.extensions.models.cost import store_core_costs
 
     os.environ["SLICEMILL_COMPILE"] = "always"
-    costs = measured_costs()
+    costs = measure_costs()
     for name, figure in asdict(costs).items():
         if name != "measured":
             typer.echo(f"{name:8}{figure:8.2f} ns")
-    typer.echo(f"kept in {keep_core_costs(costs)}")
+    typer.echo(f"kept in {store_core_costs(costs)}")

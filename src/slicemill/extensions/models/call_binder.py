@@ -10,19 +10,19 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from slicemill.binder.calls import Resolved, checked_call
+from slicemill.binder.calls import ResolvedCall, checked_call
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import Expr, Literal
 from slicemill.extensions.models.definition import ModelTemplate
 from slicemill.extensions.models.terms import ModelError
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import span_of
 from slicemill.types import Column
 
 
 def bind_call(
     template: ModelTemplate, node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, text: str
-) -> list[Resolved]:
+) -> list[ResolvedCall]:
     """Bind a call to the instances of its constants, one for each result."""
     count = len(arguments) - len(template.constants)
     values = [
@@ -32,7 +32,7 @@ def bind_call(
         )
     ]
     if len(values) < len(template.constants):
-        raise Mistake(
+        raise StatementError(
             f"{template.name} takes {len(template.parameters) + len(template.constants)} arguments, "
             f"not {len(arguments)}",
             span_of(node),
@@ -48,7 +48,7 @@ def bind_call(
             columns = (column,) if result.column else one.columns
             found.append(replace(one, name=name, columns=columns))
     except ModelError as error:
-        raise Mistake(f"in {template.name}: {error.what}", span_of(node), error.hint) from None
+        raise StatementError(f"in {template.name}: {error.what}", span_of(node), error.hint) from None
     return found
 
 
@@ -56,7 +56,7 @@ def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.E
     value = argument.value if isinstance(argument, Literal) else None
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     if not number or not math.isfinite(float(str(value))):
-        raise Mistake(
+        raise StatementError(
             f"{template.name} wants a number for {name}",
             span_of(node),
             f"it has to be the same for all tuples; it is declared as {template}",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelCall:
     """Model and its arguments.
 
     A model that uses age has the time as last argument.
@@ -39,7 +39,7 @@ class Asked:
         return self.arguments[-1] if self.model.uses_age else None
 
     def shares_with(self, others: Sequence[Any]) -> bool:
-        return all(isinstance(other, Asked) for other in others) and go_together(others, self)
+        return all(isinstance(other, ModelCall) for other in others) and can_share_window(others, self)
 
     def together(
         self,
@@ -62,14 +62,14 @@ class Asked:
         return with_columns(self.model, own, [argument_name(argument) for argument in arguments])
 
 
-def asked_by(call: WindowCall | AggregateCall, catalog: Catalog) -> Asked | None:
+def model_call_of(call: WindowCall | AggregateCall, catalog: Catalog) -> ModelCall | None:
     """Return the model that a call evaluates; None for other aggregates."""
     found = joint_call_of(call, catalog)
-    return found if isinstance(found, Asked) else None
+    return found if isinstance(found, ModelCall) else None
 
 
-def joint_call(definition: AggregateDefinition, arguments: tuple[Expr, ...]) -> Asked:
-    return Asked(models_of(definition)[0], arguments)
+def joint_call(definition: AggregateDefinition, arguments: tuple[Expr, ...]) -> ModelCall:
+    return ModelCall(models_of(definition)[0], arguments)
 
 
 def argument_name(argument: Expr) -> str:
@@ -83,7 +83,7 @@ def argument_name(argument: Expr) -> str:
     return text if isinstance(argument, ColumnRef) else f"({text})"
 
 
-def jointly(asked: Sequence[Asked]) -> JointModels:
+def joint_state(asked: Sequence[ModelCall]) -> JointModels:
     """Return the joint state of models over one window.
 
     All arguments must be finite numbers.
@@ -91,7 +91,7 @@ def jointly(asked: Sequence[Asked]) -> JointModels:
     return joint([each.over(each.arguments) for each in asked], finite=True)
 
 
-def go_together(others: Sequence[Asked], asked: Asked) -> bool:
+def can_share_window(others: Sequence[ModelCall], asked: ModelCall) -> bool:
     """Return True if a model can share a window with others.
 
     Models that use age must use the same time.

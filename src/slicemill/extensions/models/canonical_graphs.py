@@ -19,8 +19,8 @@ from slicemill.extensions.models.graph import InstancePhase, ModelEdge, ModelGra
 from slicemill.extensions.models.model import Model
 from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
 from slicemill.extensions.models.parse import parse
-from slicemill.extensions.models.rules import composed
-from slicemill.extensions.models.terms import Expr, ModelError, Symbol, shown, transformed, walk
+from slicemill.extensions.models.rules import compose
+from slicemill.extensions.models.terms import Expr, ModelError, Symbol, expression_text, replace_parts, walk
 
 _WORKING = {"storage": Storage.WORKING.value}
 _LATER = InstancePhase.SUCCESSIVE
@@ -50,7 +50,7 @@ def blocking_graph(model: Model) -> ModelGraph:
             nodes, edges = [*nodes, *more_nodes], [*edges, *more_edges]
             ends.append(end)
             continue
-        t, ac = named("t", number), named("ac", number)
+        t, ac = core_node_id("t", number), core_node_id("ac", number)
         nodes += [ModelNode(t, Op.T, *transform(model, core), number), _accumulator(ac, core, number)]
         edges += [
             ModelEdge("s", t, phase=InstancePhase.INITIAL),
@@ -59,7 +59,7 @@ def blocking_graph(model: Model) -> ModelGraph:
         ]
         ends.append(ac)
     more_nodes, more_edges = let_values(model, ends, "t")
-    return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
+    return finish_graph(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
 
 
 def flow_nodes(
@@ -77,7 +77,7 @@ def flow_nodes(
         if isinstance(of, FlowInput):
             return list(window)
         inputs = [add(inner) for inner in of.inputs]
-        name = named("ac", number) if of is whole else f"{of.op.lower()}{number}_{len(nodes)}"
+        name = core_node_id("ac", number) if of is whole else f"{of.op.lower()}{number}_{len(nodes)}"
         nodes.append(ModelNode(name, of.op, _params(of, element), of.text, number))
         for port, sources in enumerate(inputs):
             edges.extend(ModelEdge(src, name, place, port, phase) for src, place, phase in sources)
@@ -93,7 +93,7 @@ def _params(of: FlowStep, element: Expr) -> dict[str, object]:
     word, _, argument = of.text.partition(" ")
 
     def of_element(function: Expr) -> str:
-        return shown(composed(function, element))
+        return expression_text(compose(function, element))
 
     match of.op:
         case Op.T:
@@ -146,12 +146,14 @@ def incremental_graph(model: Model) -> ModelGraph:
         more_nodes, more_edges = _loop(model, core, number)
         nodes += more_nodes
         edges += more_edges
-        ends.append(named("ac", number))
-    return finished(model, nodes, edges, ends, lower=True)
+        ends.append(core_node_id("ac", number))
+    return finish_graph(model, nodes, edges, ends, lower=True)
 
 
 def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
-    to, tn, ti, m2, m3, ac, wv = (named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
+    to, tn, ti, m2, m3, ac, wv = (
+        core_node_id(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv")
+    )
     params, text = transform(model, core)
     nodes = [
         ModelNode(to, Op.T, {**params, "lift": core.aggregate}, text, number),
@@ -177,13 +179,13 @@ def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[
     return nodes, edges
 
 
-def finished(
+def finish_graph(
     model: Model, nodes: list[ModelNode], edges: list[ModelEdge], ends: Sequence[str], *, lower: bool
 ) -> ModelGraph:
     """Merge the values of all cores and apply T[g]."""
-    more_nodes, more_edges, last = _merged(ends, "mv")
+    more_nodes, more_edges, last = _merge_values(ends, "mv")
     names = [f"c{number}" for number in range(len(ends))]
-    params: dict[str, object] = {"f": shown(model.result), "gather": names}
+    params: dict[str, object] = {"f": expression_text(model.result), "gather": names}
     if lower:
         params["lower"] = [core.aggregate for core in model.cores]
     result = ModelNode("g", Op.T, params, model.finalisation)
@@ -203,22 +205,22 @@ def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[Mod
         if not gathered:
             continue  # a constant is part of the core's expression
         let = f"let_{name}"
-        more_nodes, more_edges, last = _merged([ends[number] for number in gathered], f"m_{name}")
-        params = {"f": shown(value), "gather": [f"c{number}" for number in gathered]}
+        more_nodes, more_edges, last = _merge_values([ends[number] for number in gathered], f"m_{name}")
+        params = {"f": expression_text(value), "gather": [f"c{number}" for number in gathered]}
         nodes += [*more_nodes, ModelNode(let, Op.T, params, f"{name} = {model.in_cores(value)}")]
         edges += [*more_edges, ModelEdge(last, let)]
         for number, core in enumerate(model.cores):
             scalars = _scalars(model, core)
             if name in scalars:
-                edges.append(ModelEdge(let, named(reader, number), dst_port=1 + scalars.index(name)))
+                edges.append(ModelEdge(let, core_node_id(reader, number), dst_port=1 + scalars.index(name)))
     return nodes, edges
 
 
 def transform(model: Model, core: Core) -> tuple[dict[str, object], str]:
     """Return the parameters and the label of a core's T."""
     constants = {name: value for name, value in model.lets if not _cores_in(value, len(model.cores))}
-    text = shown(
-        transformed(core.argument, lambda e: constants.get(e.name) if isinstance(e, Symbol) else None)
+    text = expression_text(
+        replace_parts(core.argument, lambda e: constants.get(e.name) if isinstance(e, Symbol) else None)
     )
     params: dict[str, object] = {"f": text}
     if core.weight is not None or core.blocked:
@@ -239,7 +241,7 @@ def _cores_in(value: Expr, count: int) -> list[int]:
     return [number for number in range(count) if f"c{number}" in used]
 
 
-def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[ModelEdge], str]:
+def _merge_values(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[ModelEdge], str]:
     """Merge values into one vector; return its node, or S without values."""
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
@@ -252,7 +254,7 @@ def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[Mod
     return nodes, edges, last
 
 
-def named(name: str, number: int) -> str:
+def core_node_id(name: str, number: int) -> str:
     """Return the id of a core's node."""
     return name if number == 0 else f"{name}_{number}"
 
@@ -272,7 +274,7 @@ _WORKING_KEPT = {"storage": Storage.WORKING.value}
 _LATER_KEPT = InstancePhase.SUCCESSIVE
 
 
-def kept_graph(model: Model) -> ModelGraph:
+def execution_graph(model: Model) -> ModelGraph:
     """Graph of a model as executed: one method per core (C14, C15, C17, C21).
 
         INCREMENTAL         expired elements are subtracted from, new ones added to W(V)
@@ -287,7 +289,7 @@ def kept_graph(model: Model) -> ModelGraph:
     nodes, edges = window_loop()
     ends = []
     for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
-        end = named("ac", number)
+        end = core_node_id("ac", number)
         if in_letters(core.aggregate):
             more_nodes, more_edges, end = flow_nodes(core, number, [("m1", 0, InstancePhase.BOTH)])
         else:
@@ -296,7 +298,7 @@ def kept_graph(model: Model) -> ModelGraph:
         edges += more_edges
         ends.append(end)
     more_nodes, more_edges = let_values(model, ends, "tn")
-    return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
+    return finish_graph(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
 
 
 def _core(
@@ -304,7 +306,7 @@ def _core(
 ) -> tuple[list[ModelNode], list[ModelEdge]]:
     params, text = transform(model, core)
     names = ("to", "tn", "ti", "ts", "fv", "m2", "m3", "ac", "wv")
-    to, tn, ti, ts, fv, m2, m3, ac, wv = (named(name, number) for name in names)
+    to, tn, ti, ts, fv, m2, m3, ac, wv = (core_node_id(name, number) for name in names)
     coming = ModelNode(tn, Op.T, params, text, number)
     store = ModelNode(wv, Op.W, _WORKING_KEPT, found.state_text, number)
     end = _end(core, ac, number)

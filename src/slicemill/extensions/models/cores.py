@@ -30,10 +30,10 @@ from slicemill.extensions.models.terms import (
     Symbol,
     WindowAggregation,
     add,
+    expression_text,
     multiply,
     number,
-    shown,
-    transformed,
+    replace_parts,
     walk,
 )
 from slicemill.extensions.models.weights import Weight, symbols_of, weight_of
@@ -85,10 +85,10 @@ class Core:
             return str(self)
         accumulator = self.accumulator
         head = f"A[{self.aggregate}]" if accumulator is None else f"Ac[{accumulator.symbol}]"
-        return f"{head}·T[{shown(self.argument)}]"
+        return f"{head}·T[{expression_text(self.argument)}]"
 
     def __str__(self) -> str:
-        return shown(WindowAggregation(self.aggregate, self.argument, self.options))
+        return expression_text(WindowAggregation(self.aggregate, self.argument, self.options))
 
 
 # Extraction of cores from an expression (C20): level check, collection, sharing.
@@ -117,12 +117,12 @@ class CollectedCores:
             self.effects["R9", f"{'n' if core.counts else core} is kept once"] = None
         return Symbol(f"c{self.cores.index(core)}")
 
-    def pulled(self, factor: Expr, core: Core) -> None:
+    def record_pulled_factor(self, factor: Expr, core: Core) -> None:
         """Record that a factor was moved out of a sum."""
         if factor != ONE:
             written = WindowAggregation("sum", multiply(factor, core.argument))
             before = multiply(factor, Symbol("n") if core.counts else Symbol(str(core)))
-            self.effects["R10", f"{shown(written)} is {shown(before)}"] = None
+            self.effects["R10", f"{expression_text(written)} is {expression_text(before)}"] = None
 
 
 def collect(expr: Expr) -> CollectedCores:
@@ -194,7 +194,7 @@ def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: Collecte
             for part in parts:
                 assert not isinstance(part, str)
                 outside, core = part
-                into.pulled(outside, core)
+                into.record_pulled_factor(outside, core)
                 scaled = multiply(_scalar(outside, lets, into), into.reference(core))
                 result = scaled if result == ZERO else add(result, scaled)
             return _tidy(result)
@@ -237,14 +237,14 @@ def _why_not_uniform(used: frozenset[str]) -> str:
 
 def _terms(argument: Expr) -> list[tuple[Monomial, Fraction]]:
     """Expand an argument into terms that separate elements, weights and window values."""
-    separated = polynomial(transformed(canonical(argument), _addition_formula))
+    separated = polynomial(replace_parts(canonical(argument), _addition_formula))
     terms: list[tuple[Monomial, Fraction]] = []
     for monomial, factor in separated.terms:
         if _grows(monomial):
             # Growing weights become decaying weights if counted from the newest element. Decaying weights
             # neither overflow nor magnify rounding errors.
-            turned = transformed(monomial_expression(monomial, factor), _from_newest)
-            terms += polynomial(transformed(canonical(turned), _addition_formula)).terms
+            turned = replace_parts(monomial_expression(monomial, factor), _from_newest)
+            terms += polynomial(replace_parts(canonical(turned), _addition_formula)).terms
         else:
             terms.append((monomial, factor))
     return terms
@@ -297,10 +297,10 @@ def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
             (elements if of_element else outside).append((atom, power))
         elif used <= _PLACES:
             if of_element:
-                return f"{_why_not_uniform(used)}, which cannot be told from the element in {shown(atom)}"
+                return f"{_why_not_uniform(used)}, which the element in {expression_text(atom)} does not determine"
             places.append((atom, power))
         elif used & _PLACES:
-            return f"not uniform: in {shown(atom)} the weight of each position changes with the dimension n"
+            return f"not uniform: in {expression_text(atom)} the weight of a position changes with the dimension n"
         elif of_element:
             return _why_not_uniform(used)
         else:
@@ -312,10 +312,10 @@ def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
     weight_expr = monomial_expression(tuple(places))
     variables = frozenset().union(*(symbols_of(atom) for atom, _ in places))
     if len(variables) > 1:
-        return f"not uniform: {shown(weight_expr)} uses both position and age"
+        return f"not uniform: {expression_text(weight_expr)} uses both position and age"
     weight = weight_of(tuple(places), Symbol(next(iter(variables))))
     if weight is None:
-        name, weights = _name(variables), shown(weight_expr)
+        name, weights = _name(variables), expression_text(weight_expr)
         return f"not uniform: uses {name}, and weights {weights} are not closed under shifts"
     return scale, Core("sum", transform, weight_expr=weight_expr, weight=weight)
 
@@ -339,7 +339,7 @@ def _tidy(expr: Expr) -> Expr:
                 return Apply("-", (left, right))
         return None
 
-    return transformed(expr, change)
+    return replace_parts(expr, change)
 
 
 def _drop_unused(collected: CollectedCores) -> None:
@@ -424,7 +424,7 @@ def classify(core: Core) -> Classification:
         return Classification(CoreKind.AUX_MEMORY, reason, way, per_element=extra)
     assert accumulator is not None, "a core searches or accumulates"
     if core.weight is not None:
-        return _weighted(core)
+        return _classify_weighted(core)
     if accumulator.reversible:
         undone = f"{accumulator.symbol} can be undone"
         if accumulator.counter:
@@ -436,7 +436,7 @@ def classify(core: Core) -> Classification:
     return Classification(CoreKind.TWO_STACK, reason, CoreMethod.TWO_STACK, state=1, per_element=1)
 
 
-def _weighted(core: Core) -> Classification:
+def _classify_weighted(core: Core) -> Classification:
     weight = core.weight
     assert weight is not None
     count = weight.state
@@ -498,7 +498,7 @@ def degree(monomial: Monomial) -> int:
     return sum(power for _, power in monomial)
 
 
-def centred(expr: Expr, cores: Sequence[Core]) -> Expr:
+def centre_formula(expr: Expr, cores: Sequence[Core]) -> Expr:
     """Rewrite the shift-invariant parts of a formula to distances from pivots.
 
     >>> from slicemill.extensions.models.model import expression
@@ -509,8 +509,8 @@ def centred(expr: Expr, cores: Sequence[Core]) -> Expr:
     if not isinstance(expr, Apply) or not any(_degree(part, cores) > 1 for part in walk(expr)):
         return expr
     if _is_unmoved(expr, tuple(cores)):
-        return transformed(expr, lambda part: _near(part, cores))
-    return Apply(expr.function, tuple(centred(argument, cores) for argument in expr.arguments))
+        return replace_parts(expr, lambda part: _near(part, cores))
+    return Apply(expr.function, tuple(centre_formula(argument, cores) for argument in expr.arguments))
 
 
 def core_number(expr: Expr) -> int | None:
@@ -534,7 +534,7 @@ def _near(expr: Expr, cores: Sequence[Core]) -> Expr | None:
 @cache
 def _is_unmoved(expr: Expr, cores: tuple[Core, ...]) -> bool:
     """Return True if the pivots cancel."""
-    moved = transformed(expr, lambda part: _moved(part, cores))
+    moved = replace_parts(expr, lambda part: _expand_shift(part, cores))
     return not any(
         isinstance(part, Symbol) and part.name.startswith(_PIVOT)
         for monomial, _ in polynomial(moved).terms
@@ -543,7 +543,7 @@ def _is_unmoved(expr: Expr, cores: tuple[Core, ...]) -> bool:
     )
 
 
-def _moved(expr: Expr, cores: Sequence[Core]) -> Expr | None:
+def _expand_shift(expr: Expr, cores: Sequence[Core]) -> Expr | None:
     """Expand a core's sum for elements shifted by their pivots."""
     found = core_number(expr)
     if found is None:
@@ -556,10 +556,10 @@ def _moved(expr: Expr, cores: Sequence[Core]) -> Expr | None:
     result: Expr = ZERO
     for left in combinations(*(range(power + 1) for _, power in monomial)):
         of = tuple((atom, kept) for (atom, _), kept in zip(monomial, left, strict=True) if kept)
-        term: Expr = Symbol(f"sum of {shown(monomial_expression(of))}") if of else DIMENSION
+        term: Expr = Symbol(f"sum of {expression_text(monomial_expression(of))}") if of else DIMENSION
         for (atom, power), kept in zip(monomial, left, strict=True):
             if kept < power:
-                moved_by = Apply("^", (Symbol(f"{_PIVOT}{shown(atom)}"), number(power - kept)))
+                moved_by = Apply("^", (Symbol(f"{_PIVOT}{expression_text(atom)}"), number(power - kept)))
                 term = multiply(multiply(number(comb(power, kept)), moved_by), term)
         result = add(result, term)
     return result

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from slicemill.extensions.models.cores import Classification, Core, CoreKind, CoreMethod, centred
+from slicemill.extensions.models.cores import Classification, Core, CoreKind, CoreMethod, centre_formula
 from slicemill.extensions.models.model import Model
 from slicemill.extensions.models.terms import Symbol, walk
 from slicemill.kernels.store import cache_folder
@@ -133,7 +133,7 @@ class PricedCore:
     chosen: str
 
 
-def priced(model: Model, n: int, d: int, costs: CoreCosts) -> list[PricedCore]:
+def price_cores(model: Model, n: int, d: int, costs: CoreCosts) -> list[PricedCore]:
     """Return the price of each core.
 
     Sums about a pivot are always incremental (C24).
@@ -152,16 +152,17 @@ def priced(model: Model, n: int, d: int, costs: CoreCosts) -> list[PricedCore]:
 
 def _about_pivots(model: Model) -> set[int]:
     formulas = [
-        centred(formula, model.cores) for formula in (model.result, *(value for _, value in model.lets))
+        centre_formula(formula, model.cores)
+        for formula in (model.result, *(value for _, value in model.lets))
     ]
     names = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
     return {number for number in range(len(model.cores)) if f"d{number}" in names}
 
 
-def priced_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[str, ...]]:
+def price_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[str, ...]]:
     """Return a table of prices and the chosen method of each core."""
     rows: list[tuple[str, ...]] = [("core", "kept by", "ns", "blocking ns", "chosen")]
-    for core in priced(model, n, d, costs):
+    for core in price_cores(model, n, d, costs):
         kept = "-" if core.kept_ns is None else f"{core.kept_ns:.0f}"
         rows.append((core.core, core.way, kept, f"{core.blocking_ns:.0f}", core.chosen))
     return rows
@@ -271,7 +272,7 @@ def core_costs() -> CoreCosts:
     return CoreCosts(**figures, measured=True) if sound and record.get("machine") == _machine() else ASSUMED
 
 
-def keep_core_costs(costs: CoreCosts) -> Path:
+def store_core_costs(costs: CoreCosts) -> Path:
     """Store costs measured on this machine."""
     path = costs_file()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.extended import CalledDefinition
-from slicemill.errors import counted
+from slicemill.errors import format_count
 from slicemill.extensions.models.formulas import CATALOGUE
 from slicemill.extensions.models.terms import plain_number
 from slicemill.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
@@ -63,7 +63,7 @@ class ModelDefinition(CalledDefinition):
     @property
     def summary(self) -> str:
         found, cores = self.model.classification, len(self.model.cores)
-        kept = f"{found.kind}, {counted(cores, 'core')}, keeps {found.state_text}"
+        kept = f"{found.kind}, {format_count(cores, 'core')}, keeps {found.state_text}"
         return f"{self.arguments} gives {self.model.text}; {kept}"
 
 
@@ -99,7 +99,7 @@ class ModelTemplate(CalledDefinition):
     @property
     def summary(self) -> str:
         results = dict.fromkeys(result.text for result in self.results)
-        return f"{self} gives {counted(len(self.results), 'column')}: {', '.join(results)}"
+        return f"{self} gives {format_count(len(self.results), 'column')}: {', '.join(results)}"
 
     def __str__(self) -> str:
         columns = ", ".join(f"{name} DOUBLE" for name in self.parameters)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slicemill.explain.layout import Box, Rectangle, lay_out
-from slicemill.explain.svg import ARC, FAINT_INK, INK, MONO, PAPER, SANS, curve, n, text_width, wrapped, xml
-from slicemill.extensions.models.canonical_graphs import blocking_graph, kept_graph
+from slicemill.explain.svg import ARC, FAINT_INK, INK, MONO, PAPER, SANS, curve, n, text_width, wrap_text, xml
+from slicemill.extensions.models.canonical_graphs import blocking_graph, execution_graph
 from slicemill.extensions.models.cores import CoreKind, CoreMethod
 from slicemill.extensions.models.cost import estimate
 from slicemill.extensions.models.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
@@ -84,7 +84,7 @@ def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
     drawn = [
         _DrawnBox(
             node,
-            tuple(wrapped(node.label, SIZE, _TEXT_WIDTH, _LINES, mono=True)) if node.label else (),
+            tuple(wrap_text(node.label, SIZE, _TEXT_WIDTH, _LINES, mono=True)) if node.label else (),
             _size(sizes[node.id]) if node.id in read else "",
         )
         for node in graph.nodes
@@ -113,12 +113,12 @@ def _goes_back(edge: ModelEdge, graph: ModelGraph) -> bool:
 
 
 def _size(outputs: list[Dimension]) -> str:
-    return " | ".join(shown(output) for output in outputs)
+    return " | ".join(format_dimension(output) for output in outputs)
 
 
 def _node(entry: _DrawnBox, r: Rectangle, describe: DescribeNode) -> str:
     kind, story = describe(entry.node)
-    ink = ink_of(kind)
+    ink = style_of(kind)
     lines = [LETTERS[entry.node.op], *([entry.node.label] if entry.node.label else []), *story]
     parts = [
         f'<g class="node {"shared" if kind is None else kind.value.lower()}" data-id="{xml(entry.node.id)}">',
@@ -157,23 +157,23 @@ LID = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class NodeStyle:
     fill: str
     edge: str
     meaning: str
 
 
-PLAIN = Ink("#f4f6f8", "#6b7783", "serves all cores")
+PLAIN = NodeStyle("#f4f6f8", "#6b7783", "serves all cores")
 INKS = {
-    CoreKind.INCREMENTAL: Ink("#dcf3ea", "#00795c", "incremental"),
-    CoreKind.SHIFT_INCREMENTAL: Ink("#dcecf8", "#0072b2", "incremental, shifted"),
-    CoreKind.TWO_STACK: Ink("#dcecf8", "#0072b2", "two stacks"),
-    CoreKind.AUX_MEMORY: Ink("#fdf0d0", "#8a6100", "needs extra memory"),
-    CoreKind.BLOCKING: Ink("#fbe3dc", "#b93a00", "blocking"),
+    CoreKind.INCREMENTAL: NodeStyle("#dcf3ea", "#00795c", "incremental"),
+    CoreKind.SHIFT_INCREMENTAL: NodeStyle("#dcecf8", "#0072b2", "incremental, shifted"),
+    CoreKind.TWO_STACK: NodeStyle("#dcecf8", "#0072b2", "two stacks"),
+    CoreKind.AUX_MEMORY: NodeStyle("#fdf0d0", "#8a6100", "needs extra memory"),
+    CoreKind.BLOCKING: NodeStyle("#fbe3dc", "#b93a00", "blocking"),
 }
 
 
-def ink_of(kind: CoreKind | None) -> Ink:
+def style_of(kind: CoreKind | None) -> NodeStyle:
     return PLAIN if kind is None else INKS[kind]
 
 
@@ -182,7 +182,7 @@ def outline(node: ModelNode, kind: CoreKind | None, r: Rectangle) -> str:
 
     S is an arrow and W a cylinder. Other operators have the shape of their class.
     """
-    ink = ink_of(kind)
+    ink = style_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
     if node.op is Op.S:
         shoulder = n(r.right - TIP)
@@ -198,7 +198,7 @@ def shape(kind: CoreKind | None, r: Rectangle) -> str:
 
     Incremental: rounded. Shifted and two stacks: pointed. Extra memory: cut corners. Blocking: double frame.
     """
-    ink = ink_of(kind)
+    ink = style_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
     x, y, right, bottom = n(r.x), n(r.y), n(r.right), n(r.bottom)
     if kind in (CoreKind.SHIFT_INCREMENTAL, CoreKind.TWO_STACK):
@@ -217,7 +217,7 @@ def shape(kind: CoreKind | None, r: Rectangle) -> str:
     return f'<rect x="{x}" y="{y}" width="{n(r.width)}" height="{n(r.height)}" rx="{radius}" {style}/>'
 
 
-def _cylinder(r: Rectangle, ink: Ink, storage: Storage) -> str:
+def _cylinder(r: Rectangle, ink: NodeStyle, storage: Storage) -> str:
     """Draw a cylinder; dashed border for intermediate storage, double for permanent."""
     dash = ' stroke-dasharray="4 3"' if storage is Storage.INTERMEDIATE else ""
     arc = f"{n(r.width / 2)} {n(LID)} 0 0"
@@ -271,7 +271,7 @@ path.touch {{ fill: none; stroke: transparent; stroke-width: 9; }}
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class WindowUse:
     """A window of a model: n elements, d new elements per slide."""
 
     words: str
@@ -280,7 +280,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chapter:
+class _GraphSection:
     """A graph and its title."""
 
     title: str
@@ -288,12 +288,12 @@ class _Chapter:
     describe: DescribeNode
 
 
-def model_svg(name: str, model: Model, use: Use, *, compact: bool = False) -> str:
+def model_svg(name: str, model: Model, use: WindowUse, *, compact: bool = False) -> str:
     """Return a model's graphs as SVG. Equal models yield equal text.
 
     With `compact`, only the graph that runs, without a legend.
     """
-    chapters = _chapters(model, use)[-1 if compact else 0 :]
+    chapters = _graph_sections(model, use)[-1 if compact else 0 :]
     pictures = [picture(chapter.graph, chapter.describe) for chapter in chapters]
     heading = _heading(name, model)
     shown = [] if compact else chapters
@@ -325,7 +325,9 @@ def model_svg(name: str, model: Model, use: Use, *, compact: bool = False) -> st
     return "\n".join(parts) + "\n"
 
 
-def _body(chapters: Sequence[_Chapter], pictures: Sequence[Picture], top: float) -> tuple[list[str], float]:
+def _body(
+    chapters: Sequence[_GraphSection], pictures: Sequence[Picture], top: float
+) -> tuple[list[str], float]:
     """Stack the graphs; return their SVG and the bottom."""
     parts: list[str] = []
     for chapter, drawn in zip(chapters, pictures, strict=True):
@@ -335,7 +337,7 @@ def _body(chapters: Sequence[_Chapter], pictures: Sequence[Picture], top: float)
     return parts, top
 
 
-def _chapters(model: Model, use: Use) -> list[_Chapter]:
+def _graph_sections(model: Model, use: WindowUse) -> list[_GraphSection]:
     costs = estimate(model, use.n, use.d)
     sizes = f"in a slide of {use.d:,} over {use.n:,} elements ({use.words})"
 
@@ -349,21 +351,21 @@ def _chapters(model: Model, use: Use) -> list[_Chapter]:
         return found.kind, [f"for {model.cores[node.core].symbol}", f"{found.kind}: {found.reason}"]
 
     blocking = f"Blocking: all again, {costs.blocking.calls:,} calls {sizes}"
-    chapters = [_Chapter(blocking, blocking_graph(model), again)]
+    chapters = [_GraphSection(blocking, blocking_graph(model), again)]
     if any(found.way is not CoreMethod.RECOMPUTE for found in model.classes):
         words = f"Kept up: {costs.incremental.calls:,} calls {sizes}"
-        chapters.append(_Chapter(words, kept_graph(model), kept))
+        chapters.append(_GraphSection(words, execution_graph(model), kept))
     return chapters
 
 
 def _heading(name: str, model: Model) -> list[str]:
     found = model.classification
     called = f"{name}({', '.join(model.parameters)}) = {model.text}"
-    (called_line,) = wrapped(called, _TITLE, 900.0, 1)
-    return [called_line, *wrapped(f"{found.kind}: {found.reason}", 12.0, 900.0, 3)]
+    (called_line,) = wrap_text(called, _TITLE, 900.0, 1)
+    return [called_line, *wrap_text(f"{found.kind}: {found.reason}", 12.0, 900.0, 3)]
 
 
-def _legend(chapters: Sequence[_Chapter], width: float) -> tuple[str, float, float]:
+def _legend(chapters: Sequence[_GraphSection], width: float) -> tuple[str, float, float]:
     """Return a legend of the symbols that occur, at most `width` wide."""
     if not chapters:
         return "", 0.0, 0.0
@@ -454,7 +456,7 @@ def minus_d(whole: tuple[int, int, int]) -> Dimension:
     return _sum(whole, (0, -1, 0))
 
 
-def shown(dimension: Dimension) -> str:
+def format_dimension(dimension: Dimension) -> str:
     """Format a dimension.
 
     >>> shown((1, 2, 0)), shown((0, -1, 1)), shown(None)

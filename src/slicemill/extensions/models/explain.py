@@ -9,8 +9,8 @@ from typing import Any
 
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.queries import FrameUnit, Window
-from slicemill.errors import SlicemillError, counted, did_you_mean
-from slicemill.extensions.models.canonical_graphs import blocking_graph, kept_graph
+from slicemill.errors import SlicemillError, did_you_mean, format_count
+from slicemill.extensions.models.canonical_graphs import blocking_graph, execution_graph
 from slicemill.extensions.models.cores import Core
 from slicemill.extensions.models.cost import (
     CoreCosts,
@@ -18,15 +18,15 @@ from slicemill.extensions.models.cost import (
     core_costs,
     cost_table,
     estimate,
-    priced,
-    priced_table,
+    price_cores,
+    price_table,
     ways_table,
 )
 from slicemill.extensions.models.definition import PREDEFINED, ModelDefinition, ModelTemplate
-from slicemill.extensions.models.drawing import Use, model_svg
-from slicemill.extensions.models.letters import rewritten, written_flow
+from slicemill.extensions.models.drawing import WindowUse, model_svg
+from slicemill.extensions.models.letters import parse_written_flow, rewrite_flow
 from slicemill.extensions.models.model import Model
-from slicemill.extensions.models.rules import rule_words
+from slicemill.extensions.models.rules import rule_description
 from slicemill.extensions.models.terms import DIMENSION, WindowAggregation, walk
 from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
 from slicemill.plan.build import build_graph
@@ -42,7 +42,7 @@ def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
     found = catalog.callable_named(name)
     if isinstance(found, ModelTemplate):
         called = dict.fromkeys(
-            call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() == name.lower()
+            call for call, _, _ in _calls(catalog) if catalog.declaration_name(call).lower() == name.lower()
         )
         if not called and not found.constants:
             called = dict.fromkeys(found.instance_names(()))
@@ -86,7 +86,8 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         f"class   {found.kind}: {found.reason}",
         f"state   {found.state_text} beside the elements of the window",
         f"result  {model.finalisation}",
-        f"cores   {len(model.cores)}, which the formula uses {counted(_used(model), 'time')}",
+        f"cores   {len(model.cores)}, which the formula uses "
+        f"{format_count(_count_aggregations(model), 'time')}",
         "",
     ]
     rows: list[tuple[str, ...]] = [("core", "class", "kept by", "state", "also in", "reason")]
@@ -99,7 +100,7 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         lines += ["", f"calls in a slide, {use.words}: n = {use.n}, d = {use.d}"]
         lines += _table(cost_table(model, use.n, use.d))
         lines += ["", f"nanoseconds in a slide, {_origin(costs)}"]
-        lines += _table(priced_table(model, use.n, use.d, costs))
+        lines += _table(price_table(model, use.n, use.d, costs))
         lines += ["", "what each possible way of keeping one sum would take"]
         lines += _table(ways_table(use.n, use.d, {found.kind for found in model.classes}))
     return "\n".join(lines) + "\n"
@@ -115,12 +116,14 @@ def _rewrites(definition: ModelDefinition) -> list[str]:
     """Return the applied rewrite rules, their meaning and their results."""
     steps: list[tuple[str, str]] = []
     if definition.letters:
-        steps += ((rule, f"→ {flow}") for rule, flow in rewritten(written_flow(definition.letters))[1])
+        steps += (
+            (rule, f"→ {flow}") for rule, flow in rewrite_flow(parse_written_flow(definition.letters))[1]
+        )
     steps += definition.model.rewrites
     lines: list[str] = []
     said: set[str] = set()
     for rule, effect in steps:
-        words = "" if rule in said else f": {rule_words(rule)}"
+        words = "" if rule in said else f": {rule_description(rule)}"
         lines += [f"  by {rule}{words}", f"    {effect}"]
         said.add(rule)
     return lines
@@ -151,7 +154,7 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
         "result": model.finalisation,
         "cores": [_core_record(number, definition, catalog) for number in range(len(model.cores))],
         "costs": [_cost_record(use, model) for use in uses_of(definition.name, catalog)],
-        "graph": json.loads(kept_graph(model).to_json()),
+        "graph": json.loads(execution_graph(model).to_json()),
         "blocking_graph": json.loads(blocking_graph(model).to_json()),
     }
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
@@ -171,7 +174,7 @@ def _core_record(number: int, definition: ModelDefinition, catalog: Catalog) -> 
     }
 
 
-def _cost_record(use: Use, model: Model) -> dict[str, Any]:
+def _cost_record(use: WindowUse, model: Model) -> dict[str, Any]:
     both = estimate(model, use.n, use.d)
 
     def calls(cost: SlideCost) -> dict[str, int]:
@@ -180,12 +183,12 @@ def _cost_record(use: Use, model: Model) -> dict[str, Any]:
 
     sizes = {"window": use.words, "n": use.n, "d": use.d}
     costs = core_costs()
-    ways = [asdict(core) for core in priced(model, use.n, use.d, costs)]
+    ways = [asdict(core) for core in price_cores(model, use.n, use.d, costs)]
     counted_calls = {"blocking": calls(both.blocking), "incremental": calls(both.incremental)}
     return {**sizes, **counted_calls, "measured": costs.measured, "ways": ways}
 
 
-def _used(model: Model) -> int:
+def _count_aggregations(model: Model) -> int:
     """Count the window aggregations in the formula, before common subexpressions are merged."""
     return sum(isinstance(part, WindowAggregation) or part == DIMENSION for part in walk(model.parsed))
 
@@ -194,7 +197,7 @@ def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[
     """Return the names of other models in the script with that core."""
     templates = (model for model in catalog.callables.values() if isinstance(model, ModelTemplate))
     names = {template.name.lower() for template in templates}
-    called = (call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() in names)
+    called = (call for call, _, _ in _calls(catalog) if catalog.declaration_name(call).lower() in names)
     instances = [catalog.callable_named(call) for call in dict.fromkeys(called)]
     others = [
         other for other in (*catalog.callables.values(), *instances) if isinstance(other, ModelDefinition)
@@ -202,13 +205,13 @@ def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[
     return [other.name for other in others if other.name != definition.name and core in other.model.cores]
 
 
-def uses_of(name: str, catalog: Catalog) -> list[Use]:
+def uses_of(name: str, catalog: Catalog) -> list[WindowUse]:
     """Return the distinct windows in which the script uses the model.
 
     If there is none, return an assumed window.
     """
     found = {str(window): _use(window, over) for window, over in _windows(name, catalog)}
-    return list(found.values()) or [Use("supposed", _SUPPOSED, 1)]
+    return list(found.values()) or [WindowUse("supposed", _SUPPOSED, 1)]
 
 
 def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
@@ -229,14 +232,14 @@ def _calls(catalog: Catalog) -> Iterator[tuple[str, Window, bool]]:
                 yield from ((call.name, window, False) for _, window in operator.windows)
 
 
-def _use(window: Window, over: bool) -> Use:
+def _use(window: Window, over: bool) -> WindowUse:
     rows = window.frame is FrameUnit.ROWS
     if rows and window.extent is not None:
         n = window.extent + over
-        return Use(str(window), n, min(window.slide or 1, n))
+        return WindowUse(str(window), n, min(window.slide or 1, n))
     share = window.slide / window.extent if window.slide and window.extent else 0.0
     d = min(max(1, round(_SUPPOSED * share)), _SUPPOSED)
-    return Use(f"{window}, if it has {_SUPPOSED} elements", _SUPPOSED, d)
+    return WindowUse(f"{window}, if it has {_SUPPOSED} elements", _SUPPOSED, d)
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

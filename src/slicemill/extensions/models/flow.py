@@ -185,18 +185,18 @@ def run(of: Flow, given: Mapping[str, Vector]) -> Vector:
             raise ModelError(f"there is no vector {of.name}")
         return tuple(map(exact, given[of.name]))
     inputs = [run(source, given) for source in of.inputs]
-    return _applied(of, inputs)
+    return _apply_step(of, inputs)
 
 
 @cache
-def _parsed_flow(letters: str) -> Flow:
+def _parse_cached(letters: str) -> Flow:
     return flow(letters)
 
 
 def value_of(letters: str, window: Sequence[object]) -> object:
     """Evaluate a flow over one window; None without a value."""
     try:
-        found = run(_parsed_flow(letters), {"X": tuple(window)})
+        found = run(_parse_cached(letters), {"X": tuple(window)})
     except _NoValue:
         return None
     return found[0] if found else None
@@ -206,7 +206,7 @@ class _NoValue(ModelError):
     """A function is undefined for an element, or elements are missing."""
 
 
-def _applied(of: FlowStep, inputs: list[Vector]) -> Vector:
+def _apply_step(of: FlowStep, inputs: list[Vector]) -> Vector:
     first = inputs[0]
     word, _, argument = of.text.partition(" ")
     match of.op:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slicemill.extensions.models.cores import Core, centred, collect, core_number
+from slicemill.extensions.models.cores import Core, centre_formula, collect, core_number
 from slicemill.extensions.models.model import Model, uniform_parts
 from slicemill.extensions.models.terms import (
     DIMENSION,
@@ -21,8 +21,8 @@ from slicemill.extensions.models.terms import (
     Parameter,
     Symbol,
     WindowAggregation,
-    shown,
-    transformed,
+    expression_text,
+    replace_parts,
     walk,
 )
 
@@ -42,7 +42,7 @@ class Condition:
 class FilteredCore:
     """A core over tuples that satisfy conditions.
 
-    If `centred`, it aggregates distances from pivots.
+    If `centre_formula`, it aggregates distances from pivots.
     """
 
     core: Core
@@ -95,17 +95,17 @@ def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
             condition for condition in conditions if not (finite and isinstance(condition.of, Parameter))
         )
         found.conditions.append(kept)
-        _Placing(found, model, kept).place()
+        _CoreAssigner(found, model, kept).place()
     return found
 
 
-class _Placing:
+class _CoreAssigner:
     """Assigns the cores of one model to shared positions."""
 
     def __init__(self, into: JointModels, model: Model, conditions: frozenset[Condition]) -> None:
         self._into, self._model, self._conditions = into, model, conditions
-        self._lets = {name: centred(value, model.cores) for name, value in model.lets}
-        self._result = centred(model.result, model.cores)
+        self._lets = {name: centre_formula(value, model.cores) for name, value in model.lets}
+        self._result = centre_formula(model.result, model.cores)
         self._places: dict[tuple[int, bool], int] = {}
 
     def place(self) -> None:
@@ -125,7 +125,7 @@ class _Placing:
             core = self._model.cores[number]
             if core.scalars:
                 names = {name: self._let(name) for name in core.scalars}
-                transform = transformed(core.transform, lambda e: _symbol(e, names))
+                transform = replace_parts(core.transform, lambda e: _symbol(e, names))
                 core = replace(core, transform=transform, scalars=tuple(names.values()))
             kept, all_kept = FilteredCore(core, self._conditions, near), self._into.kept
             if kept not in all_kept:
@@ -136,7 +136,7 @@ class _Placing:
     def _let(self, name: str) -> str:
         """Name a `let` value by its text, which is unique across models."""
         value = self._named(self._lets[name])
-        text = shown(transformed(value, self._in_full))
+        text = expression_text(replace_parts(value, self._in_full))
         text = f"({text})" if isinstance(value, Apply) else text
         self._into.lets[text] = value
         return text
@@ -160,7 +160,7 @@ class _Placing:
             kind = part.name[0]
             return Symbol(f"{'u' if kind == 'u' else 'c'}{self._core(number, kind == 'd')}")
 
-        return transformed(expr, change)
+        return replace_parts(expr, change)
 
 
 def _symbol(expr: Expr, names: Mapping[str, str]) -> Expr | None:
@@ -173,7 +173,7 @@ def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[st
     def change(part: Expr) -> Expr | None:
         return Parameter(names[part.name]) if isinstance(part, Parameter) else None
 
-    parsed = transformed(model.parsed, change)
+    parsed = replace_parts(model.parsed, change)
     found = collect(parsed)
     return replace(
         model,
@@ -190,23 +190,23 @@ def conditions_of(model: Model) -> frozenset[Condition]:
     found: set[Condition] = set()
     for core in model.cores:
         for part in uniform_parts(core.transform):
-            found |= {Condition(needed) for needed in _needed(part)}
+            found |= {Condition(needed) for needed in _requirements(part)}
         if core.aggregate in _WHOLE and not core.blocked:
             found.add(Condition(core.transform, whole=True))
     return frozenset(found)
 
 
-def _needed(expr: Expr) -> frozenset[Expr]:
+def _requirements(expr: Expr) -> frozenset[Expr]:
     """Return the columns and partial functions in an expression."""
     match expr:
         case Parameter():
             return frozenset({expr})
         case Apply("where", (condition, yes, no)):
             # A branch that is not evaluated needs no value.
-            needed = _needed(condition)
-            return needed if _needed(yes) | _needed(no) <= needed else needed | {expr}
+            needed = _requirements(condition)
+            return needed if _requirements(yes) | _requirements(no) <= needed else needed | {expr}
         case Apply(function, arguments):
-            inside = frozenset[Expr]().union(*map(_needed, arguments))
+            inside = frozenset[Expr]().union(*map(_requirements, arguments))
             return inside | {expr} if _may_fail(function, arguments) else inside
     return frozenset()
 

@@ -26,7 +26,7 @@ from slicemill.extensions.models.flow import (
 from slicemill.extensions.models.graph import Op
 from slicemill.extensions.models.operators import ACCUMULATORS, SEARCHES
 from slicemill.extensions.models.parse import parse
-from slicemill.extensions.models.rules import RULES, composed
+from slicemill.extensions.models.rules import RULES, compose
 from slicemill.extensions.models.terms import (
     PI,
     POSITION,
@@ -38,7 +38,7 @@ from slicemill.extensions.models.terms import (
     Symbol,
     WindowAggregation,
     number,
-    transformed,
+    replace_parts,
     walk,
 )
 from slicemill.extensions.models.vectors import ORDERS
@@ -86,7 +86,7 @@ def from_letters(text: str, parameters: Sequence[str] = ("x",)) -> LetterModel:
     """
     if text.count("[") > _MOST_LETTERS:  # limits the depth of recursion in rewriting
         raise ModelError("there are too many letters: take some of them as models of their own")
-    found, steps = rewritten(written_flow(text))
+    found, steps = rewrite_flow(parse_written_flow(text))
     _check(found)
     try:
         expr = _value(found)
@@ -94,7 +94,7 @@ def from_letters(text: str, parameters: Sequence[str] = ("x",)) -> LetterModel:
         expr = _as_flow(found)
     if "x" not in parameters and parameters:
         named = Parameter(parameters[0])
-        expr = transformed(expr, lambda part: named if part == Parameter("x") else None)
+        expr = replace_parts(expr, lambda part: named if part == Parameter("x") else None)
     return LetterModel(expr, tuple(steps))
 
 
@@ -112,17 +112,17 @@ def _as_flow(found: Flow) -> Expr:
     return WindowAggregation(str(found), Parameter("x"))
 
 
-def written_flow(text: str) -> Flow:
+def parse_written_flow(text: str) -> Flow:
     """Parse a flow, allowing blanks before brackets."""
     return flow(re.sub(r"\s+(?=\[)", "", text))
 
 
-def rewritten(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
+def rewrite_flow(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
     """Apply rules until none applies; return the flow and all steps."""
     steps: list[tuple[str, Flow]] = []
     for _ in range(_MOST_STEPS):
         used: list[str] = []
-        changed = _rewritten_once(of, used)
+        changed = _rewrite_once(of, used)
         if changed is None:
             return of, steps
         of = changed
@@ -130,7 +130,7 @@ def rewritten(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
     raise ModelError(f"{of} goes on changing")  # the rules do not terminate
 
 
-def _rewritten_once(of: Flow, used: list[str]) -> Flow | None:
+def _rewrite_once(of: Flow, used: list[str]) -> Flow | None:
     if isinstance(of, FlowInput):
         return None
     for name in _USED:
@@ -139,7 +139,7 @@ def _rewritten_once(of: Flow, used: list[str]) -> Flow | None:
             used.append(name)
             return changed
     for place, inner in enumerate(of.inputs):
-        changed = _rewritten_once(inner, used)
+        changed = _rewrite_once(inner, used)
         if changed is not None:
             inputs = [*of.inputs[:place], changed, *of.inputs[place + 1 :]]
             return step(of.op, of.text, *inputs) if of.op is not Op.T else _transform(of, changed)
@@ -172,7 +172,7 @@ def _value(of: Flow) -> Expr:
     assert isinstance(of, FlowStep), "it gives a value"
     inner = of.inputs[0]
     if of.op is Op.T:
-        return composed(of.functions[0], _value(inner))
+        return compose(of.functions[0], _value(inner))
     if of.op is Op.A:
         return _search(of, inner)
     if isinstance(inner, FlowStep) and inner.op is Op.M and all(map(accumulates, inner.inputs)):
@@ -227,9 +227,9 @@ def _elements(of: Flow, ordered: bool) -> _Elements:
             raise _NoExpression(f"P[{of.text}] changes the order, which matters to what stands before it")
         return replace(inner, permuted=True)
     if of.op is Op.T and of.uniform:
-        return replace(inner, image=composed(of.functions[0], inner.image))
+        return replace(inner, image=compose(of.functions[0], inner.image))
     if of.op is Op.F and not of.by_index:
-        return inner.only(composed(parse(rest), inner.image))
+        return inner.only(compose(parse(rest), inner.image))
     if inner.condition is not None:
         raise _NoExpression(f"{of.op}[{of.text}] goes by place, and F before it has left places out")
     if inner.permuted:
@@ -241,7 +241,7 @@ def _elements(of: Flow, ordered: bool) -> _Elements:
 
 def _by_position(of: FlowStep, image: Expr) -> Expr:
     """Translate T with a function for each position (C6)."""
-    *firsts, last = (composed(function, image) for function in of.functions)
+    *firsts, last = (compose(function, image) for function in of.functions)
     found: Expr = last
     for place in range(len(firsts), 0, -1):
         found = Apply("where", (Apply("=", (POSITION, number(place))), firsts[place - 1], found))

@@ -20,18 +20,18 @@ import numpy as np
 
 from slicemill.aggregates.udf.compiler.compiled import CompiledCall
 from slicemill.columns.keys import Keys
-from slicemill.extensions.models.calls import Asked, argument_name
+from slicemill.extensions.models.calls import ModelCall, argument_name
 from slicemill.extensions.models.compiler.inspection import values_of_models
 from slicemill.operators.protocol import preceding
 from slicemill.operators.window.compiled import CallsState, RoutineState
-from slicemill.runtime.state_view import looked_at
+from slicemill.runtime.state_view import map_states
 from slicemill.storage.home import Home
 
 
 def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
     """Return the models with OVER, as of the last checkpoints."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for record in looked_at(home, lambda _, __, ___, state: _records(state)):
+    for record in map_states(home, lambda _, __, ___, state: _records(state)):
         partitions = record.pop("partitions")
         name = (record["query"], record["model"], *record["arguments"], record["window"])
         found.setdefault(name, {**record, "partitions": []})["partitions"].extend(partitions)
@@ -43,7 +43,7 @@ def _records(state: object) -> Iterable[dict[str, Any]]:
         return
     for name, member in state.members.items():
         for number, asked in dict.fromkeys(member.answers):
-            if not isinstance(asked, Asked):
+            if not isinstance(asked, ModelCall):
                 continue
             routine = state.routines[number]
             keys = state.keys.get(routine.partition_by, Keys())

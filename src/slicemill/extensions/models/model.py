@@ -28,8 +28,8 @@ from slicemill.extensions.models.terms import (
     Symbol,
     WindowAggregation,
     children,
-    shown,
-    transformed,
+    expression_text,
+    replace_parts,
     walk,
 )
 
@@ -80,7 +80,7 @@ def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str
             if any(names.get(part.name, 0) is None for part in walk(argument) if isinstance(part, Symbol)):
                 return None
             found = [evaluate(argument, {**names, **element}) for element in window]
-            return accumulated(name, found, options)
+            return apply_aggregate(name, found, options)
         case Let(name, bound, body):
             return _value(body, window, {**names, name: _value(bound, window, names)})
         case Apply(function, arguments):
@@ -89,7 +89,7 @@ def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str
     return evaluate(expr, names)
 
 
-def accumulated(aggregate: str, values: Sequence[Value], options: Sequence[Fraction] = ()) -> Value:
+def apply_aggregate(aggregate: str, values: Sequence[Value], options: Sequence[Fraction] = ()) -> Value:
     """Apply an accumulator or a search to the values of a window."""
     if any(found is None for found in values):
         return None
@@ -175,7 +175,9 @@ class Model(Formula):
             else WindowAggregation(core.aggregate, core.argument, core.options)
             for k, core in enumerate(self.cores)
         }
-        return shown(transformed(value, lambda e: named.get(e.name) if isinstance(e, Symbol) else None))
+        return expression_text(
+            replace_parts(value, lambda e: named.get(e.name) if isinstance(e, Symbol) else None)
+        )
 
     @property
     def is_condition(self) -> bool:
@@ -227,7 +229,7 @@ def expression(
 
         parsed = from_letters(text, parameters or ("x",)).expr
         if not any(map(in_letters, _aggregate_names(parsed))):
-            text = shown(parsed)
+            text = expression_text(parsed)
             parsed = parse(text, constants)
     else:
         parsed = parse(text, constants)

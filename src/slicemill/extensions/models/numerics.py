@@ -323,7 +323,7 @@ def _pop(pool: Any, at: int, rows: int) -> int:
 
 
 @kernel
-def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
+def _prune(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
     """Remove expired entries from the top, or all if too many."""
     if rows > 2 * live + _FEW:
         kept = 0
@@ -340,27 +340,27 @@ def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
 
 
 @kernel
-def _balanced(
+def _balance(
     lower: Any, la: int, lr: int, ll: int, upper: Any, ua: int, ur: int, ul: int, gone: int, target: int
 ) -> tuple[int, int, int, int]:
     """Move elements until the lower heap has `target` live ones.
 
     Return the numbers of entries and live elements of both heaps.
     """
-    lr = _pruned(lower, la, lr, ll, gone)
-    ur = _pruned(upper, ua, ur, ul, gone)
+    lr = _prune(lower, la, lr, ll, gone)
+    ur = _prune(upper, ua, ur, ul, gone)
     while ll < target:
         value, number = upper[ua].value, upper[ua].number
         ur = _pop(upper, ua, ur)
         lr = _push(lower, la, lr, -value, -number)
         ll, ul = ll + 1, ul - 1
-        ur = _pruned(upper, ua, ur, ul, gone)
+        ur = _prune(upper, ua, ur, ul, gone)
     while ll > target:
         value, number = lower[la].value, lower[la].number
         lr = _pop(lower, la, lr)
         ur = _push(upper, ua, ur, -value, -number)
         ll, ul = ll - 1, ul + 1
-        lr = _pruned(lower, la, lr, ll, gone)
+        lr = _prune(lower, la, lr, ll, gone)
     return lr, ll, ur, ul
 
 
@@ -384,7 +384,7 @@ def came(
         lr, ll = _push(lower, la, lr, -value, -number), ll + 1
     else:
         ur, ul = _push(upper, ua, ur, value, number), ul + 1
-    return _balanced(lower, la, lr, ll, upper, ua, ur, ul, gone, target)
+    return _balance(lower, la, lr, ll, upper, ua, ur, ul, gone, target)
 
 
 @kernel
@@ -406,4 +406,4 @@ def left(
         ll -= 1
     else:
         ul -= 1
-    return _balanced(lower, la, lr, ll, upper, ua, ur, ul, gone + 1, target)
+    return _balance(lower, la, lr, ll, upper, ua, ur, ul, gone + 1, target)

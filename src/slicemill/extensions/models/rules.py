@@ -12,7 +12,7 @@ from slicemill.extensions.models.algebra import Polynomial, expression_of, polyn
 from slicemill.extensions.models.flow import Flow, FlowStep, accumulates, step, transform
 from slicemill.extensions.models.graph import ModelGraph, ModelNode, Op
 from slicemill.extensions.models.parse import parse
-from slicemill.extensions.models.terms import Apply, Expr, Number, Parameter, transformed
+from slicemill.extensions.models.terms import Apply, Expr, Number, Parameter, replace_parts
 
 # Their results have another type than their elements, e.g. a list of lists.
 _OTHER_DOMAIN = frozenset({"concat"})
@@ -66,12 +66,12 @@ def fuse_transforms(of: FlowStep) -> Flow | None:
     inner = of.inputs[0]
     if not of.uniform or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
-    return transform(composed(of.functions[0], inner.functions[0]), inner.inputs[0])
+    return transform(compose(of.functions[0], inner.functions[0]), inner.inputs[0])
 
 
-def composed(outer: Expr, inner: Expr) -> Expr:
+def compose(outer: Expr, inner: Expr) -> Expr:
     """Return outer(inner(x))."""
-    return transformed(outer, lambda part: inner if part == Parameter("x") else None)
+    return replace_parts(outer, lambda part: inner if part == Parameter("x") else None)
 
 
 # R9: equal parts of a graph are merged: the same operator on the same inputs is computed once.
@@ -119,14 +119,14 @@ def pull_factor(of: FlowStep) -> Flow | None:
     inner = of.inputs[0]
     if of.op is not Op.AC or of.text != "+" or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
-    factor, rest = _taken_apart(inner.functions[0])
+    factor, rest = _split_factor(inner.functions[0])
     if factor in (0, 1):
         return None
     total = step(Op.AC, "+", transform(rest, inner.inputs[0]))
     return transform(Apply("*", (Number(factor), Parameter("x"))), total)
 
 
-def _taken_apart(function: Expr) -> tuple[Fraction, Expr]:
+def _split_factor(function: Expr) -> tuple[Fraction, Expr]:
     """Split an expression into a constant factor and the rest."""
     match function:
         case Apply("neg", (rest,)):
@@ -221,7 +221,7 @@ def transform_permuted(of: FlowStep) -> Flow | None:
 Rule = Callable[[FlowStep], Flow | None]
 
 
-def rule_words(name: str) -> str:
+def rule_description(name: str) -> str:
     """Return the one-line description of a rule."""
     module = __name__ if name == "R9" else RULES[name].__module__
     words = str(sys.modules[module].__doc__).partition("\n")[0]

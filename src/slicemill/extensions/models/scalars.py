@@ -36,7 +36,7 @@ def exact(value: object) -> Value:
     return Fraction(plain) if math.isfinite(plain) else None
 
 
-def _defined(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _none_if_undefined(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to return None for errors and non-finite values."""
 
     def checked(*values: Any) -> Any:
@@ -100,8 +100,8 @@ FUNCTIONS: dict[str, ModelFunction] = {
     "where": ModelFunction((3,), lambda condition, yes, no: yes if condition else no),
 }
 
-_ALL = {name: _defined(compute) for name, compute in _OPERATORS.items()}
-_ALL |= {name: _defined(function.compute) for name, function in FUNCTIONS.items()}
+_ALL = {name: _none_if_undefined(compute) for name, compute in _OPERATORS.items()}
+_ALL |= {name: _none_if_undefined(function.compute) for name, function in FUNCTIONS.items()}
 
 
 def evaluate(expr: Expr, names: Mapping[str, Value]) -> Value:

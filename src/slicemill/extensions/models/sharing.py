@@ -13,12 +13,18 @@ so that later queries can share its state.
 from __future__ import annotations
 
 from slicemill.catalog.catalog import Catalog
-from slicemill.extensions.models.calls import asked_by
+from slicemill.extensions.models.calls import model_call_of
 from slicemill.extensions.models.cost import core_costs
 from slicemill.extensions.models.spec import ModelMember, SharedModels
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.window.spec import WindowAggregate
-from slicemill.plan.rules.sharing import SharedByKey, between_logs, columns_read, shared_by_key, with_parts
+from slicemill.plan.rules.sharing import (
+    SharedByKey,
+    between_logs,
+    columns_read,
+    get_or_add_shared,
+    with_parts,
+)
 
 
 def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
@@ -28,13 +34,13 @@ def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         if not isinstance(node.operator, WindowAggregate) or not between_logs(graph, node):
             continue
         keys = {call.partition_by for call in node.operator.calls}
-        asked = [asked_by(call, catalog) for call in node.operator.calls]
+        asked = [model_call_of(call, catalog) for call in node.operator.calls]
         models = tuple(each for each in asked if each is not None)
         if len(keys) > 1 or len(models) < len(asked):
             continue
         source = graph[node.inputs[0]]
         (key,) = keys
-        found = shared_by_key(shared, "models", graph, source, key)
+        found = get_or_add_shared(shared, "models", graph, source, key)
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         member = ModelMember(node.id, node.owner, node.operator, models, columns)
         parts[node.id] = found.add(node, columns, member)

@@ -7,7 +7,7 @@ from typing import Any
 
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import Window, WindowCall
-from slicemill.extensions.models.calls import Asked, go_together, jointly
+from slicemill.extensions.models.calls import ModelCall, can_share_window, joint_state
 from slicemill.extensions.models.cost import CoreCosts
 from slicemill.operators.protocol import (
     ColumnsRead,
@@ -19,8 +19,8 @@ from slicemill.operators.protocol import (
     UnitOf,
     call_text,
     longest_us,
-    many,
     partition,
+    pluralize,
     preceding,
     window_calls,
 )
@@ -39,7 +39,7 @@ class ModelMember:
     name: str
     query: str
     operator: WindowAggregate
-    asked: tuple[Asked, ...]
+    asked: tuple[ModelCall, ...]
     columns: tuple[Column, ...]
 
 
@@ -74,7 +74,7 @@ class _Bundle:
     """Calls of models that are evaluated together."""
 
     window: Window
-    asked: list[Asked]
+    asked: list[ModelCall]
     calls: list[tuple[str, WindowCall]]
 
 
@@ -82,7 +82,7 @@ def cores_of(shared: SharedModels) -> list[SharedCore]:
     """Return the shared cores, assuming that all arguments are numeric."""
     found = []
     for bundle in _bundles(shared):
-        joint = jointly(bundle.asked)
+        joint = joint_state(bundle.asked)
         for place, kept in enumerate(joint.kept):
             users = tuple(bundle.calls[number] for number in joint.users(place))
             found.append(SharedCore(bundle.window, str(kept), users))
@@ -94,7 +94,7 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
     for member in shared.members:
         for call, asked in zip(member.operator.calls, member.asked, strict=True):
             for bundle in bundles:
-                if bundle.window == call.window and go_together(bundle.asked, asked):
+                if bundle.window == call.window and can_share_window(bundle.asked, asked):
                     break
             else:
                 bundle = _Bundle(call.window, [], [])
@@ -104,11 +104,11 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
     return bundles
 
 
-def _words(shared: SharedModels) -> Description:
+def _describe(shared: SharedModels) -> Description:
     """Describe for EXPLAIN which cores are kept, and for which queries."""
     cores = cores_of(shared)
     asked = sum(len(core.users) for core in cores)
-    facts = [("kept", f"{many(len(cores), 'core')}, asked for {many(asked, 'time')}")]
+    facts = [("kept", f"{pluralize(len(cores), 'core')}, asked for {pluralize(asked, 'time')}")]
     for window in dict.fromkeys(core.window for core in cores):
         facts.append(("over", preceding(window)))
         for core in cores:
@@ -118,7 +118,7 @@ def _words(shared: SharedModels) -> Description:
                 )
                 facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
     facts += partition(shared.keys)
-    return Description("γ", f"Cores of {many(len(shared.calls), 'model')}", tuple(facts))
+    return Description("γ", f"Cores of {pluralize(len(shared.calls), 'model')}", tuple(facts))
 
 
 def _core_records(shared: SharedModels) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ KINDS = (
     OperatorKind(
         spec=SharedModels,
         role=Role.STATEFUL,
-        words=lambda shared, *_: _words(shared),
+        words=lambda shared, *_: _describe(shared),
         waits_for_time=lambda shared, _: calls_wait(shared.calls),
         columns_read=lambda shared, *_: _columns_read(shared),
         unit=UnitOf.KEYS,

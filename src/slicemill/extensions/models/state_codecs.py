@@ -6,11 +6,11 @@ from fractions import Fraction
 from typing import Any
 
 from slicemill.codec.registry import register, stored_as
-from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.cost import CoreCosts
 from slicemill.extensions.models.model import Model, expression
 
-stored_as("model.asked", version=1)(Asked)
+stored_as("model.asked", version=1)(ModelCall)
 stored_as("model.core_costs", version=1)(CoreCosts)
 
 

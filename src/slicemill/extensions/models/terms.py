@@ -36,7 +36,7 @@ class Number:
     value: Fraction
 
     def __repr__(self) -> str:
-        return shown(self)
+        return expression_text(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Apply:
     arguments: tuple[Expr, ...]
 
     def __repr__(self) -> str:
-        return shown(self)
+        return expression_text(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class WindowAggregation:
     options: tuple[Fraction, ...] = ()
 
     def __repr__(self) -> str:
-        return shown(self)
+        return expression_text(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Let:
     body: Expr
 
     def __repr__(self) -> str:
-        return shown(self)
+        return expression_text(self)
 
 
 Expr: TypeAlias = Number | Parameter | Symbol | Apply | WindowAggregation | Let
@@ -132,19 +132,19 @@ def walk(expr: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
-def transformed(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+def replace_parts(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Replace subexpressions bottom-up by the results of `change`; None keeps them."""
     if isinstance(expr, Apply):
-        expr = Apply(expr.function, tuple(transformed(child, change) for child in expr.arguments))
+        expr = Apply(expr.function, tuple(replace_parts(child, change) for child in expr.arguments))
     elif isinstance(expr, WindowAggregation):
-        expr = WindowAggregation(expr.name, transformed(expr.argument, change), expr.options)
+        expr = WindowAggregation(expr.name, replace_parts(expr.argument, change), expr.options)
     elif isinstance(expr, Let):
-        expr = Let(expr.name, transformed(expr.value, change), transformed(expr.body, change))
+        expr = Let(expr.name, replace_parts(expr.value, change), replace_parts(expr.body, change))
     changed = change(expr)
     return expr if changed is None else changed
 
 
-def shown(expr: Expr) -> str:
+def expression_text(expr: Expr) -> str:
     """Return the expression as text."""
     return _text(expr)[0]
 
@@ -160,26 +160,31 @@ def _text(expr: Expr) -> tuple[str, int]:
             return name, _STRONGEST
         case WindowAggregation(name, argument, options):
             if "·" in name:  # the paper's letters
-                return name if argument == Parameter("x") else f"{name} = {shown(argument)}", _STRONGEST
-            return f"{name}({', '.join([shown(argument), *map(plain_number, options)])})", _STRONGEST
+                return name if argument == Parameter(
+                    "x"
+                ) else f"{name} = {expression_text(argument)}", _STRONGEST
+            return (
+                f"{name}({', '.join([expression_text(argument), *map(plain_number, options)])})",
+                _STRONGEST,
+            )
         case Let(name, value, body):
-            return f"let {name} = {shown(value)} in {shown(body)}", 0
+            return f"let {name} = {expression_text(value)} in {expression_text(body)}", 0
         case Apply("neg", (operand,)):
-            return f"-{_held(operand, _STRENGTH['neg'])}", _STRENGTH["neg"]
+            return f"-{_parenthesize(operand, _STRENGTH['neg'])}", _STRENGTH["neg"]
         case Apply("not", (operand,)):
-            return f"not {_held(operand, _STRENGTH['not'])}", _STRENGTH["not"]
+            return f"not {_parenthesize(operand, _STRENGTH['not'])}", _STRENGTH["not"]
         case Apply(function, (left, right)) if function in INFIX:
             strength = _STRENGTH[function]
             tighter = function == "^"
-            first = _held(left, strength + tighter)
-            second = _held(right, strength + (function not in ("+", "*", "and", "or", "^")))
+            first = _parenthesize(left, strength + tighter)
+            second = _parenthesize(right, strength + (function not in ("+", "*", "and", "or", "^")))
             space = "" if strength >= _STRENGTH["*"] else " "
             return f"{first}{space}{function}{space}{second}", strength
         case Apply(function, arguments):
-            return f"{function}({', '.join(map(shown, arguments))})", _STRONGEST
+            return f"{function}({', '.join(map(expression_text, arguments))})", _STRONGEST
 
 
-def _held(expr: Expr, strength: int) -> str:
+def _parenthesize(expr: Expr, strength: int) -> str:
     text, own = _text(expr)
     return text if own >= strength else f"({text})"
 

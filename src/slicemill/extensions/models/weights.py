@@ -134,14 +134,14 @@ def weight_of(monomial: Monomial, variable: Symbol) -> Weight | None:
             factor = (Term(1 / factor[0].factor, 0, factor[0].mode.inverse()),)
         for _ in range(abs(power)):
             terms = _product(terms, factor)
-    return Weight(variable, _merged(terms))
+    return Weight(variable, _merge_terms(terms))
 
 
 def _product(left: tuple[Term, ...], right: tuple[Term, ...]) -> tuple[Term, ...]:
     return tuple(Term(a.factor * b.factor, a.degree + b.degree, a.mode * b.mode) for a in left for b in right)
 
 
-def _merged(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+def _merge_terms(terms: tuple[Term, ...]) -> tuple[Term, ...]:
     found: dict[tuple[int, Mode], complex] = {}
     for term in terms:
         key = (term.degree, term.mode)

@@ -9,7 +9,7 @@ from sqlglot import exp
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.extensions.models.model import Model, models_of
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import span_of
 
 
@@ -23,7 +23,7 @@ def check_windows(
 ) -> None:
     """Check the windows of a model's call; a call with OVER has one window."""
     if over and any(window is not None and window.active for window in windows):
-        raise Mistake(
+        raise StatementError(
             "a model answers when tuples come, not when they expire",
             span_of(node),
             "leave ACTIVE EXPIRATION out",
@@ -34,7 +34,9 @@ def check_windows(
 def check_table(definition: AggregateDefinition, node: exp.Expression) -> None:
     """Reject positional models over the rows of a table."""
     if models_of(definition)[0].uses_position:
-        raise Mistake("this model uses position i, and the rows of a table have no order", span_of(node))
+        raise StatementError(
+            "this model uses position i, and the rows of a table have no order", span_of(node)
+        )
 
 
 def _check_positions(
@@ -48,13 +50,13 @@ def _check_positions(
         return
     by_time = any(w is not None and w.extent is not None and w.frame is FrameUnit.RANGE for w in windows)
     if by_time:
-        raise Mistake(
+        raise StatementError(
             "this model uses position i, and a window of time has no fixed number of positions",
             span_of(node),
             "use ROWS … PRECEDING, or weights by age",
         )
     if grouped:
-        raise Mistake(
+        raise StatementError(
             "this model uses position i, and a group of a window has no fixed number of positions",
             span_of(node),
             "use OVER (PARTITION BY … ROWS … PRECEDING)",

@@ -77,7 +77,7 @@ class ParsedColumns:
     columns: Mapping[str, TypedValues]
 
 
-def checked(
+def check_rows(
     parts: Sequence[ParsedColumns],
     broken: Mapping[int, str],
     wanted: WantedColumns,
@@ -132,7 +132,7 @@ def _errors(bad: Mapping[int, str], raw: Callable[[int], str]) -> pa.Table:
     return pa.table([[raw(number) for number in ordered], [bad[number] for number in ordered]], schema=ERRORS)
 
 
-def joined(tables: Sequence[pa.Table]) -> pa.Table | None:
+def concat_nonempty(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Concatenate tables; None without any rows."""
     filled = [table for table in tables if table.num_rows]
     if len(filled) < 2:

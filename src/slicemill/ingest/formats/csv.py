@@ -258,7 +258,7 @@ def _with_quotes(line: str, form: CsvFormat) -> list[str]:
     at = 0
     while True:
         if line.startswith(form.quote, at):
-            field, at = _quoted(line, at, form)
+            field, at = _read_quoted_field(line, at, form)
         else:
             end = line.find(form.separator, at)
             field, at = (line[at:], len(line)) if end < 0 else (line[at:end], end)
@@ -268,7 +268,7 @@ def _with_quotes(line: str, form: CsvFormat) -> list[str]:
         at += len(form.separator)
 
 
-def _quoted(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
+def _read_quoted_field(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
     """Return the text and the end of a field with quotes."""
     quote, escape = form.quote, form.escape
     found: list[str] = []

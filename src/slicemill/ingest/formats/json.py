@@ -95,7 +95,7 @@ def _by_arrow(
         left.append(numbers)
         return
     chosen = lines.taken(numbers)
-    sampled = _sampled(chosen, wanted.read) if len(chosen.data) < _MOST_BYTES else None
+    sampled = _sample_types(chosen, wanted.read) if len(chosen.data) < _MOST_BYTES else None
     part = None if sampled is None else _read(chosen, sampled, wanted)
     if part is None:
         step = max(-(-len(numbers) // _PIECES), _LEAST_PIECE)
@@ -119,7 +119,7 @@ def _where(values: TypedValues, fine: Bools) -> TypedValues:
     return TypedValues(values.array.filter(pa.array(fine)), bad)
 
 
-def _sampled(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
+def _sample_types(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
     """Return Arrow types of the columns, by the first lines.
 
     Return None if Arrow cannot read a spelling.
@@ -133,14 +133,14 @@ def _sampled(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataTy
             if not all(value is None or isinstance(value, list) for value in values):
                 return None
             values = [one for value in values if isinstance(value, list) for one in value]
-        found = _spelled(values, element or column.type)
+        found = _type_of_spelling(values, element or column.type)
         if found is None:
             return None
         types[column.name] = found if element is None else pa.list_(found)
     return types
 
 
-def _spelled(values: Sequence[object], type_: Type) -> pa.DataType | None:
+def _type_of_spelling(values: Sequence[object], type_: Type) -> pa.DataType | None:
     """Return the Arrow type for the first value that is not NULL."""
     spellings = _SAMPLE_TYPES[type_.kind]
     value = next((value for value in values if value is not None), None)

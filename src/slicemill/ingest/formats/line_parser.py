@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from slicemill.errors import SlicemillError
 from slicemill.functions.calendar import BLANKS
-from slicemill.ingest.formats.checked import Parsed, WantedColumns, checked
+from slicemill.ingest.formats.checked import Parsed, WantedColumns, check_rows
 from slicemill.ingest.formats.csv import CsvFormat, csv_parts
 from slicemill.ingest.formats.json import json_parts
 from slicemill.ingest.formats.lines import TextLines
@@ -48,7 +48,7 @@ class LineParser:
         is_json = {JSON: filled, CSV_LINES: np.zeros_like(filled)}.get(self.form, filled & objects)
         parts = json_parts(lines, np.flatnonzero(is_json), self.wanted, broken)
         parts += csv_parts(lines, np.flatnonzero(filled & ~is_json), self.wanted, self.csv, broken)
-        return checked(parts, broken, self.wanted, lines.text)
+        return check_rows(parts, broken, self.wanted, lines.text)
 
 
 def _first_bytes(lines: TextLines) -> tuple[Bools, Bools]:

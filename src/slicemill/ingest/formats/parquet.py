@@ -24,7 +24,7 @@ from slicemill.ingest.formats.checked import (
     ParsedColumns,
     UnreadableFile,
     WantedColumns,
-    checked,
+    check_rows,
     unreadable,
 )
 from slicemill.ingest.formats.records import record_text
@@ -58,7 +58,7 @@ class ParquetRows:
         for group in range(metadata.num_row_groups):
             edges.append(edges[-1] + metadata.row_group(group).num_rows)
         rebase = rebase_of(metadata.metadata or {}, path)
-        return ParquetRows(path, wanted, file, edges, _found(file.schema_arrow, wanted, path), rebase)
+        return ParquetRows(path, wanted, file, edges, _find_columns(file.schema_arrow, wanted, path), rebase)
 
     @property
     def rows(self) -> int:
@@ -72,7 +72,7 @@ class ParquetRows:
         parts: list[Parsed] = []
         last = min(first + limit, self.rows)
         if first == 0 and last == self.rows and len(self.edges) > 2:
-            return [self._parsed(range(len(self.edges) - 1), last)], last
+            return [self._parse_groups(range(len(self.edges) - 1), last)], last
         while first < last:
             group = int(np.searchsorted(self.edges, first, side="right")) - 1
             begin, end = self.edges[group], self.edges[group + 1]
@@ -84,11 +84,11 @@ class ParquetRows:
     def _of_group(self, group: int) -> Parsed:
         if self._group is None or self._group[0] != group:
             rows = self.edges[group + 1] - self.edges[group]
-            self._group = (group, self._parsed(range(group, group + 1), rows))
+            self._group = (group, self._parse_groups(range(group, group + 1), rows))
         return self._group[1]
 
-    def _parsed(self, groups: range, rows: int) -> Parsed:
-        read = [column for column in self.wanted.schema if self._is_looked_at(column)]
+    def _parse_groups(self, groups: range, rows: int) -> Parsed:
+        read = [column for column in self.wanted.schema if self._is_checked(column)]
         names = sorted({self.found[column.name] for column in read if column.name in self.found})
         table = self._table(groups, names)
         columns: dict[str, TypedValues] = {}
@@ -106,9 +106,9 @@ class ParquetRows:
                 everything["rows"] = self._table(groups, self.file.schema_arrow.names)
             return record_text(everything["rows"].slice(number, 1).to_pylist()[0])
 
-        return checked([part], {}, self.wanted, raw)
+        return check_rows([part], {}, self.wanted, raw)
 
-    def _is_looked_at(self, column: Column) -> bool:
+    def _is_checked(self, column: Column) -> bool:
         if column.name in self.wanted.columns or column.name == self.wanted.time:
             return True
         name = self.found.get(column.name)
@@ -130,7 +130,7 @@ class ParquetRows:
         return array if self.rebase is None else self.rebase(array)
 
 
-def _found(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[str, str]:
+def _find_columns(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for column in wanted.schema:
         alike = [name for name in schema.names if name.lower() == column.name.lower()]
@@ -176,7 +176,7 @@ def rebase_of(metadata: Mapping[bytes, bytes], path: Path) -> Rebase | None:
 
     def rebase(column: pa.Array) -> pa.Array:
         if pa.types.is_date32(column.type):
-            return _rebased(column, pa.int32(), 1)
+            return _rebase_days(column, pa.int32(), 1)
         if pa.types.is_timestamp(column.type):
             micros = column.cast(pa.timestamp("us", tz=column.type.tz))
             values = micros.cast(pa.int64()).drop_null().to_numpy()
@@ -186,13 +186,13 @@ def rebase_of(metadata: Mapping[bytes, bytes], path: Path) -> Rebase | None:
                     "it has instants before 1900 by the clock of an unknown time zone; write it again with "
                     "Spark 3 or later",
                 )
-            return _rebased(micros, pa.int64(), DAY_US)
+            return _rebase_days(micros, pa.int64(), DAY_US)
         return column
 
     return rebase
 
 
-def _rebased(column: pa.Array, whole: pa.DataType, per_day: int) -> pa.Array:
+def _rebase_days(column: pa.Array, whole: pa.DataType, per_day: int) -> pa.Array:
     values = column.cast(whole).fill_null(0).to_numpy(zero_copy_only=False)
     old = values < _GREGORIAN_FROM * per_day
     if not old.any():
@@ -232,7 +232,7 @@ def check_columns(schema: Schema, present: Sequence[str]) -> None:
         )
 
 
-def checked_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
+def check_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
     """Check the rows of a table that has all declared columns."""
     names = {name.lower(): name for name in table.column_names}
     columns = {
@@ -240,7 +240,7 @@ def checked_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
         for column in wanted.read
     }
     part = ParsedColumns(np.arange(table.num_rows), columns)
-    return checked([part], {}, wanted, lambda number: record_text(table.slice(number, 1).to_pylist()[0]))
+    return check_rows([part], {}, wanted, lambda number: record_text(table.slice(number, 1).to_pylist()[0]))
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

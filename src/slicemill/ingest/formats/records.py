@@ -120,13 +120,13 @@ def converter(type_: Type) -> Callable[[object], object]:
         try:
             return convert(raw, type_)
         except (ValueError, TypeError, OverflowError, InvalidOperation):
-            hint = NO_UNIT if type_ == TIMESTAMP and _NUMBER.fullmatch(_stripped(raw)) else ""
-            raise BadValueError(f"'{_shown(spelled(raw))}' is no {type_}{hint}") from None
+            hint = NO_UNIT if type_ == TIMESTAMP and _NUMBER.fullmatch(_strip_blanks(raw)) else ""
+            raise BadValueError(f"'{_shorten(value_text(raw))}' is no {type_}{hint}") from None
 
     return checked
 
 
-def spelled(raw: object) -> str:
+def value_text(raw: object) -> str:
     """Return a value as text, for VARCHAR and for reasons."""
     if isinstance(raw, str):
         # JSON can escape half of a surrogate pair, which is not valid UTF-8.
@@ -147,12 +147,12 @@ def spelled(raw: object) -> str:
     return str(raw)
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
 
 
-def _stripped(raw: object) -> str:
-    return spelled(raw).strip(BLANKS)
+def _strip_blanks(raw: object) -> str:
+    return value_text(raw).strip(BLANKS)
 
 
 def _integer(raw: object, type_: Type) -> object:
@@ -171,7 +171,7 @@ def _whole(raw: object) -> int:
             raise ValueError
         return int(raw)
     if not isinstance(raw, float):
-        text = _stripped(raw)
+        text = _strip_blanks(raw)
         if _WHOLE.fullmatch(text):
             return int(text)
         raw = _number(text)
@@ -195,13 +195,13 @@ def _double(raw: object, type_: Type) -> object:
         return float(raw)
     if isinstance(raw, int | Decimal) and not isinstance(raw, bool):
         return float(raw)
-    text = _stripped(raw)
+    text = _strip_blanks(raw)
     return float(text) if _SPECIAL.fullmatch(text) else _number(text)
 
 
 def _decimal(raw: object, type_: Type) -> object:
     assert type_.precision is not None and type_.scale is not None
-    text = raw.spelling if isinstance(raw, JsonNumber) else _stripped(raw)
+    text = raw.spelling if isinstance(raw, JsonNumber) else _strip_blanks(raw)
     if not _NUMBER.fullmatch(text):
         raise ValueError
     unit = Decimal(1).scaleb(-type_.scale)
@@ -213,14 +213,14 @@ def _decimal(raw: object, type_: Type) -> object:
 
 def _boolean(raw: object, type_: Type) -> object:
     del type_
-    word = _stripped(raw).lower()
+    word = _strip_blanks(raw).lower()
     if word not in TRUE_WORDS and word not in FALSE_WORDS:
         raise ValueError
     return word in TRUE_WORDS
 
 
 def _text(raw: object, type_: Type) -> object:
-    text = spelled(raw)
+    text = value_text(raw)
     if type_.length is not None and len(text) > type_.length:
         raise ValueError
     return text
@@ -233,7 +233,7 @@ def _timestamp(raw: object, type_: Type) -> object:
         delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
         return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
     if not isinstance(raw, float | int | Decimal):
-        text = _stripped(raw)
+        text = _strip_blanks(raw)
         if _INSTANT.fullmatch(text):
             value = parse_timestamp(text)
             if value is None:
@@ -252,7 +252,7 @@ def _date(raw: object, type_: Type) -> object:
     del type_
     if isinstance(raw, date) and not isinstance(raw, datetime):
         return (raw - date(1970, 1, 1)).days
-    text = _stripped(raw)
+    text = _strip_blanks(raw)
     value = parse_date(text) if _DAY.fullmatch(text) else None
     if value is None:
         raise ValueError
@@ -261,7 +261,7 @@ def _date(raw: object, type_: Type) -> object:
 
 def _binary(raw: object, type_: Type) -> object:
     del type_
-    return raw if isinstance(raw, bytes) else spelled(raw).encode()
+    return raw if isinstance(raw, bytes) else value_text(raw).encode()
 
 
 def no_constant(name: str) -> object:

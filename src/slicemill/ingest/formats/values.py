@@ -167,13 +167,13 @@ def by_rule(raw: list[object], type_: Type) -> TypedValues:
         except BadValueError as problem:
             bad[position] = str(problem)
             values.append(None)
-    return TypedValues(typed(values, type_), bad)
+    return TypedValues(arrow_values(values, type_), bad)
 
 
 _converter = lru_cache(maxsize=100)(converter)
 
 
-def typed(values: list[object], type_: Type) -> pa.Array:
+def arrow_values(values: list[object], type_: Type) -> pa.Array:
     """Return values of the reference engine, whose times are integers, as Arrow."""
     return pa.array(values, arrow_type(type_))
 
@@ -198,10 +198,10 @@ def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Typ
         for position, code in zip(positions, codes.tolist(), strict=True)
         if code in ruled.bad
     }
-    return TypedValues(_replaced(cast, unsure, ruled.array.take(distinct.indices)), bad)
+    return TypedValues(_replace_values(cast, unsure, ruled.array.take(distinct.indices)), bad)
 
 
-def _replaced(column: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Array:
+def _replace_values(column: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Array:
     if pa.types.is_duration(column.type):  # Arrow does not replace these
         whole = pa.int64()
         return pc.replace_with_mask(column.cast(whole), mask, values.cast(whole)).cast(column.type)
@@ -330,13 +330,13 @@ def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
     if pa.types.is_floating(source) and kind is Kind.DOUBLE:
         return lambda part: part.cast(target)
     if pa.types.is_decimal(source) and kind is Kind.DECIMAL:
-        return partial(_rescaled, target=target)
+        return partial(_rescale_decimals, target=target)
     if pa.types.is_date(source) and kind is Kind.DATE:
         return lambda part: part.cast(target)
     return None
 
 
-def _rescaled(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array:
+def _rescale_decimals(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array:
     """Change precision and scale of decimals.
 
     Arrow's cast does not detect that a value has more than 38 digits.

@@ -15,12 +15,12 @@ from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.columns.changelog import DELETE, INSERT, adds, changes, ops_of, with_ops, without_unchanged
 from slicemill.columns.keys import distinct_keys
-from slicemill.columns.order import renumbered
-from slicemill.columns.pieces import together
-from slicemill.columns.ranges import by_partition, last_of_each, running
+from slicemill.columns.order import renumber
+from slicemill.columns.pieces import concat_with_nulls
+from slicemill.columns.ranges import by_partition, last_of_each, running_totals
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Int64s
-from slicemill.metrics.due_times import released_by_time
+from slicemill.metrics.due_times import trigger_arrivals
 from slicemill.operators.changelog.spec import Emit
 from slicemill.operators.step import StepContext
 from slicemill.time import BEGINNING, EARLIEST, END
@@ -59,7 +59,7 @@ class EmitStep:
         # Drop field metadata such as nullability, which may differ in later tables.
         names = [*_SYSTEM, *self._input.names]
         table = pa.table([tables[0].column(name) for name in names], names=names)
-        rows = table if state.waiting is None else together([state.waiting, table])
+        rows = table if state.waiting is None else concat_with_nulls([state.waiting, table])
         rows = rows.combine_chunks()
         ends = self._ends(rows)
         if len(ends):
@@ -68,7 +68,7 @@ class EmitStep:
         out = self._told(rows.filter(pa.array(due)), ends[due]) if due.any() else self._schema.empty_table()
         state.finished |= until == END
         rows, ends = rows.filter(pa.array(~due)), ends[~due]
-        state.waiting = rows.take(pa.array(_needed(rows, ends, self._input))).combine_chunks()
+        state.waiting = rows.take(pa.array(_sufficient_changes(rows, ends, self._input))).combine_chunks()
         held = int(ends.min()) if len(ends) and self._every is not None else END
         return out, min(until, held)
 
@@ -91,7 +91,7 @@ class EmitStep:
     def _told(self, rows: pa.Table, ends: Int64s) -> pa.Table:
         made = self._by_values(rows, ends) if self._input.key is None else self._by_key(rows, ends)
         if self._counts:
-            made = renumbered(made, self.state.next_seq)
+            made = renumber(made, self.state.next_seq)
             self.state.next_seq += made.num_rows
         if self._every is None:
             made = made.drop_columns([OP])
@@ -113,9 +113,9 @@ class EmitStep:
 
     def _by_values(self, rows: pa.Table, ends: Int64s) -> pa.Table:
         """Return net inserts and deletes of equal rows, for changelogs without key."""
-        left = _uncancelled(rows, ends, self._input)
+        left = _surviving_changes(rows, ends, self._input)
         rows, ends = rows.take(pa.array(left)), ends[left]
-        codes, first = _coded(rows, ends, self._input.own)
+        codes, first = _number_rows(rows, ends, self._input.own)
         comes = adds(ops_of(rows))[first]
         order = np.lexsort((first, comes, ends[first]))
         counts = np.bincount(codes, minlength=len(first))[order]
@@ -129,44 +129,44 @@ class EmitStep:
         if self._every is None:
             told_at = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
         rows = rows.set_column(0, TS, pa.array(told_at))
-        return rows.set_column(2, ARRIVAL, pa.array(released_by_time(told_at)))
+        return rows.set_column(2, ARRIVAL, pa.array(trigger_arrivals(told_at)))
 
 
-def _needed(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
+def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
     """Return the changes that suffice to compute the net changes."""
     if schema.key is None:
-        return _uncancelled(rows, ends, schema)
+        return _surviving_changes(rows, ends, schema)
     first, last = _first_and_last(rows, ends, schema)
     return np.unique(np.concatenate([first, last]))
 
 
-def _uncancelled(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
+def _surviving_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
     """Return for each row and interval as many changes as its net count.
 
     These are the first changes since the count was last 0, so that the choice does not depend on run
     boundaries.
     """
-    codes, first = _coded(rows, ends, schema.own)
+    codes, first = _number_rows(rows, ends, schema.own)
     order, grouped, _ = by_partition(codes.astype(np.int32), len(first))
     signs = np.where(adds(ops_of(rows)), np.int64(1), np.int64(-1))[order]
     nothing = np.zeros(len(first), np.int64)
-    sums = running(grouped, signs, nothing)
+    sums = running_totals(grouped, signs, nothing)
     places, last = np.arange(len(order)), np.flatnonzero(last_of_each(grouped))
     net, cancelled = sums[last], np.maximum.accumulate(np.where(sums == 0, places, -1))[last]
     alike = (places > cancelled[grouped]) & (signs == np.sign(net)[grouped])
-    stays = alike & (running(grouped, alike, nothing) <= np.abs(net)[grouped])
+    stays = alike & (running_totals(grouped, alike, nothing) <= np.abs(net)[grouped])
     return np.sort(order[stays])
 
 
 def _first_and_last(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, Int64s]:
     assert schema.key is not None
-    codes, first = _coded(rows, ends, Schema(tuple(c for c in schema if c.name in schema.key)))
+    codes, first = _number_rows(rows, ends, Schema(tuple(c for c in schema if c.name in schema.key)))
     last = np.zeros(len(first), np.int64)
     last[codes] = np.arange(len(codes))
     return first, last
 
 
-def _coded(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, Int64s]:
+def _number_rows(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, Int64s]:
     """Number equal rows of an interval.
 
     Also return the first row of each number.

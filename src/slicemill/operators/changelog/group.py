@@ -31,7 +31,7 @@ from slicemill.columns.changelog import (
     with_ops,
     without_unchanged,
 )
-from slicemill.columns.keys import Keys, RowsByNumber, distinct_keys, grown
+from slicemill.columns.keys import Keys, RowsByNumber, distinct_keys, extend_array
 from slicemill.columns.ranges import last_of_each
 from slicemill.columns.rows import plain_table
 from slicemill.functions.vectors import arrow_type
@@ -39,15 +39,15 @@ from slicemill.kernels.arrays import Bools, Int32s, Int64s
 from slicemill.operators.changelog.group_rows import changing_groups
 from slicemill.operators.changelog.spec import GroupChanges
 from slicemill.operators.row_step import RowStep, row_step
-from slicemill.operators.step import Columns, StepContext
+from slicemill.operators.step import CompiledColumns, StepContext
 from slicemill.operators.window.over import WindowCalls, WindowState
 from slicemill.operators.window.running import (
     GroupedRows,
-    RetractableFigure,
+    RetractableAggregate,
+    RunningAggregate,
     RunningDistinct,
-    RunningFigure,
-    retractable_figure,
-    running_figure,
+    retractable_aggregate,
+    running_aggregate,
     values_counted,
 )
 from slicemill.operators.window.state_takeover import not_taken_over
@@ -72,7 +72,7 @@ class GroupChangesState:
     """
 
     keys: Keys | None = None
-    figures: list[RunningFigure | None] | None = None  # accumulator of each call; None for a windowed call
+    figures: list[RunningAggregate | None] | None = None  # accumulator of each call; None for a windowed call
     windows: WindowState | None = None
     told: RowsByNumber = field(default_factory=RowsByNumber)
 
@@ -107,13 +107,13 @@ class GroupChangesStep:
         ]
         self._share_values()
         arguments = [call.arguments for call, _ in self._figures]
-        self._columns = Columns([keys, *arguments, *self._counted_values], schema)
+        self._columns = CompiledColumns([keys, *arguments, *self._counted_values], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
         # A count of all rows changes with every row.
         self._counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._schema = with_system_columns(to_arrow(context.node.schema))
-        self._first_row = FirstRowOfAll.of(operator, context)
+        self._first_row = GlobalAggregateRow.of(operator, context)
         self.emits_first_row = False
         begun = any(len(figure.counts) for _, figure in self._figures)
         self._groups_kept = len(state.keys) if operator.group_by else int(begun)
@@ -138,7 +138,7 @@ class GroupChangesStep:
             self._emits_all = False
             first = self._inserts(tables[0], complete[0])
         elif self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
-            first = self._first_row.inserted(self._schema)
+            first = self._first_row.as_insert(self._schema)
         if not tables[0].num_rows:
             return first, complete[0]
         made, until = self._run(tables[0], complete)
@@ -238,7 +238,7 @@ class GroupChangesStep:
 
 
 def _fresh(operator: GroupChanges) -> GroupChangesState:
-    return GroupChangesState(Keys(), [running_figure(call) for call in operator.calls])
+    return GroupChangesState(Keys(), [running_aggregate(call) for call in operator.calls])
 
 
 def _nulls(expr: Expr, count: int) -> pa.Array:
@@ -288,7 +288,7 @@ _FORGOTTEN = 1_000  # minimum number of empty groups that are deleted together
 class RetractingGroupsState:
     """Groups, their row counts and last emitted values, and accumulators."""
 
-    figures: list[RetractableFigure]
+    figures: list[RetractableAggregate]
     keys: Keys = field(default_factory=Keys)
     rows: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     told: RowsByNumber = field(default_factory=RowsByNumber)
@@ -303,18 +303,18 @@ class RetractingGroupsStep:
         self.state = state
         self._calls = operator.calls
         keys = [item.expr for item in operator.group_by]
-        self._columns = Columns([keys, *(call.arguments for call in operator.calls)], schema)
+        self._columns = CompiledColumns([keys, *(call.arguments for call in operator.calls)], schema)
         self._values = [column.name for call in operator.calls for column in call.columns]
         self._names = [*(item.name for item in operator.group_by), *self._values]
         self._grouped = bool(operator.group_by)
         self._schema = with_system_columns(to_arrow(context.node.schema))
-        self._first_row = FirstRowOfAll.of(operator, context)
+        self._first_row = GlobalAggregateRow.of(operator, context)
         self.emits_first_row = False
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         first = self._schema.empty_table()
         if self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
-            first = self._first_row.inserted(self._schema)
+            first = self._first_row.as_insert(self._schema)
             self.state.next_seq += 1
         if not tables[0].num_rows:
             return first, complete[0]
@@ -330,7 +330,7 @@ class RetractingGroupsStep:
         tells[halves] = numbered[halves] != numbered[halves + 1]
         signs = np.where(adds(ops), np.int64(1), np.int64(-1))
         rows = GroupedRows.of(numbered, len(state.keys) or 1, signs, tells)
-        state.rows = grown(state.rows, rows.count)
+        state.rows = extend_array(state.rows, rows.count)
         sizes_before = state.rows[rows.touched]
         sizes = rows.counted(np.ones(len(ops), np.bool_), state.rows)
         values = [
@@ -413,7 +413,7 @@ def retracting_groups(operator: GroupChanges, context: StepContext) -> Retractin
     """
     if isinstance(context.state, RetractingGroupsState):
         return RetractingGroupsStep(operator, context, context.state)
-    figures = [figure for call in operator.calls if (figure := retractable_figure(call)) is not None]
+    figures = [figure for call in operator.calls if (figure := retractable_aggregate(call)) is not None]
     if context.state is not None or not figures or len(figures) < len(operator.calls):
         return None
     return RetractingGroupsStep(operator, context, RetractingGroupsState(figures))
@@ -433,7 +433,7 @@ def retracting_groups(operator: GroupChanges, context: StepContext) -> Retractin
 
 
 @dataclass(frozen=True, slots=True)
-class FirstRowOfAll:
+class GlobalAggregateRow:
     """Values of a global aggregate over no rows.
 
     They are a table of one row.
@@ -442,14 +442,14 @@ class FirstRowOfAll:
     values: pa.Table
 
     @staticmethod
-    def of(operator: GroupChanges, context: StepContext) -> FirstRowOfAll | None:
+    def of(operator: GroupChanges, context: StepContext) -> GlobalAggregateRow | None:
         """Return the row, or None for an aggregate with GROUP BY."""
         if operator.group_by:
             return None
         definitions = [context.definition(call) for call in operator.calls]
         values = [evaluate(base_of(definition), ()) for definition in definitions]
         (row,) = align(definitions, values) if definitions else [()]
-        return FirstRowOfAll(plain_table([row], context.node.schema.own))
+        return GlobalAggregateRow(plain_table([row], context.node.schema.own))
 
     def enter(self, told: RowsByNumber) -> bool:
         """Record the row as emitted, unless a row was emitted before."""
@@ -459,7 +459,7 @@ class FirstRowOfAll:
         told.replace(np.zeros(1, np.int64), self.values)
         return True
 
-    def inserted(self, schema: pa.Schema) -> pa.Table:
+    def as_insert(self, schema: pa.Schema) -> pa.Table:
         """Return the change that inserts the row.
 
         It precedes all other rows, so its number is 0.

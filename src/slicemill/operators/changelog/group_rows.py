@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from slicemill.aggregates.definition import RowAggregate, align, base_of, comparable, evaluate, shown
+from slicemill.aggregates.definition import (
+    RowAggregate,
+    align,
+    base_of,
+    comparable,
+    evaluate,
+    normalize_zeros,
+)
 from slicemill.aggregates.lists import LISTS, check_length
 from slicemill.aggregates.moments import STATISTICS
 from slicemill.catalog.queries import AggregateCall
@@ -28,7 +35,7 @@ _KEPT_UP = frozenset(("count", "median", "percentile", "quantile", *STATISTICS))
 NOTHING = object()
 
 
-class Retractable(Protocol):
+class RetractableAccumulator(Protocol):
     """Accumulator of a group that supports retraction."""
 
     def add(self, args: Row) -> None: ...
@@ -105,7 +112,9 @@ class GroupRows:
         self._rows = state
 
 
-def retractable(call: AggregateCall, definition: RowAggregate) -> Callable[[], Retractable]:
+def retractable_accumulator(
+    call: AggregateCall, definition: RowAggregate
+) -> Callable[[], RetractableAccumulator]:
     name = call.name.lower()
     if name in _KEPT_UP and definition.statistic is not None:
         return definition.statistic
@@ -119,7 +128,7 @@ class ChangingGroup:
     """Group: output key values, accumulators, row count, last emitted row."""
 
     values: Row
-    calls: list[Retractable]
+    calls: list[RetractableAccumulator]
     rows: int = 0
     told: Row | None = None
 
@@ -133,7 +142,7 @@ class ChangingGroups:
     """
 
     group: Callable[[Row], Row] | None
-    calls: Sequence[tuple[RowAggregate, Callable[[], Retractable], Callable[[Row], Row]]]
+    calls: Sequence[tuple[RowAggregate, Callable[[], RetractableAccumulator], Callable[[Row], Row]]]
     retracts: bool
     inputs: int = 1
     waits_for_time: bool = False
@@ -177,7 +186,7 @@ class ChangingGroups:
         key = comparable(values)
         group = self._groups.change(key)
         if group is None:
-            group = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
+            group = ChangingGroup(normalize_zeros(values), [make() for _, make, _ in self.calls])
             self._groups.put(key, group)
         return key, group
 
@@ -196,7 +205,7 @@ class ChangingGroups:
         if not group.rows and self.group is not None:
             self._groups.remove(key)
         before, group.told = group.told, now
-        return list(told(before, now))
+        return list(row_changes(before, now))
 
     def state(self) -> Any:
         return {"by_key": self._groups, "before": self._before}
@@ -221,7 +230,7 @@ def _plain(group: ChangingGroup) -> Any:
     return group.values, [kept.state() for kept in group.calls], group.rows, group.told
 
 
-def told(before: Row | None, now: Row | None) -> Sequence[Row]:
+def row_changes(before: Row | None, now: Row | None) -> Sequence[Row]:
     """Return the changes from one version of a row to the next."""
     if before is None:
         return () if now is None else (("insert", *now),)
@@ -238,6 +247,6 @@ def changing_groups(operator: GroupChanges, context: StepContext) -> ChangingGro
     for call in operator.calls:
         definition = context.definition(call)
         arguments = row_of_expressions(call.arguments, schema)
-        calls.append((definition, retractable(call, definition), arguments))
+        calls.append((definition, retractable_accumulator(call, definition), arguments))
     group = row_of_items(operator.group_by, schema) if operator.group_by else None
     return ChangingGroups(group, calls, operator.retracts)

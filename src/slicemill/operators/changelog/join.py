@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from slicemill.aggregates.definition import comparable
 from slicemill.columns.objects_by_key import ObjectsByKey
-from slicemill.operators.changelog.group_rows import told
+from slicemill.operators.changelog.group_rows import row_changes
 from slicemill.operators.changelog.spec import JoinChanges
 from slicemill.operators.row_step import RowStep, predicate, row_of_expressions, row_step
 from slicemill.operators.step import StepContext
@@ -24,7 +24,7 @@ Results: TypeAlias = dict[tuple[int, int], Row]
 
 
 @dataclass(slots=True)
-class JoinedRows:
+class JoinChangesByRows:
     """Row operator of a join of changelogs.
 
     `keys` are functions of an input's row as it arrives, `matches` is a function of a joined row. `widths`
@@ -60,7 +60,7 @@ class JoinedRows:
             if number is None:
                 self._arrived += 1
                 number = self._arrived
-            self._comes(port, comes, number, gone, new)
+            self._insert(port, comes, number, gone, new)
         return [Timed(tuple_.ts, row) for row in changes_between(gone, new)]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
@@ -82,22 +82,22 @@ class JoinedRows:
         partners = list(self._partners(port, key, own))
         for other, row_there in partners:
             gone[_pair(port, number, other)] = self._joined(port, own, row_there)
-            if self._keeps(1 - port) and not any(self._partners(1 - port, key, row_there)):
+            if self._emits_unmatched(1 - port) and not any(self._partners(1 - port, key, row_there)):
                 new[_pair(port, 0, other)] = self._joined(port, None, row_there)
-        if not partners and self._keeps(port):
+        if not partners and self._emits_unmatched(port):
             gone[_pair(port, number, 0)] = self._joined(port, own, None)
         return number
 
-    def _comes(self, port: int, row: Row, number: int, gone: Results, new: Results) -> None:
+    def _insert(self, port: int, row: Row, number: int, gone: Results, new: Results) -> None:
         key, own = comparable(self.keys[port](row)), self._own(port, row)
         partners = list(self._partners(port, key, own))
         for other, row_there in partners:
-            if self._keeps(1 - port) and not any(self._partners(1 - port, key, row_there)):
+            if self._emits_unmatched(1 - port) and not any(self._partners(1 - port, key, row_there)):
                 alone = _pair(port, 0, other)
                 if new.pop(alone, None) is None:
                     gone[alone] = self._joined(port, None, row_there)
             new[_pair(port, number, other)] = self._joined(port, own, row_there)
-        if not partners and self._keeps(port):
+        if not partners and self._emits_unmatched(port):
             new[_pair(port, number, 0)] = self._joined(port, own, None)
         kept = self._sides.change(key, port)
         if kept is None:
@@ -111,9 +111,9 @@ class JoinedRows:
             if self.matches(self._joined(port, own, other)):
                 yield number, other
 
-    def _keeps(self, port: int) -> bool:
+    def _emits_unmatched(self, port: int) -> bool:
         """Return True if unmatched rows of a side are emitted."""
-        return port in self.operator.kind.unmatched
+        return port in self.operator.kind.outer_inputs
 
     def _own(self, port: int, row: Row) -> Row:
         return row[1:] if self.operator.retracts[port] else row
@@ -142,11 +142,11 @@ def changes_between(gone: Results, new: Results) -> Iterator[Row]:
     Deletes precede updates, and updates precede inserts.
     """
     for pair in sorted(gone.keys() - new.keys()):
-        yield from told(gone[pair], None)
+        yield from row_changes(gone[pair], None)
     for pair in sorted(gone.keys() & new.keys()):
-        yield from told(gone[pair], new[pair])
+        yield from row_changes(gone[pair], new[pair])
     for pair in sorted(new.keys() - gone.keys()):
-        yield from told(None, new[pair])
+        yield from row_changes(None, new[pair])
 
 
 def _same(rows: Rows) -> Rows:
@@ -157,11 +157,13 @@ def _pair(port: int, own: int, other: int) -> tuple[int, int]:
     return (own, other) if port == 0 else (other, own)
 
 
-def joined_rows(operator: JoinChanges, schemas: Sequence[Schema], output: Schema) -> JoinedRows:
+def join_changes_by_rows(
+    operator: JoinChanges, schemas: Sequence[Schema], output: Schema
+) -> JoinChangesByRows:
     keys = [row_of_expressions(exprs, schema) for exprs, schema in zip(operator.keys, schemas, strict=True)]
     left, right = (len(schema.own) for schema in schemas)
-    return JoinedRows(operator, keys, predicate(operator.condition, output.own), (left, right))
+    return JoinChangesByRows(operator, keys, predicate(operator.condition, output.own), (left, right))
 
 
 def join_changes(operator: JoinChanges, context: StepContext) -> RowStep:
-    return row_step(joined_rows(operator, context.schemas, context.node.schema), context)
+    return row_step(join_changes_by_rows(operator, context.schemas, context.node.schema), context)

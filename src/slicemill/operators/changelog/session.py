@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from slicemill.aggregates.definition import RowAggregate, align, comparable, shown
+from slicemill.aggregates.definition import RowAggregate, align, comparable, normalize_zeros
 from slicemill.catalog.queries import SessionWindow
 from slicemill.columns.objects_by_key import ObjectsByKey
-from slicemill.operators.changelog.group_rows import NOTHING, ChangingGroup, Retractable, retractable, told
+from slicemill.operators.changelog.group_rows import (
+    NOTHING,
+    ChangingGroup,
+    RetractableAccumulator,
+    retractable_accumulator,
+    row_changes,
+)
 from slicemill.operators.changelog.spec import SessionChanges
 from slicemill.operators.row_step import RowStep, predicate, row_of_expressions, row_of_items, row_step
 from slicemill.operators.step import StepContext
@@ -43,7 +49,7 @@ class ChangingSessions:
     group: Callable[[Row], Row]
     end_of: Callable[[Timed], int | None]
     closes: Callable[[Row], bool]
-    calls: Sequence[tuple[RowAggregate, Callable[[], Retractable], Callable[[Row], Row]]]
+    calls: Sequence[tuple[RowAggregate, Callable[[], RetractableAccumulator], Callable[[Row], Row]]]
     inputs: int = 1
     waits_for_time: bool = True
     # Sessions by number; the number of each group's last session; and the time of the first unemitted change.
@@ -78,7 +84,7 @@ class ChangingSessions:
         number = self._latest.get(key, -1)
         session = self._sessions.change(number)
         if session is None or session.closed or (session.end is not None and ts > session.end):
-            group = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
+            group = ChangingGroup(normalize_zeros(values), [make() for _, make, _ in self.calls])
             session, number = _ChangingSession(group, ts, ts), self._begun
             self._sessions.put(number, session)
             self._latest[key] = number
@@ -154,7 +160,7 @@ class ChangingSessions:
         rows = align([definition for definition, _, _ in self.calls], given)
         now = (*group.values, *rows[0], session.start, session.end) if rows else None
         before, group.told = group.told, now
-        return [Timed(moment, row) for row in told(before, now)]
+        return [Timed(moment, row) for row in row_changes(before, now)]
 
     def state(self) -> Any:
         return {"sessions": self._sessions, "begun": self._begun, "since": self._since}
@@ -194,7 +200,7 @@ def session_changes(operator: SessionChanges, context: StepContext) -> RowStep:
     for call in operator.calls:
         definition = context.definition(call)
         arguments = row_of_expressions(call.arguments, schema)
-        calls.append((definition, retractable(call, definition), arguments))
+        calls.append((definition, retractable_accumulator(call, definition), arguments))
     group = row_of_items(operator.group_by, schema)
     end_of, closes = session_ends(operator.session, schema)
     return row_step(ChangingSessions(operator, group, end_of, closes, calls), context)

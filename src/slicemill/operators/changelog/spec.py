@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
 from slicemill.catalog.queries import AggregateCall, JoinKind, LateTuples, RankedBy, SelectItem, SessionWindow
-from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 from slicemill.functions.render import render
 from slicemill.operators.protocol import (
     ColumnsRead,
@@ -19,11 +19,11 @@ from slicemill.operators.protocol import (
     OperatorKind,
     Role,
     UnitOf,
-    grouped,
+    grouping_facts,
     partition,
     same_keys,
 )
-from slicemill.operators.session.spec import session_words
+from slicemill.operators.session.spec import describe_session
 from slicemill.operators.window.accumulators import accumulator_of, sources_of_calls
 from slicemill.time import format_us
 from slicemill.types import OP, Column, Kind, Schema
@@ -56,7 +56,7 @@ class GroupChanges(Operator):
 
 
 def _describe_group_changes(group: GroupChanges) -> Description:
-    facts = (*grouped(group.calls, group.group_by), ("over", "all history"), ("gives", "changes"))
+    facts = (*grouping_facts(group.calls, group.group_by), ("over", "all history"), ("gives", "changes"))
     return Description("γ", "Aggregate", facts)
 
 
@@ -156,7 +156,7 @@ class WindowChanges(Operator):
 
 def _describe_window_changes(windows: WindowChanges) -> Description:
     facts: list[Fact] = [
-        *grouped(windows.calls, windows.group_by),
+        *grouping_facts(windows.calls, windows.group_by),
         ("window", f"{format_us(windows.extent_us)}, every {format_us(windows.slide_us)}"),
     ]
     if windows.every_us is not None:
@@ -206,8 +206,8 @@ class SessionChanges(Operator):
 
 def _describe_session_changes(sessions: SessionChanges) -> Description:
     facts: list[Fact] = [
-        *grouped(sessions.calls, sessions.group_by),
-        ("session", session_words(sessions.session)),
+        *grouping_facts(sessions.calls, sessions.group_by),
+        ("session", describe_session(sessions.session)),
         ("early", f"every {format_us(sessions.every_us)}"),
     ]
     return Description("γ", "Sessions", (*facts, ("gives", "changes")))
@@ -293,9 +293,9 @@ class TopN(Operator):
     retracts: bool = False
 
     @property
-    def by_place(self) -> bool:
+    def updates_by_position(self) -> bool:
         """True if a row that takes another row's place updates it."""
-        return self.by.keyed_by_place(self.limit, self.shown, Schema((), self.retracts))
+        return self.by.is_keyed_by_rank(self.limit, self.shown, Schema((), self.retracts))
 
     @property
     def appends(self) -> bool:
@@ -343,8 +343,8 @@ def _seq_bits(top: TopN, bits: int) -> int:
     if top.appends or top.one_each:
         return bits
     if top.several:
-        return fanned_bits(bits)
-    return SEQ_BITS if top.retracts or not top.by.partition_by else fanned_bits(ranked_bits(bits))
+        return fan_out_bits(bits)
+    return SEQ_BITS if top.retracts or not top.by.partition_by else fan_out_bits(rank_bits(bits))
 
 
 _TOPN_KINDS = (

@@ -24,18 +24,26 @@ from slicemill.columns.changelog import (
     with_ops,
     without_unchanged,
 )
-from slicemill.columns.keys import GrowingRows, Keys, RowsByNumber, distinct_keys, grown, mostly_gone, touched
+from slicemill.columns.keys import (
+    GrowingRows,
+    Keys,
+    RowsByNumber,
+    distinct_keys,
+    distinct_numbers,
+    extend_array,
+    mostly_unused,
+)
 from slicemill.columns.objects_by_key import ObjectsByKey
-from slicemill.columns.order import Numbering, order_codes, ordered_by, sort_key
-from slicemill.columns.ranges import by_partition, last_of_each, running
+from slicemill.columns.order import Numbering, order_codes, sort_key, sort_positions
+from slicemill.columns.ranges import by_partition, last_of_each, running_totals
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.alignment import Due
-from slicemill.operators.changelog.group_rows import told
+from slicemill.operators.changelog.group_rows import row_changes
 from slicemill.operators.changelog.spec import TopN
 from slicemill.operators.row_step import RowState, RowStep, row_of_expressions, row_step
-from slicemill.operators.step import Columns, Partitioned, StepContext
+from slicemill.operators.step import CompiledColumns, PartitionNumbers, StepContext
 from slicemill.types import Row, Schema, Timed
 
 _SYSTEM = (TS, SEQ, ARRIVAL)
@@ -57,7 +65,7 @@ class FirstRowsStep:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, FirstRowsState) else FirstRowsState()
         self._limit = operator.limit
-        self._groups = Partitioned(operator.by.partition_by, schema)
+        self._groups = PartitionNumbers(operator.by.partition_by, schema)
         self._columns = [*_SYSTEM, *schema.names]
         self._schema = with_system_columns(to_arrow(context.node.schema))
         self._shown = operator.shown
@@ -65,11 +73,11 @@ class FirstRowsStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table, state = tables[0].select(self._columns), self.state
         numbered = self._groups.numbers(table, state.keys)
-        distinct, local = touched(numbered)
-        state.rows = grown(state.rows, len(state.keys) or 1)
+        distinct, local = distinct_numbers(numbered)
+        state.rows = extend_array(state.rows, len(state.keys) or 1)
         order, partitions, _ = by_partition(local, len(distinct))
         ranks = np.empty(len(order), np.int64)
-        ranks[order] = running(partitions, np.ones(len(order), np.bool_), state.rows[distinct])
+        ranks[order] = running_totals(partitions, np.ones(len(order), np.bool_), state.rows[distinct])
         state.rows[distinct] += np.bincount(local, minlength=len(distinct))
         if self._shown is not None:
             table = table.append_column(self._shown, pa.array(ranks))
@@ -103,8 +111,8 @@ class BestRowsStep:
     def __init__(self, operator: TopN, context: StepContext) -> None:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, BestRowsState) else BestRowsState()
-        self._groups = Partitioned(operator.by.partition_by, schema)
-        self._order = Columns([[expr for expr, _ in operator.by.order_by]], schema)
+        self._groups = PartitionNumbers(operator.by.partition_by, schema)
+        self._order = CompiledColumns([[expr for expr, _ in operator.by.order_by]], schema)
         self._falls = [falls for _, falls in operator.by.order_by]
         self._latest_first = operator.by.latest_first
         self._columns = [*_SYSTEM, *schema.names]
@@ -116,7 +124,7 @@ class BestRowsStep:
         if not new.num_rows:
             return self._schema.empty_table(), complete[0]
         numbered = self._groups.numbers(new, state.keys)
-        distinct, local = touched(numbered)
+        distinct, local = distinct_numbers(numbered)
         state.best.reach(len(state.keys) or 1)
         places = state.best.places[distinct]
         known = np.flatnonzero(places >= 0)
@@ -129,7 +137,7 @@ class BestRowsStep:
         ]
         arrival = np.arange(rows.num_rows)
         rank = np.empty(rows.num_rows, np.int64)
-        rank[ordered_by(codes, -arrival if self._latest_first else arrival)] = arrival
+        rank[sort_positions(codes, -arrival if self._latest_first else arrival)] = arrival
         order, partitions, head = by_partition(all_numbers, len(distinct))
         lowered = rank[order] - partitions.astype(np.int64) * rows.num_rows
         best = np.ones(len(order), np.bool_)
@@ -199,12 +207,12 @@ def top(
 _SYSTEM_COLUMNS = (TS, SEQ, ARRIVAL)
 
 
-def _no_places() -> Int64s:
+def _no_positions() -> Int64s:
     return np.zeros(0, np.int64)
 
 
 @kernel
-def places_taken(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int64s, Int64s]:
+def insert_positions(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int64s, Int64s]:
     """Return the place of each row on arrival, and the rows placed before.
 
     Places start at 0; -1 for rows beyond the limit. Rows are ordered by partition, then by arrival.
@@ -231,13 +239,13 @@ def places_taken(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int64s,
 
 
 @kernel
-def tell_changes(
+def emit_changes(
     partitions: Int32s, taken: Int64s, told: Int64s, limit: int, shown: bool
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
     """Return the changes: causing row, row before, row after, and place.
 
-    Rows before and after are -1 if there is none. `told` is the number of changes of each row. The last
-    result are the rows that stay within the limit.
+    Rows before and after are -1 if there is none. `row_changes` is the number of changes of each row. The
+    last result are the rows that stay within the limit.
     """
     total = told.sum()
     cause, place = np.empty(total, np.int64), np.zeros(total, np.int64)
@@ -279,7 +287,7 @@ def tell_changes(
 
 
 @kernel
-def chained(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
+def collect_chains(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
     """Return the positions of linked chains, and the chain of each position.
 
     Each chain starts at its head; -1 ends a chain.
@@ -301,7 +309,7 @@ def chained(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
     return places, chains
 
 
-@stored_as("top.several", version=2, upgrade={1: lambda plain: _chained_by_partition(**plain)})
+@stored_as("top.several", version=2, upgrade={1: lambda plain: _chain_by_partition(**plain)})
 @dataclass(slots=True)
 class SeveralRowsState:
     """Top rows by partition, as linked lists in rank order.
@@ -314,44 +322,44 @@ class SeveralRowsState:
 
     keys: Keys = field(default_factory=Keys)
     added: GrowingRows = field(default_factory=GrowingRows)
-    heads: Int64s = field(default_factory=_no_places)
-    following: Int64s = field(default_factory=_no_places)
+    heads: Int64s = field(default_factory=_no_positions)
+    following: Int64s = field(default_factory=_no_positions)
     used: int = 0
 
     def chains(self, numbers: Int64s) -> tuple[Int64s, Int32s]:
         """Return the top rows of some partitions, and the index of their partition."""
-        self.heads = grown(self.heads, len(self.keys) or 1, -1)
-        return chained(self.heads[numbers], self.following)
+        self.heads = extend_array(self.heads, len(self.keys) or 1, -1)
+        return collect_chains(self.heads[numbers], self.following)
 
     def keep(self, numbers: Int64s, places: Int64s, chains: Int32s) -> None:
         """Replace the top rows of some partitions; each partition has some."""
-        self.following = grown(self.following, self.added.rows, -1)
+        self.following = extend_array(self.following, self.added.rows, -1)
         last = last_of_each(chains)
         self.following[places] = np.where(last, -1, np.roll(places, -1))
         self.heads[numbers] = places[np.roll(last, 1)]
 
     def tidy(self) -> None:
         """Delete rows that are no longer within the limit."""
-        if not mostly_gone(self.added.rows, self.used):
+        if not mostly_unused(self.added.rows, self.used):
             return
-        stay = np.sort(chained(self.heads, self.following)[0])
+        stay = np.sort(collect_chains(self.heads, self.following)[0])
         self.added = self.added.only(stay)
-        self.following = _moved(self.following[stay], stay)
-        self.heads = _moved(self.heads, stay)
+        self.following = _new_positions(self.following[stay], stay)
+        self.heads = _new_positions(self.heads, stay)
 
 
-def _moved(places: Int64s, stay: Int64s) -> Int64s:
+def _new_positions(places: Int64s, stay: Int64s) -> Int64s:
     """Return the new positions of rows after only `stay` is kept."""
     return np.where(places < 0, -1, np.searchsorted(stay, places))
 
 
-def _chained_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[str, object]:
+def _chain_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[str, object]:
     """Upgrade version 1, which had all rows in one table, sorted by partition."""
     found = SeveralRowsState(keys)
     if rows is not None and rows.num_rows:
         order = np.argsort(of, kind="stable")
         found.added.add(rows)
-        found.heads = grown(found.heads, len(keys) or 1, -1)
+        found.heads = extend_array(found.heads, len(keys) or 1, -1)
         found.keep(np.unique(of).astype(np.int64), order, of[order])
         found.used = len(order)
     return {name: getattr(found, name) for name in SeveralRowsState.__slots__}
@@ -363,8 +371,8 @@ class SeveralRowsStep:
     def __init__(self, operator: TopN, context: StepContext) -> None:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, SeveralRowsState) else SeveralRowsState()
-        self._groups = Partitioned(operator.by.partition_by, schema)
-        self._order = Columns([[expr for expr, _ in operator.by.order_by]], schema)
+        self._groups = PartitionNumbers(operator.by.partition_by, schema)
+        self._order = CompiledColumns([[expr for expr, _ in operator.by.order_by]], schema)
         self._falls = [falls for _, falls in operator.by.order_by]
         self._latest_first = operator.by.latest_first
         self._limit, self._shown = operator.limit, operator.shown
@@ -379,17 +387,17 @@ class SeveralRowsStep:
         numbered = self._groups.numbers(new, state.keys)
         # Drop field metadata such as nullability, which may differ in later tables.
         fresh = pa.table([new.column(name) for name in self._names], names=self._names)
-        distinct, local = touched(numbered)
+        distinct, local = distinct_numbers(numbered)
         places, chains = state.chains(distinct)
         rows, old = state.added.behind(places, fresh).combine_chunks(), len(places)
         of = np.concatenate([chains, local])
         order, partitions, _ = by_partition(of, len(distinct))
         ranks = self._ranks(rows, old)[order]
-        taken, counts = places_taken(partitions, ranks, self._limit)
+        taken, counts = insert_positions(partitions, ranks, self._limit)
         full = counts == self._limit
         told = np.where(full, counts - taken, counts + 1 - taken) if self._shown is not None else 1 + full
         told = np.where((taken >= 0) & (order >= old), told, 0).astype(np.int64)
-        cause, before, after, place, stay = tell_changes(
+        cause, before, after, place, stay = emit_changes(
             partitions, taken, told, self._limit, self._shown is not None
         )
         stays = order[stay]
@@ -412,7 +420,7 @@ class SeveralRowsStep:
         if self._latest_first:
             arrival = np.concatenate([arrival[:old], old - arrival[old:] - 1])
         ranks = np.empty(rows.num_rows, np.int64)
-        ranks[ordered_by(codes, arrival)] = np.arange(rows.num_rows)
+        ranks[sort_positions(codes, arrival)] = np.arange(rows.num_rows)
         return ranks
 
     def _told(
@@ -438,7 +446,7 @@ class SeveralRowsStep:
         if self._shown is not None:
             made = made.append_column(self._shown, pa.array(np.repeat(place, 2)[chosen] + 1))
             made = without_unchanged(made, self._names)
-        return self._numbering.applied(made.cast(self._schema))
+        return self._numbering.apply(made.cast(self._schema))
 
     def due(self) -> int | None:
         return None
@@ -485,7 +493,7 @@ class CandidatesStep:
         self._rows = rows
         self._step = step
         self._schema = schema
-        self._columns = Columns(
+        self._columns = CompiledColumns(
             [operator.by.partition_by, [expr for expr, _ in operator.by.order_by]], schema
         )
 
@@ -516,7 +524,7 @@ class CandidatesStep:
         keys, columns = self._columns.of(rows)
         codes = [order_codes(column, falls) for column, (_, falls) in zip(columns, by.order_by, strict=True)]
         arrival = np.arange(len(rows))
-        order = ordered_by(codes, -arrival if by.latest_first else arrival)
+        order = sort_positions(codes, -arrival if by.latest_first else arrival)
         places = np.empty(len(rows), np.int64)
         places[order] = arrival
         if by.function != "row_number":
@@ -659,17 +667,24 @@ class TopRows:
         self, key: Row, before: list[tuple[RankedRow, Row]], follows: Mapping[int, int]
     ) -> list[Row]:
         now = self._visible(key)
-        if self.operator.by_place:
+        if self.operator.updates_by_position:
             # The position is the key: a row at the position of another one is an update.
             pairs = zip_longest((row for _, row in before), (row for _, row in now))
-            return [change for pair in pairs for change in told(*pair)]
+            return [change for pair in pairs for change in row_changes(*pair)]
         were = {follows.get(entry.arrival, entry.arrival): row for entry, row in before}
         are = {entry.arrival: row for entry, row in now}
-        gone = [change for arrival, row in were.items() if arrival not in are for change in told(row, None)]
-        moved = [
-            change for arrival, row in were.items() if arrival in are for change in told(row, are[arrival])
+        gone = [
+            change for arrival, row in were.items() if arrival not in are for change in row_changes(row, None)
         ]
-        new = [change for arrival, row in are.items() if arrival not in were for change in told(None, row)]
+        moved = [
+            change
+            for arrival, row in were.items()
+            if arrival in are
+            for change in row_changes(row, are[arrival])
+        ]
+        new = [
+            change for arrival, row in are.items() if arrival not in were for change in row_changes(None, row)
+        ]
         return [*gone, *moved, *new]
 
     def state(self) -> Any:

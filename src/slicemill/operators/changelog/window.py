@@ -6,9 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.aggregates.definition import RowAggregate, align, comparable, shown
+from slicemill.aggregates.definition import RowAggregate, align, comparable, normalize_zeros
 from slicemill.columns.objects_by_key import ObjectsByKey
-from slicemill.operators.changelog.group_rows import NOTHING, Retractable, retractable, told
+from slicemill.operators.changelog.group_rows import (
+    NOTHING,
+    RetractableAccumulator,
+    retractable_accumulator,
+    row_changes,
+)
 from slicemill.operators.changelog.spec import WindowChanges
 from slicemill.operators.row_step import RowStep, row_of_expressions, row_of_items, row_step
 from slicemill.operators.step import StepContext
@@ -24,7 +29,7 @@ class _WindowGroup:
     """
 
     values: Row
-    calls: list[Retractable]
+    calls: list[RetractableAccumulator]
     told: Row | None = None
     changed: int | None = None
 
@@ -39,7 +44,7 @@ class ChangingWindows:
     operator: WindowChanges
     group: Callable[[Row], Row]
     time: Callable[[Row], int] | None
-    calls: Sequence[tuple[RowAggregate, Callable[[], Retractable], Callable[[Row], Row]]]
+    calls: Sequence[tuple[RowAggregate, Callable[[], RetractableAccumulator], Callable[[Row], Row]]]
     inputs: int = 1
     waits_for_time: bool = True
     # Groups by key, in parts by the ends of windows.
@@ -63,7 +68,7 @@ class ChangingWindows:
                 continue
             group = self._groups.change(key, end)
             if group is None:
-                group = _WindowGroup(shown(values), [make() for _, make, _ in self.calls])
+                group = _WindowGroup(normalize_zeros(values), [make() for _, make, _ in self.calls])
                 self._groups.put(key, group, end)
             for kept, (_, _, arguments) in zip(group.calls, self.calls, strict=True):
                 kept.add(arguments(row))
@@ -129,7 +134,7 @@ class ChangingWindows:
         bounds = (self.operator.start(end), end)
         now = group.values + rows[0] + bounds if rows else None
         before, group.told = group.told, now
-        return [Timed(moment, row) for row in told(before, now)]
+        return [Timed(moment, row) for row in row_changes(before, now)]
 
     def state(self) -> Any:
         return {"groups": self._groups, "since": self._since, "changes": self._changes}
@@ -179,7 +184,7 @@ def window_changes(operator: WindowChanges, context: StepContext) -> RowStep:
     for call in operator.calls:
         definition = context.definition(call)
         arguments = row_of_expressions(call.arguments, schema)
-        calls.append((definition, retractable(call, definition), arguments))
+        calls.append((definition, retractable_accumulator(call, definition), arguments))
     late, time = operator.late, None
     if late is not None:
         place = schema.index(late.column)

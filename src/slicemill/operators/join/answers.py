@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from slicemill.catalog.queries import JoinKind, Window
 from slicemill.columns.merge import with_seqs
-from slicemill.columns.order import ranked
-from slicemill.columns.sequence_bits import ranked_bits
+from slicemill.columns.order import rank_seqs
+from slicemill.columns.sequence_bits import rank_bits
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import arrow_type
 from slicemill.kernels.arrays import Int32s, Int64s
-from slicemill.metrics.due_times import released_by_time
+from slicemill.metrics.due_times import trigger_arrivals
 from slicemill.operators.join.block import (
     BLOCK_SEQ,
     BLOCK_TS,
@@ -33,9 +33,9 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.conditions import Residuals
 from slicemill.operators.join.pairs import Pairs, fetch
-from slicemill.operators.join.probe import Words, loop, places_in, places_out, words_in, words_out
+from slicemill.operators.join.probe import Words, places_in, places_out, typed_kernel, words_in, words_out
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.state import Side, masked
+from slicemill.operators.join.state import JoinSide, replace_masks
 from slicemill.types import BIGINT, TIMESTAMP, Schema, Type
 
 _TS, _NUMBER = "_ts", "_number"  # column names of a row's timestamp and row number
@@ -62,7 +62,7 @@ class Answers:
         schemas: Sequence[Schema],
         seats: QueryBits,
         ties: Ties,
-        unmatched: Unmatched,
+        unmatched: UnmatchedTracker,
     ) -> None:
         self._ties = ties
         self._unmatched = unmatched
@@ -98,7 +98,7 @@ class Answers:
         """Return the result of each query at the end of a run."""
         self._bytes.clear()
         return [
-            errors.get(member.name) or _joined(collected.get(member.name) or [self._empty(member)])
+            errors.get(member.name) or _concat_results(collected.get(member.name) or [self._empty(member)])
             for member in self._members
         ]
 
@@ -129,7 +129,7 @@ def too_many_rows(rows: int) -> ExpressionError:
     )
 
 
-def _joined(tables: list[pa.Table]) -> pa.Table:
+def _concat_results(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
@@ -151,7 +151,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 _NEVER = np.int32(2**31 - 1)
 
 
-@loop(types.void(words_in, places_in, places_in, words_out))
+@typed_kernel(types.void(words_in, places_in, places_in, words_out))
 def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -> None:
     """Clear pending bits of rows for the queries of their pairs."""
     for pair in range(len(rows)):
@@ -159,7 +159,7 @@ def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -
             pending[rows[pair], word] &= ~wanted[places[pair], word]
 
 
-@loop(types.void(words_in, places_in, places_in, words_in, types.int64, types.uint64, places_out))
+@typed_kernel(types.void(words_in, places_in, places_in, words_in, types.int64, types.uint64, places_out))
 def find_first(
     wanted: Words, places: Int32s, rows: Int32s, pending: Words, word: int, bit: int, first: Int32s
 ) -> None:
@@ -170,7 +170,7 @@ def find_first(
             first[row] = place
 
 
-@loop(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
+@typed_kernel(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
 def keep_first(wanted: Words, places: Int32s, rows: Int32s, word: int, bit: int, first: Int32s) -> None:
     """Clear the query's bit in all pairs except the first of each row."""
     for pair in range(len(rows)):
@@ -179,7 +179,7 @@ def keep_first(wanted: Words, places: Int32s, rows: Int32s, word: int, bit: int,
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _UnmatchedRows:
     """Rows of an input that are emitted to a query without a partner."""
 
     side: int
@@ -188,7 +188,7 @@ class _Told:
     table: pa.Table  # columns of the input, under the names used in slices
 
 
-class Unmatched:
+class UnmatchedTracker:
     """Tracks the unmatched rows of both sides of a join."""
 
     def __init__(
@@ -206,14 +206,14 @@ class Unmatched:
     def __bool__(self) -> bool:
         return bool(self._members)
 
-    def asks_for(self, side: int) -> bool:
+    def tracks_side(self, side: int) -> bool:
         """Return True if a query tracks matches of this side."""
         return bool(self.judged[side].any())
 
     def result_bits(self, member: JoinMember) -> int:
         """Return the number of bits of a query's sequence numbers before fan-out."""
-        bits = ranked_bits(self._seq_bits)
-        return bits if member.kind is JoinKind.INNER else ranked_bits(bits)
+        bits = rank_bits(self._seq_bits)
+        return bits if member.kind is JoinKind.INNER else rank_bits(bits)
 
     # -- matches clear bits ----------------------------------------------------------------------------
 
@@ -251,14 +251,16 @@ class Unmatched:
 
     # -- emission when windows end ---------------------------------------------------------------------
 
-    def told(self, member: JoinMember, sides: Sequence[Side], new: Sequence[Block], known: int) -> pa.Table:
+    def told(
+        self, member: JoinMember, sides: Sequence[JoinSide], new: Sequence[Block], known: int
+    ) -> pa.Table:
         """Return a query's rows that can no longer be matched.
 
         `known` is the watermark of both sides. The rows are in output order. Clears their pending bits.
         """
         found = [
             part
-            for side in member.kind.unmatched
+            for side in member.kind.outer_inputs
             for part in self._over(member, side, sides[side], new[side], known)
         ]
         if not found:
@@ -268,9 +270,9 @@ class Unmatched:
             for parts in zip(*((p.times, p.seqs, np.full(len(p.times), p.side)) for p in found), strict=True)
         )
         order = np.lexsort((seqs, ranks, times))
-        numbers = ranked(ranked(seqs, ranks, self._seq_bits), 0, ranked_bits(self._seq_bits))
+        numbers = rank_seqs(rank_seqs(seqs, ranks, self._seq_bits), 0, rank_bits(self._seq_bits))
         columns = {"_ts": pa.array(times), "_seq": pa.array(numbers)}
-        columns["_arr"] = pa.array(released_by_time(times))
+        columns["_arr"] = pa.array(trigger_arrivals(times))
         for name, side, column in member.columns:
             parts = [self._values(part, side, column) for part in found]
             columns[name] = pa.chunked_array(parts)
@@ -278,20 +280,20 @@ class Unmatched:
 
     def with_pairs(self, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
         """Merge unmatched rows and pairs; unmatched rows precede pairs of the same timestamp."""
-        later = ranked(column_numbers(pairs, "_seq"), 1, ranked_bits(self._seq_bits))
+        later = rank_seqs(column_numbers(pairs, "_seq"), 1, rank_bits(self._seq_bits))
         pairs = with_seqs(pairs, later)
         if told is None or not pairs.num_rows:
             return pairs if told is None else told
         whole = pa.concat_tables([told, pairs])
         return whole.take(pa.array(np.argsort(column_numbers(whole, "_ts"), kind="stable")))
 
-    def due(self, sides: Sequence[Side]) -> int | None:
+    def due(self, sides: Sequence[JoinSide]) -> int | None:
         """Return the watermark at which the next unmatched row is emitted."""
         return min(
             (
                 first
                 for member in self._members
-                for side in member.kind.unmatched
+                for side in member.kind.outer_inputs
                 if (first := self._first(member, side, sides[side])) is not None
             ),
             default=None,
@@ -301,7 +303,9 @@ class Unmatched:
         query = self._seats.bits[member.name]
         return query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
 
-    def _over(self, member: JoinMember, number: int, side: Side, new: Block, known: int) -> Iterator[_Told]:
+    def _over(
+        self, member: JoinMember, number: int, side: JoinSide, new: Block, known: int
+    ) -> Iterator[_UnmatchedRows]:
         """Yield pending rows whose window has ended, and clear their bits."""
         word, bit = self._bit(member)
         window = member.windows[number]
@@ -316,7 +320,7 @@ class Unmatched:
             if len(rows):
                 block.pending[rows, word] &= ~bit
                 table = block.table.take(pa.array(rows))
-                yield _Told(number, ends, column_numbers(table, BLOCK_SEQ), table)
+                yield _UnmatchedRows(number, ends, column_numbers(table, BLOCK_SEQ), table)
         lone = side.state.lone
         if lone is not None:
             masks = np.array(mask_words(lone, self._seats.words))
@@ -326,10 +330,10 @@ class Unmatched:
             if len(rows):
                 table = lone.take(pa.array(rows))
                 masks[rows, word] &= ~bit
-                side.state.lone = _wanted(masked(lone, masks), masks)
-                yield _Told(number, ends, column_numbers(table, BLOCK_SEQ), table)
+                side.state.lone = _select_wanted(replace_masks(lone, masks), masks)
+                yield _UnmatchedRows(number, ends, column_numbers(table, BLOCK_SEQ), table)
 
-    def _first(self, member: JoinMember, number: int, side: Side) -> int | None:
+    def _first(self, member: JoinMember, number: int, side: JoinSide) -> int | None:
         """Return when the first pending row is emitted. Slices are in time order."""
         word, bit = self._bit(member)
         window = member.windows[number]
@@ -349,7 +353,7 @@ class Unmatched:
             found += [int(ends.min())] if len(rows) else []
         return min(found, default=None)
 
-    def _values(self, part: _Told, side: int, column: str) -> pa.Array:
+    def _values(self, part: _UnmatchedRows, side: int, column: str) -> pa.Array:
         """Return a result column; columns of the other input are NULL."""
         schema = self._schemas[side]
         if column == "_number":
@@ -382,7 +386,7 @@ def _ends(window: Window, times: Int64s, table: pa.Table, rows: NDArray[np.int64
     return np.maximum(ends, times + 1)
 
 
-def _wanted(table: pa.Table, masks: NDArray[np.uint64]) -> pa.Table | None:
+def _select_wanted(table: pa.Table, masks: NDArray[np.uint64]) -> pa.Table | None:
     some = masks.any(axis=1)
     if some.all():
         return table

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from slicemill.catalog.queries import ExpiryColumn, FrameUnit, Window
 from slicemill.codec.registry import stored_as
-from slicemill.columns.keys import whole
+from slicemill.columns.keys import to_array
 from slicemill.functions.vectors import numbers, validity
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.operators.join import probe
@@ -99,7 +99,7 @@ def _words(table: pa.Table, column_name: str, words: int) -> Words:
     return masks
 
 
-def opened(table: pa.Table, words: int) -> Block:
+def open_block(table: pa.Table, words: int) -> Block:
     """Return the block of a slice's table."""
     numbers = column_numbers(table, NUMBER) if NUMBER in table.column_names else _NONE
     pending = None
@@ -118,7 +118,7 @@ def opened(table: pa.Table, words: int) -> Block:
     )
 
 
-def grouped(table: pa.Table, words: int) -> tuple[Block, Int32s]:
+def group_by_hash(table: pa.Table, words: int) -> tuple[Block, Int32s]:
     """Group rows in time order into a block; also return their origins.
 
     The table may be a concatenation of blocks, in time order.
@@ -130,10 +130,10 @@ def grouped(table: pa.Table, words: int) -> tuple[Block, Int32s]:
     kept = table.select([name for name in table.column_names if name != FIRST])
     # Without a key all hashes are equal, and a single block is sorted already.
     sorted_ = kept if not (hashes[1:] < hashes[:-1]).any() else kept.take(pa.array(order))
-    return opened(sorted_.combine_chunks().append_column(FIRST, pa.array(first)), words), order
+    return open_block(sorted_.combine_chunks().append_column(FIRST, pa.array(first)), words), order
 
 
-def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the columns of a schema; fill columns that the table lacks.
 
     No query reads the filled values.
@@ -188,7 +188,7 @@ class QueryBits:
             words[self.bits[name] // WORD_BITS] |= np.uint64(1 << self.bits[name] % WORD_BITS)
         return words
 
-    def taken_by(self, members: Sequence[JoinMember]) -> QueryBits:
+    def assign_to(self, members: Sequence[JoinMember]) -> QueryBits:
         """Assign bits after queries were added or removed; unchanged queries keep their bits."""
         bits = {m.name: self.bits[m.name] for m in members if _same(self.members.get(m.name), m)}
         free = (bit for bit in range(len(members) + len(bits)) if bit not in set(bits.values()))
@@ -204,7 +204,7 @@ class QueryBits:
             {name: member for name, member in self.members.items() if name not in names},
         )
 
-    def stayed(self, before: QueryBits) -> list[str]:
+    def same_queries(self, before: QueryBits) -> list[str]:
         """Return the queries that are unchanged since `before`."""
         return [name for name, member in self.members.items() if _same(before.members.get(name), member)]
 
@@ -213,13 +213,13 @@ def _same(before: JoinMember | None, now: JoinMember) -> bool:
     """Return True if a query is unchanged except for its output columns.
 
     The query may output fewer columns, or a column that was added to its stream. A query that outputs more
-    columns of its rows is replaced by a new one (`plan.state_reuse.serves`).
+    columns of its rows is replaced by a new one (`plan.state_reuse.state_suffices`).
     """
     return before is not None and replace(before, columns=now.columns) == now
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class WindowReach:
     """Window lengths of the queries on one side.
 
     `longest_us` and `most_rows` are -1 without such a window.
@@ -253,7 +253,7 @@ class Reach:
         return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
 
 
-def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> Reach:
+def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
     """Return the windows of a side, some shortened to a share."""
     windows = {name: member.windows[side] for name, member in seats.members.items()}
     extents = {name: _extent(window) for name, window in windows.items()}
@@ -266,7 +266,7 @@ def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHO
     ends_rows, bits_rows = _table(in_rows, seats)
     names = sorted(windows, key=lambda name: (name in in_rows, in_time.get(name, 0)), reverse=True)
     bits = [seats.bits[name] for name in names]
-    return Reach(
+    return WindowReach(
         ends_us,
         bits_us,
         max(in_time.values(), default=-1),
@@ -317,7 +317,7 @@ class SideExpiry:
         """Return the expiry of each row, for the queries with an expiry column."""
         return {name: ends for expiry, ends in self._ends(block) for name in self.queries[expiry]}
 
-    def unexpired(self, block: Block, words: Words, now: int) -> Words:
+    def clear_expired(self, block: Block, words: Words, now: int) -> Words:
         """Return the masks without the queries for which a row has expired."""
         for expiry, ends in self._ends(block):
             over = ends <= now
@@ -349,7 +349,7 @@ def expiry_of_side(seats: QueryBits, side: int) -> SideExpiry:
 
 def ends_of(column: pa.Array | pa.ChunkedArray, expiry: ExpiryColumn) -> Int64s:
     """Return the times of a column, shifted by `after_us`, without overflow. NULL precedes all times."""
-    array = whole(column)
+    array = to_array(column)
     valid = validity(array)
     ends: Int64s = numbers(array).astype(np.int64, copy=False)
     if expiry.after_us > 0:

@@ -32,7 +32,7 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.hashing import HashedKeys, hash_keys
 from slicemill.operators.join.pairs import Pairs
-from slicemill.operators.join.slices.coverage import columns_kept
+from slicemill.operators.join.slices.coverage import columns_to_store
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.types import TIMESTAMP, Column, Schema
 
@@ -131,17 +131,17 @@ class Residuals:
 # Rows with a NULL key and rows that no query selects are dropped.
 
 
-class Entry:
+class RowPreparer:
     """Prepares arriving rows of one side; `schema` is that of prepared rows."""
 
     def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> None:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
         self._selections = Selections(operator.members, side, schema, seats)
         self._deadlines = operator.deadlines if side == 0 else ()
-        self._told = seats.mask([m.name for m in operator.members if side in m.kind.unmatched])
+        self._told = seats.mask([m.name for m in operator.members if side in m.kind.outer_inputs])
         self.schema = _schema(operator, side, schema, seats)
 
-    def prepared(
+    def prepare(
         self, table: pa.Table, numbers: Int64s | None, errors: dict[str, ExpressionError]
     ) -> tuple[pa.Table, pa.Table | None]:
         """Return the prepared rows, and NULL-key rows that outer joins emit.
@@ -185,7 +185,7 @@ class Entry:
         return pa.table(columns, schema=self.schema)
 
 
-def asks_for_numbers(operator: SharedJoin, side: int) -> bool:
+def reads_row_numbers(operator: SharedJoin, side: int) -> bool:
     """Return True if a query outputs the row numbers of this side."""
     asked = ((of, column) for member in operator.members for _, of, column in member.columns)
     return (side, "_number") in asked
@@ -209,7 +209,7 @@ def _schema(operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -
     if operator.deadlines and side == 0:
         fields.append(pa.field(DEADLINE, pa.int64()))
     fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(key_types(operator))]
-    read = frozenset[str]().union(*(columns_kept(member, side) for member in members))
+    read = frozenset[str]().union(*(columns_to_store(member, side) for member in members))
     return pa.schema(
         [*fields, *(pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read)]
     )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from slicemill.kernels.arrays import Int64s
 from slicemill.kernels.kernel import kernel
-from slicemill.operators.join.probe import Hashes, hashes_in, hashes_out, loop, times_in
+from slicemill.operators.join.probe import Hashes, hashes_in, hashes_out, times_in, typed_kernel
 
 _NAN_BITS = np.array([np.nan]).view(np.int64)[0]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -98,38 +98,38 @@ def _buffer(column: pa.Array, place: int, dtype: type[np.generic]) -> NDArray[An
 
 
 @kernel(inline="always")
-def _mixed(word: np.uint64) -> np.uint64:
+def _mix_bits(word: np.uint64) -> np.uint64:
     """Apply the finaliser of splitmix64, a bijection of 64-bit words."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
-def unmixed(hashes: Hashes) -> Hashes:
+def invert_hashes(hashes: Hashes) -> Hashes:
     """Return the keys of hashes, for one column of at most 64 bits."""
     words = (hashes ^ (hashes >> np.uint64(31)) ^ (hashes >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
     words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
     return np.asarray((words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))) - _STEP)
 
 
-@loop(types.void(hashes_in, hashes_out))
+@typed_kernel(types.void(hashes_in, hashes_out))
 def _mix_words(words: Hashes, hashes: Hashes) -> None:
     for row in range(len(words)):
-        hashes[row] = _mixed((words[row] ^ hashes[row]) + _STEP)
+        hashes[row] = _mix_bits((words[row] ^ hashes[row]) + _STEP)
 
 
-@loop(types.void(times_in, _bytes_in, hashes_out))
+@typed_kernel(types.void(times_in, _bytes_in, hashes_out))
 def _mix_bytes(offsets: Int64s, data: NDArray[np.uint8], hashes: Hashes) -> None:
     for row in range(len(hashes)):
         first, end = offsets[row], offsets[row + 1]
-        hashed = _mixed((hashes[row] ^ np.uint64(end - first)) + _STEP)
+        hashed = _mix_bits((hashes[row] ^ np.uint64(end - first)) + _STEP)
         word, shift = np.uint64(0), np.uint64(0)
         for place in range(first, end):
             word |= np.uint64(data[place]) << shift
             shift += np.uint64(8)
             if shift == np.uint64(64):
-                hashed = _mixed((hashed ^ word) + _STEP)
+                hashed = _mix_bits((hashed ^ word) + _STEP)
                 word, shift = np.uint64(0), np.uint64(0)
         if shift:
-            hashed = _mixed((hashed ^ word) + _STEP)
+            hashed = _mix_bits((hashed ^ word) + _STEP)
         hashes[row] = hashed

@@ -34,7 +34,7 @@ _TOLD_ROWS = 4
 ROW_WORK = 32
 
 
-def everywhere(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> Bools:
+def broadcast_mask(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> Bools:
     """Return the mask of rows that all cells read."""
     found = np.zeros(len(hashes), np.bool_)
     for key in heavy:
@@ -42,7 +42,7 @@ def everywhere(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> Bool
     return found
 
 
-def stored_here(cell: Cell, heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s, seqs: Int64s) -> Bools:
+def local_mask(cell: Cell, heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s, seqs: Int64s) -> Bools:
     """Return the mask of rows that this cell stores."""
     if cell.by_time:
         return np.asarray(stripes_of(seqs, cell.count) == cell.number)

@@ -35,48 +35,48 @@ from slicemill.operators.join.block import (
     TIME,
     Block,
     QueryBits,
-    Reach,
+    WindowReach,
     column_numbers,
     ends_of,
-    grouped,
+    group_by_hash,
     reach_of,
 )
 from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.multiway_orders import (
     ProbingNode,
     StateProbe,
-    divided,
-    known_by,
+    input_watermarks,
     lines_of,
     probing_tree,
+    split_ready,
 )
 from slicemill.operators.join.multiway_probe import (
     BY_TIME,
     Indexes,
-    JoinedResults,
     KeyIndex,
     NewRows,
-    Partials,
+    PartialResults,
     PartialTests,
+    ProbeTarget,
     ResidualCondition,
-    Target,
-    gathered_times,
+    ResultBuilder,
+    gather_times,
     new_rows,
 )
 from slicemill.operators.join.multiway_spec import KeyTable, Link, MultiJoinMember, SharedMultiJoin
 from slicemill.operators.join.multiway_state import (
     MultiJoinState,
-    StreamEntry,
+    StreamRowPreparer,
     hash_column,
     key_columns,
     views,
 )
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.state import ServedQuery, Side, SideState
+from slicemill.operators.join.state import JoinSide, RowTakeover, SideState
 from slicemill.operators.step import SharedStep, StatefulStep, StepContext, StepResult, bits_of
-from slicemill.shedding.accuracy import AccuracySums, Report
-from slicemill.shedding.load import AgeCounter, Compared, Dropping
+from slicemill.shedding.accuracy import AccuracyReport, AccuracySums
+from slicemill.shedding.load import ComparisonCounter, Comparisons, SheddingDecision
 from slicemill.storage.state_size import state_bytes
 from slicemill.time import BEGINNING
 from slicemill.types import TIMESTAMP, Schema
@@ -113,7 +113,7 @@ class MultiJoinKernel:
         self._schemas = schemas
         new = {name: by for name, by in (newcomers or {}).items() if name in {m.name for m in self.members}}
         known, before = state.seats, state.seats.without(new)
-        state.seats = before.taken_by(operator.members)
+        state.seats = before.assign_to(operator.members)
         members = {member.name: member for member in operator.members}
         numbers = {name: number for number, name in enumerate(operator.inputs)}
         # Inputs of each query, in the order of FROM.
@@ -121,11 +121,11 @@ class MultiJoinKernel:
         self._keys = KeyTable(operator.inputs, operator.members)
         seats = [QueryBits(state.seats.bits, views(members, name)) for name in operator.inputs]
         self._entries = [
-            StreamEntry(
+            StreamRowPreparer(
                 name,
                 schemas[number],
                 self._keys.keys[number],
-                [self._keys.demanded(number, key) for key in range(len(self._keys.keys[number]))],
+                [self._keys.queries_requiring(number, key) for key in range(len(self._keys.keys[number]))],
                 members,
                 seats[number],
             )
@@ -134,7 +134,7 @@ class MultiJoinKernel:
         state.sides = {name: state.sides.get(name, SideState()) for name in operator.inputs}
         writing = state.measures.writing
         self._sides = [
-            Side(state.sides[name], seats[number], 0, self._entries[number].schema, writing, asked=True)
+            JoinSide(state.sides[name], seats[number], 0, self._entries[number].schema, writing, asked=True)
             for number, name in enumerate(operator.inputs)
         ]
         self._lines = lines_of(
@@ -142,12 +142,12 @@ class MultiJoinKernel:
             self.joined,
             state.seats,
             state.late,
-            lambda number, late: Side(late, seats[number], 0, self._entries[number].schema, asked=True),
+            lambda number, late: JoinSide(late, seats[number], 0, self._entries[number].schema, asked=True),
         )
         self._seats = seats
         self._problems: dict[str, ExpressionError] = {}  # errors of selections on stored rows
         if known.members and before != state.seats:
-            stayed = set(state.seats.stayed(before))
+            stayed = set(state.seats.same_queries(before))
             for number, side in enumerate(self._sides):
                 there = [name for name in seats[number].members if name in stayed]
                 side.change(there, self._served(new, number, known))
@@ -157,7 +157,7 @@ class MultiJoinKernel:
             state.measures.begin_anew()
         self._residuals = PartialTests(operator.members, numbers, schemas, state.seats)
         self._results = {
-            member.name: JoinedResults(
+            member.name: ResultBuilder(
                 member,
                 self.joined[member.name],
                 schemas,
@@ -167,7 +167,7 @@ class MultiJoinKernel:
             for member in operator.members
         }
         self._indexes = Indexes()
-        self.compared = AgeCounter(len(self._names))  # of the last run
+        self.compared = ComparisonCounter(len(self._names))  # of the last run
         self.shorten({})
         self.plan_orders()
 
@@ -187,7 +187,7 @@ class MultiJoinKernel:
             for seats, side in zip(self._seats, self._sides, strict=True)
         ]
 
-    def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[ServedQuery]:
+    def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[RowTakeover]:
         """Return the new queries that take over rows of another query."""
         served = []
         members = cast(Mapping[str, MultiJoinMember], self.state.seats.members)
@@ -206,7 +206,7 @@ class MultiJoinKernel:
                 own = JoinMember(name, own.windows, (None,), None, ())
             chosen = Selections([own], 0, self._schemas[number], self._seats[number])
             holds = partial(_holds, chosen, self._problems)
-            served.append(ServedQuery(name, known.mask([other.name]), holds))
+            served.append(RowTakeover(name, known.mask([other.name]), holds))
         return served
 
     # -- orders ----------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ class MultiJoinKernel:
         self.compared.begin_anew()
         for entry, side, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
-                side.arrive(entry.prepared(table, errors))
-        known = known_by(self._sides, self._lines, complete)
+                side.arrive(entry.prepare(table, errors))
+        known = input_watermarks(self._sides, self._lines, complete)
         below = [line.below(known) for line in self._lines]
         blocks: list[Block] = []  # to be stored
         probing: list[Block] = []
@@ -290,16 +290,16 @@ class MultiJoinKernel:
         for number, side in enumerate(self._sides):
             mine = [(line, at[number]) for line, at in zip(self._lines, below, strict=True) if number in at]
             ready = side.ready(max((at for _, at in mine), default=BEGINNING))
-            now, whole = divided(ready, number, mine)
+            now, whole = split_ready(ready, number, mine)
             block, new[number] = self._grouped(now)
             probing.append(block)
             blocks.append(block if whole else self._grouped(ready)[0])
-        found: dict[str, list[Partials]] = {}
+        found: dict[str, list[PartialResults]] = {}
         self._rows_found.clear()
         targets = [list(self._targets(number, blocks, probing)) for number in range(len(blocks))]
         for source, block in enumerate(probing):
             if block.rows:
-                self._go(new_rows(source, block), self.orders[source], targets, [], found, errors)
+                self._probe_subtree(new_rows(source, block), self.orders[source], targets, [], found, errors)
         results: list[Answer] = []
         for member in self.members:
             if member.name in errors:
@@ -328,29 +328,31 @@ class MultiJoinKernel:
     def _grouped(self, table: pa.Table) -> tuple[Block, NewRows]:
         names = [TIME if name == BLOCK_TS else name for name in table.column_names]
         kept = [name for name in names if name != BLOCK_ARRIVAL]
-        block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
+        block, order = group_by_hash(table.rename_columns(names).select(kept), self.state.seats.words)
         seqs, arrivals = (column_numbers(table, name)[order] for name in (BLOCK_SEQ, BLOCK_ARRIVAL))
         return block, NewRows(column_numbers(table, BLOCK_TS), order, seqs, arrivals)
 
-    def _targets(self, number: int, blocks: Sequence[Block], probing: Sequence[Block]) -> Iterator[Target]:
+    def _targets(
+        self, number: int, blocks: Sequence[Block], probing: Sequence[Block]
+    ) -> Iterator[ProbeTarget]:
         """Yield the blocks of an input that other inputs may probe, oldest first."""
         side, others = self._sides[number], [b for n, b in enumerate(probing) if n != number and b.rows]
         if not others:
             return
         earliest = min(int(block.times.min()) for block in others)
         for stored, block in side.blocks(earliest):
-            yield Target(block, stored.live, stored.earliest, stored.latest)
+            yield ProbeTarget(block, stored.live, stored.earliest, stored.latest)
         own = blocks[number]
         if own.rows:
-            yield Target(own, side.everybody, int(own.times.min()), int(own.times.max()))
+            yield ProbeTarget(own, side.everybody, int(own.times.min()), int(own.times.max()))
 
-    def _go(
+    def _probe_subtree(
         self,
-        partials: Partials,
+        partials: PartialResults,
         node: ProbingNode,
-        targets: Sequence[Sequence[Target]],
+        targets: Sequence[Sequence[ProbeTarget]],
         postponed: Sequence[ResidualCondition],
-        found: dict[str, list[Partials]],
+        found: dict[str, list[PartialResults]],
         errors: dict[str, ExpressionError],
     ) -> None:
         """Collect the results of queries that end at a node, and probe further."""
@@ -369,16 +371,16 @@ class MultiJoinKernel:
             mask = self._masks[id(further)]
             mine = partials.of(mask)
             at_once = self._at_once[id(further)]
-            for grown in self._probed(mine, look, mask, at_once, targets[look.target]):
+            for grown in self._probe_targets(mine, look, mask, at_once, targets[look.target]):
                 met = len(grown)
                 self._keep_unexpired(grown, node.bound[0], look.target)
                 unknown = self._residuals.test(grown, self._tests[id(further)])
                 kept = grown.dropped()
-                self.state.measures.probed(look.name, 0, met, len(kept))
+                self.state.measures.record_probe(look.name, 0, met, len(kept))
                 if len(kept):
-                    self._go(kept, further, targets, [*postponed, *unknown], found, errors)
+                    self._probe_subtree(kept, further, targets, [*postponed, *unknown], found, errors)
 
-    def _keep_unexpired(self, grown: Partials, source: int, target: int) -> None:
+    def _keep_unexpired(self, grown: PartialResults, source: int, target: int) -> None:
         """Clear queries in partial results with rows that do not meet before expiry.
 
         The source's row is the latest. The stored row must not have expired at the time of the source's row,
@@ -392,20 +394,20 @@ class MultiJoinKernel:
 
     # -- probing ---------------------------------------------------------------------------------------
 
-    def _probed(
+    def _probe_targets(
         self,
-        partials: Partials,
+        partials: PartialResults,
         look: StateProbe,
         mask: NDArray[np.uint64],
         at_once: NDArray[np.uint64],
-        targets: Sequence[Target],
-    ) -> Iterator[Partials]:
+        targets: Sequence[ProbeTarget],
+    ) -> Iterator[PartialResults]:
         """Yield partial results extended by one row, in batches of bounded size.
 
         `mask` are the queries that probe. `at_once` are the queries of `mask` that also match rows of the
         same time.
         """
-        self.state.measures.probed(look.name, len(partials), 0, 0)
+        self.state.measures.record_probe(look.name, len(partials), 0, 0)
         if not len(partials):
             return
         key = self._key_at(look)
@@ -417,7 +419,7 @@ class MultiJoinKernel:
         at_same_time = int(at_once.any())
         later = mask & ~at_once if at_same_time else np.zeros_like(mask)
         reach = self._reaches[look.target]
-        spans: list[tuple[Target, KeyIndex, Int32s, Int32s]] = []
+        spans: list[tuple[ProbeTarget, KeyIndex, Int32s, Int32s]] = []
         for target in targets:
             index = self._indexes.of(target.block, key)
             starts, ends = (np.empty(len(partials), np.int32) for _ in range(2))
@@ -434,7 +436,7 @@ class MultiJoinKernel:
             if len(grown):
                 yield grown
 
-    def _count_compared(self, input_: int, partials: Partials, target: Target, count: int) -> None:
+    def _count_compared(self, input_: int, partials: PartialResults, target: ProbeTarget, count: int) -> None:
         """Count comparisons by age relative to the longest window."""
         longest = self._sides[input_].reach.longest_us
         # Partial results are in the order of hashes, so this is a random time.
@@ -453,15 +455,15 @@ class MultiJoinKernel:
 
     def _grown(
         self,
-        partials: Partials,
+        partials: PartialResults,
         look: StateProbe,
         mask: NDArray[np.uint64],
         later: NDArray[np.uint64],
-        reach: Reach,
-        spans: Sequence[tuple[Target, KeyIndex, Int32s, Int32s]],
+        reach: WindowReach,
+        spans: Sequence[tuple[ProbeTarget, KeyIndex, Int32s, Int32s]],
         first: int,
         end: int,
-    ) -> Partials:
+    ) -> PartialResults:
         """Extend some partial results by all rows that they match.
 
         Queries in `later` do not match rows of the same time.
@@ -489,19 +491,19 @@ class MultiJoinKernel:
             begins.append(begins[-1] + count)
             blocks.append(target.block)
         of = np.concatenate(parents) if parents else np.zeros(0, np.int32)
-        grown = Partials(
+        grown = PartialResults(
             look.target,
             partials,
             of,
             blocks,
             np.array(begins[:-1], np.int64),
             np.concatenate(rows) if rows else of,
-            gathered_times(partials.times, of),
+            gather_times(partials.times, of),
             np.concatenate(words) if words else np.zeros((0, width), np.uint64),
         )
-        return self._agreeing(grown, look)
+        return self._drop_mismatches(grown, look)
 
-    def _agreeing(self, grown: Partials, look: StateProbe) -> Partials:
+    def _drop_mismatches(self, grown: PartialResults, look: StateProbe) -> PartialResults:
         """Drop partial results whose keys differ.
 
         Only the hashes of the key that was looked up are equal so far.
@@ -576,15 +578,15 @@ class SharedMultiJoinStep:
         return self._join.state
 
     @property
-    def compared(self) -> Compared:
+    def compared(self) -> Comparisons:
         return self._join.compared.found()
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:  # noqa: ARG002
         """Return the shedding reports of its queries, by node name."""
         known = self.state.sheds
         return {member.name: known[member.name] for member in self._limited if member.name in known}
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
         """Limit how far these queries reach into their windows in the next run."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
@@ -595,7 +597,7 @@ class SharedMultiJoinStep:
             own = [table for input_ in self._join.joined[member.name] if (table := tables[input_]).num_rows]
             rows = sum(table.num_rows for table in own)
             if rows:
-                report = self.state.sheds.setdefault(member.name, Report())
+                report = self.state.sheds.setdefault(member.name, AccuracyReport())
                 report.arrived += rows
                 latest = max(int(pc.max(table.column(TS)).as_py()) for table in own)
                 sums = AccuracySums(self._shares.get(member.name, 1.0) * rows, rows)
@@ -635,13 +637,13 @@ class MultiJoinStep:
         return part
 
     @property
-    def compared(self) -> Compared:
+    def compared(self) -> Comparisons:
         return self._shared.compared
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]:
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
         return self._shared.sheds(node_id)
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:
         self._shared.set_load(node_id, dropping)
 
     def bytes_kept(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from slicemill.catalog.expressions import columns_of, conjuncts
-from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, joined_by
+from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, inner_join_of
 from slicemill.operators.join.slices.workload import ASSUMED, ChainCost
 
 _LOOK = 8.0  # cost of a key lookup in comparisons, assuming about eight slices
@@ -60,7 +60,7 @@ class JoinedStreams:
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
+class JoinFormCosts:
     """Costs of both forms."""
 
     multi: ChainCost
@@ -80,9 +80,9 @@ class Forms:
         )
 
 
-def forms_of(streams: JoinedStreams, order: Sequence[int]) -> Forms:
+def forms_of(streams: JoinedStreams, order: Sequence[int]) -> JoinFormCosts:
     """Return the costs of both forms, the tree in the given order."""
-    return Forms(one_state_each(streams), tree_of_joins(streams, order))
+    return JoinFormCosts(one_state_each(streams), tree_of_joins(streams, order))
 
 
 def one_state_each(streams: JoinedStreams) -> ChainCost:
@@ -134,9 +134,9 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
     return cost
 
 
-def measured_forms(join: SharedMultiJoin) -> Forms | None:
+def forms_from_measures(join: SharedMultiJoin) -> JoinFormCosts | None:
     """Return both costs from measurements, with the longest window on each stream."""
-    known, inner = join.measured, joined_by(join)
+    known, inner = join.measured, inner_join_of(join)
     if known is None or inner is None:
         return None
     extents = [window.extent for window in inner.windows]
@@ -147,7 +147,7 @@ def measured_forms(join: SharedMultiJoin) -> Forms | None:
     return forms_of(JoinedStreams(known.rates, windows, keys), tree_order(len(windows), [k for k, _ in keys]))
 
 
-def saved_by_sharing(members: Sequence[MultiJoinMember], there: Sequence[MultiJoinMember]) -> float:
+def shared_state_share(members: Sequence[MultiJoinMember], there: Sequence[MultiJoinMember]) -> float:
     """Return the share of a join's state that other joins store anyway.
 
     Streams are assumed to be equally fast, so that the share depends only on windows. Shared rows are also
@@ -179,7 +179,7 @@ def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
     return order
 
 
-def forms_of_member(member: MultiJoinMember) -> Forms | None:
+def forms_of_member(member: MultiJoinMember) -> JoinFormCosts | None:
     """Return both costs from assumptions; None if a window is unbounded."""
     extents = [window.extent for window in member.windows]
     if None in extents:

@@ -19,7 +19,7 @@ from slicemill.operators.alignment import borders, due_in_turn
 from slicemill.operators.join.block import BLOCK_SEQ, BLOCK_TS, FOREVER, QueryBits, column_numbers, mask_words
 from slicemill.operators.join.multiway_spec import KeyTable, Link, MultiJoinMember
 from slicemill.operators.join.probe import Words
-from slicemill.operators.join.state import Side, SideState, masked
+from slicemill.operators.join.state import JoinSide, SideState, replace_masks
 from slicemill.operators.join.statistics import MeasuredStage
 from slicemill.time import BEGINNING
 
@@ -116,7 +116,7 @@ def _probe(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JoinOrderGroup:
     """Queries that join the same inputs in the same order.
 
     `late` has their late rows by input.
@@ -124,7 +124,7 @@ class Line:
 
     inputs: tuple[int, ...]
     mask: NDArray[np.uint64]
-    late: Mapping[int, Side]
+    late: Mapping[int, JoinSide]
 
     def complete(self, complete: Sequence[int]) -> int:
         """Return the lowest watermark of the line's inputs."""
@@ -148,11 +148,11 @@ class Line:
         by_input = {i: max(ts, first) for i, ts in zip(self.inputs, asked, strict=True)}
         return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
 
-    def put_off(self, input_: int, rows: pa.Table, words: Words) -> None:
+    def store_late(self, input_: int, rows: pa.Table, words: Words) -> None:
         """Store rows that other lines have processed as late rows of this line."""
         wanted = words.any(axis=1)
         if wanted.any():
-            self.late[input_].arrive(masked(rows, words).filter(pa.array(wanted)).combine_chunks())
+            self.late[input_].arrive(replace_masks(rows, words).filter(pa.array(wanted)).combine_chunks())
 
 
 def lines_of(
@@ -160,8 +160,8 @@ def lines_of(
     joined: Mapping[str, Sequence[int]],
     seats: QueryBits,
     late: dict[str, dict[str, SideState]],
-    side_of: Callable[[int, SideState], Side],
-) -> list[Line]:
+    side_of: Callable[[int, SideState], JoinSide],
+) -> list[JoinOrderGroup]:
     """Return the lines of the queries, whose inputs `joined` has by number.
 
     `late` has the stored late rows by line and input; lines without queries are deleted.
@@ -178,11 +178,13 @@ def lines_of(
             input_: side_of(input_, own.setdefault(called, SideState()))
             for input_, called in zip(inputs, those[0].inputs, strict=True)
         }
-        lines.append(Line(inputs, seats.mask([member.name for member in those]), waiting))
+        lines.append(JoinOrderGroup(inputs, seats.mask([member.name for member in those]), waiting))
     return lines
 
 
-def known_by(sides: Sequence[Side], lines: Sequence[Line], complete: Sequence[int]) -> list[int]:
+def input_watermarks(
+    sides: Sequence[JoinSide], lines: Sequence[JoinOrderGroup], complete: Sequence[int]
+) -> list[int]:
     """Return each input's watermark, or its last waiting timestamp if later."""
     found = []
     for number, told in enumerate(complete):
@@ -192,7 +194,9 @@ def known_by(sides: Sequence[Side], lines: Sequence[Line], complete: Sequence[in
     return found
 
 
-def divided(ready: pa.Table, input_: int, lines: Sequence[tuple[Line, int]]) -> tuple[pa.Table, bool]:
+def split_ready(
+    ready: pa.Table, input_: int, lines: Sequence[tuple[JoinOrderGroup, int]]
+) -> tuple[pa.Table, bool]:
     """Return the rows of an input that probe now.
 
     The second result is True if these are all rows of `ready`. The masks of the rows contain only the queries
@@ -208,8 +212,8 @@ def divided(ready: pa.Table, input_: int, lines: Sequence[tuple[Line, int]]) -> 
         wanted, whole = np.zeros_like(words), False
         for (line, _), count in zip(lines, counts, strict=True):
             wanted[:count] |= words[:count] & line.mask
-            line.put_off(input_, ready.slice(count), words[count:] & line.mask)
-        now = masked(ready, wanted).filter(pa.array(wanted.any(axis=1)))
+            line.store_late(input_, ready.slice(count), words[count:] & line.mask)
+        now = replace_masks(ready, wanted).filter(pa.array(wanted.any(axis=1)))
     if any(table.num_rows for table in late):
         now = pa.concat_tables([*late, now]).combine_chunks()
         now = now.take(pa.array(np.lexsort([column_numbers(now, name) for name in (BLOCK_SEQ, BLOCK_TS)])))
@@ -265,7 +269,7 @@ class MultiJoinMeasures:
         self.since += rows
         self.first_us = first_us if self.first_us is None else min(first_us, self.first_us)
 
-    def probed(self, name: str, probes: int, met: int, kept: int) -> None:
+    def record_probe(self, name: str, probes: int, met: int, kept: int) -> None:
         found = self.probes.setdefault(name, ProbeMeasures())
         found.probes += probes
         found.met += met

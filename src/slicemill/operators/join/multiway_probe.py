@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, conjuncts, transform
 from slicemill.columns.merge import tie_name
-from slicemill.columns.order import fanned_out, ranked
-from slicemill.columns.sequence_bits import MOST_BITS, fanned_bits, ranked_bits
+from slicemill.columns.order import fan_out, rank_seqs
+from slicemill.columns.sequence_bits import MOST_BITS, fan_out_bits, rank_bits
 from slicemill.functions.evaluate import compile_vector
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import arrow_type
@@ -34,7 +34,7 @@ from slicemill.operators.join.conditions import Evaluate
 from slicemill.operators.join.multiway_spec import MultiJoinMember
 from slicemill.operators.join.multiway_state import hash_column
 from slicemill.operators.join.pairs import raw, width
-from slicemill.operators.join.probe import Hashes, Words, loop, places_in, places_out
+from slicemill.operators.join.probe import Hashes, Words, places_in, places_out, typed_kernel
 from slicemill.operators.join.spec import stream_ranks
 from slicemill.types import TIMESTAMP, Schema, Type
 
@@ -51,14 +51,14 @@ class AddedRows:
 
 
 @dataclass(slots=True)
-class Partials:
+class PartialResults:
     """Partial results: parent, added row, time and query mask of each.
 
     Rows are added block by block; `begins` has the position of the first row of each of `blocks`.
     """
 
     input: int
-    before: Partials | None
+    before: PartialResults | None
     parents: Int32s
     blocks: list[Block]
     begins: NDArray[np.int64]
@@ -71,28 +71,28 @@ class Partials:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def kept(self, keep: NDArray[np.bool_]) -> Partials:
+    def kept(self, keep: NDArray[np.bool_]) -> PartialResults:
         """Return the selected partial results."""
         counted = np.concatenate([[0], np.cumsum(keep)])
         begins = counted[self.begins]
         parents, rows, times = self.parents[keep], self.rows[keep], self.times[keep]
         words = np.ascontiguousarray(self.words[keep])
-        return Partials(self.input, self.before, parents, self.blocks, begins, rows, times, words)
+        return PartialResults(self.input, self.before, parents, self.blocks, begins, rows, times, words)
 
-    def dropped(self) -> Partials:
+    def dropped(self) -> PartialResults:
         keep: NDArray[np.bool_] = np.any(self.words, axis=1)
         return self if keep.all() else self.kept(keep)
 
-    def part(self, first: int, end: int) -> Partials:
+    def part(self, first: int, end: int) -> PartialResults:
         """Return a range of the partial results."""
         begins = np.clip(self.begins, first, end) - first
         one = slice(first, end)
-        return Partials(
+        return PartialResults(
             self.input, self.before, self.parents[one], self.blocks, begins,
             self.rows[one], self.times[one], self.words[one],
         )  # fmt: skip
 
-    def of(self, bit: NDArray[np.uint64]) -> Partials:
+    def of(self, bit: NDArray[np.uint64]) -> PartialResults:
         """Return the partial results of the queries in a mask."""
         keep: NDArray[np.bool_] = np.any(self.words & bit, axis=1)
         return self if keep.all() else self.kept(keep)
@@ -115,15 +115,15 @@ class Partials:
         if input_ not in self._added:
             level, at = self, None
             while level.input != input_:
-                at = level.parents if at is None else _gathered(level.parents, at)
+                at = level.parents if at is None else _gather_rows(level.parents, at)
                 assert level.before is not None, "an input that is bound"
                 level = level.before
-            self._added[input_] = level._located(at)
+            self._added[input_] = level._locate_rows(at)
         return self._added[input_]
 
-    def _located(self, at: Int32s | None) -> list[AddedRows]:
+    def _locate_rows(self, at: Int32s | None) -> list[AddedRows]:
         """Return the rows added at this level, for partial results with parents `at`."""
-        rows = self.rows if at is None else _gathered(self.rows, at)
+        rows = self.rows if at is None else _gather_rows(self.rows, at)
         if len(self.blocks) == 1:
             return [AddedRows(self.blocks[0], rows, np.arange(len(rows), dtype=np.int32))]
         if at is None:
@@ -137,7 +137,7 @@ class Partials:
             ends = np.cumsum(np.bincount(of, minlength=len(self.blocks))).tolist()
             begins = [0, *ends[:-1]]
         return [
-            AddedRows(block, _gathered(rows, places), places)
+            AddedRows(block, _gather_rows(rows, places), places)
             for block, begin, end in zip(self.blocks, begins, ends, strict=True)
             if len(places := np.ascontiguousarray(order[begin:end]))
         ]
@@ -167,22 +167,22 @@ def _values(block: Block, name: str) -> pa.Array | None:
     return block.table.column(name).chunk(0) if name in block.table.column_names else None
 
 
-def _gathered(values: Int32s, at: Int32s) -> Int32s:
+def _gather_rows(values: Int32s, at: Int32s) -> Int32s:
     out = np.empty(len(at), np.uint32)
     placing.gather(values.view(np.uint32), at, out)
     return out.view(np.int32)
 
 
-def gathered_times(values: Int64s, at: Int32s) -> Int64s:
+def gather_times(values: Int64s, at: Int32s) -> Int64s:
     out = np.empty(len(at), np.uint64)
     placing.gather(values.view(np.uint64), at, out)
     return out.view(np.int64)
 
 
-def new_rows(input_: int, block: Block) -> Partials:
+def new_rows(input_: int, block: Block) -> PartialResults:
     """Return the first level: the new rows of one input."""
     rows = np.arange(block.rows, dtype=np.int32)
-    return Partials(input_, None, rows, [block], np.zeros(1, np.int64), rows, block.times, block.words)
+    return PartialResults(input_, None, rows, [block], np.zeros(1, np.int64), rows, block.times, block.words)
 
 
 # Residual conditions, tested as soon as all their streams are joined (S48).
@@ -245,7 +245,9 @@ class PartialTests:
             if (wanted := tuple(name for name in condition.names if name in names))
         ]
 
-    def test(self, partials: Partials, conditions: Sequence[ResidualCondition]) -> list[ResidualCondition]:
+    def test(
+        self, partials: PartialResults, conditions: Sequence[ResidualCondition]
+    ) -> list[ResidualCondition]:
         """Clear queries whose conditions fail; return conditions that raised errors."""
         unknown = []
         for condition in conditions:
@@ -257,7 +259,7 @@ class PartialTests:
 
     def finish(
         self,
-        partials: Partials,
+        partials: PartialResults,
         name: str,
         postponed: Sequence[ResidualCondition],
         errors: dict[str, ExpressionError],
@@ -270,7 +272,7 @@ class PartialTests:
                 except ExpressionError as problem:
                     errors.setdefault(name, problem)
 
-    def _test(self, partials: Partials, condition: ResidualCondition) -> None:
+    def _test(self, partials: PartialResults, condition: ResidualCondition) -> None:
         bits = self._seats.mask(condition.names)
         places = np.flatnonzero((partials.words & bits).any(axis=1))
         if not len(places):
@@ -322,7 +324,7 @@ class NewRows:
     arrivals: Int64s
 
 
-class JoinedResults:
+class ResultBuilder:
     """Builds one query's results; `inputs` are its streams in FROM order."""
 
     def __init__(
@@ -340,7 +342,7 @@ class JoinedResults:
         self._seq_bits = seq_bits
         self._tied = tied
 
-    def made(self, found: Sequence[Partials], new: Mapping[int, NewRows]) -> pa.Table:
+    def made(self, found: Sequence[PartialResults], new: Mapping[int, NewRows]) -> pa.Table:
         """Return all results of the query in a run.
 
         Sources may be in any order.
@@ -362,9 +364,9 @@ class JoinedResults:
         order = np.empty(rows, np.int32)
         order_by_cause(np.ascontiguousarray(causes), total, numbers, order)
         causing = numbers[places, np.arange(rows)][order]
-        seqs = ranked(causing, places[order], self._seq_bits, self._rank_bits)
+        seqs = rank_seqs(causing, places[order], self._seq_bits, self._rank_bits)
         arrivals = np.concatenate(
-            [gathered_times(new[s].arrivals, at) for s, at in zip(sources, caused, strict=True)]
+            [gather_times(new[s].arrivals, at) for s, at in zip(sources, caused, strict=True)]
         )
         columns = {"_ts": times[order], "_seq": seqs, "_arr": arrivals[order]}
         place = np.empty(rows, np.int32)
@@ -378,14 +380,14 @@ class JoinedResults:
             ]
             own = TIME if column == _TS else DATA + column
             columns[name] = fetch(added, rows, own, arrow_type(self._type_of(side, column)))
-        bits = ranked_bits(self._seq_bits, self._rank_bits)
+        bits = rank_bits(self._seq_bits, self._rank_bits)
         if not self._tied:
-            return fanned_out(pa.table(columns), bits)
+            return fan_out(pa.table(columns), bits)
         # With too many bits, ranking drops low bits of the row number, so the full number is the first tie.
         lost = self._seq_bits + self._rank_bits > MOST_BITS
         ties = [causing] if lost else []
         for number, tie in enumerate([*ties, *numbers[:, order]]):
-            columns[tie_name(number, fanned_bits(bits) - bits)] = tie
+            columns[tie_name(number, fan_out_bits(bits) - bits)] = tie
         return pa.table(columns)
 
     @property
@@ -417,7 +419,7 @@ class JoinedResults:
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
 
 
-def _source(found: Partials) -> int:
+def _source(found: PartialResults) -> int:
     while found.before is not None:
         found = found.before
     return found.input
@@ -454,7 +456,7 @@ class KeyIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     """Block that can be probed, with its queries and time range."""
 
     block: Block
@@ -475,7 +477,7 @@ class Indexes:
         place = (id(block.table), key)
         found = self._known.get(place)
         if found is None or found[0]() is not block.table:
-            self._known[place] = found = (ref(block.table), _indexed(block, key))
+            self._known[place] = found = (ref(block.table), _build_index(block, key))
         return found[1]
 
     def forget(self) -> None:
@@ -487,7 +489,7 @@ class Indexes:
         return sum(index.bytes for _, index in self._known.values())
 
 
-def _indexed(block: Block, key: int) -> KeyIndex:
+def _build_index(block: Block, key: int) -> KeyIndex:
     rows = block.rows
     by_time = np.argsort(block.times, kind="stable").astype(np.int32)
     if key == BY_TIME:
@@ -555,7 +557,7 @@ def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
         width *= 2
 
 
-@loop(types.void(places_in, types.int64, _numbers_in, places_out))
+@typed_kernel(types.void(places_in, types.int64, _numbers_in, places_out))
 def order_by_cause(causes: Int32s, total: int, numbers: Int64s, order: Int32s) -> None:
     """Sort results by cause, and results of one cause by all row numbers.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
-from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
+from slicemill.columns.sequence_bits import fan_out_bits, rank_bits
 from slicemill.functions.render import render
 from slicemill.operators.join.slices.workload import Statistics
 from slicemill.operators.join.spec import JoinMember, longest_of, stream_ranks
@@ -25,7 +25,7 @@ from slicemill.operators.protocol import (
     UnitOf,
     each,
     longest_us,
-    many,
+    pluralize,
 )
 
 if TYPE_CHECKING:
@@ -64,23 +64,23 @@ class SharedMultiJoin(SharedOperator):
     measured: Statistics | None = field(default=None, compare=False)
 
 
-def _words(join: SharedMultiJoin) -> Description:
+def _describe_multi_join(join: SharedMultiJoin) -> Description:
     if len(join.members) == 1:
         (member,) = join.members
         title, facts = f"Join of {len(member.inputs)} streams", _own_part(member)
     else:
-        title = f"{many(len(join.members), 'join')} of several streams"
+        title = f"{pluralize(len(join.members), 'join')} of several streams"
         facts = (("one state each", ", ".join(name.removeprefix("log ") for name in join.inputs)),)
-    return Description("⋈", title, (*facts, *_measured(join)))
+    return Description("⋈", title, (*facts, *_measurement_facts(join)))
 
 
-def _measured(join: SharedMultiJoin) -> tuple[Fact, ...]:
+def _measurement_facts(join: SharedMultiJoin) -> tuple[Fact, ...]:
     """Return the measurements, and the cost of both forms."""
     from slicemill.operators.join.multiway_form import (
-        measured_forms,  # imported late: it plans for this class
+        forms_from_measures,  # imported late: it plans for this class
     )
 
-    forms = measured_forms(join)
+    forms = forms_from_measures(join)
     if forms is None or join.measured is None:
         return ()
     rates = ", ".join(f"{rate:,.0f}" for rate in join.measured.rates)
@@ -107,7 +107,9 @@ def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
 
     These are the keys that all queries have in all of their streams, by input.
     """
-    by_member = [[_by_input(member, equal) for equal in _throughout(member)] for member in join.members]
+    by_member = [
+        [_by_input(member, equal) for equal in _equal_in_all_streams(member)] for member in join.members
+    ]
     if all(len(own) == 1 for own in by_member):
         # Queries over other streams are compatible if they use the same key on each common stream. They may
         # also be connected only through a third query, or not at all.
@@ -123,7 +125,7 @@ def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
     return keys if len({len(by) for by in keys}) == 1 and keys[0] else None
 
 
-def _throughout(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
+def _equal_in_all_streams(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
     """Return the sets of equal expressions that include every stream."""
     return [equal for equal in member.equal if len(equal) == len(member.inputs)]
 
@@ -133,14 +135,18 @@ def one_key(member: MultiJoinMember) -> dict[str, Expr] | None:
 
     None if there are several keys, or if the key does not cover all streams.
     """
-    return _by_input(member, member.equal[0]) if len(member.equal) == 1 == len(_throughout(member)) else None
+    return (
+        _by_input(member, member.equal[0])
+        if len(member.equal) == 1 == len(_equal_in_all_streams(member))
+        else None
+    )
 
 
 def _by_input(member: MultiJoinMember, equal: tuple[tuple[int, Expr], ...]) -> dict[str, Expr]:
     return {member.inputs[side]: key for side, key in equal}
 
 
-def joined_by(join: SharedMultiJoin) -> InnerJoin | None:
+def inner_join_of(join: SharedMultiJoin) -> InnerJoin | None:
     """Describe the join for the planner; None unless all queries use all inputs.
 
     Output columns are traced to their inputs for a single query only.
@@ -195,7 +201,9 @@ def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) 
             key, lambda e: replace(e, name=taken[e.name][1]) if isinstance(e, ColumnRef) else None
         )
         sides = {taken[name][0] for name in names}
-        same = [equal for equal in _throughout(member) if {(side, own) for side in sides} <= set(equal)]
+        same = [
+            equal for equal in _equal_in_all_streams(member) if {(side, own) for side in sides} <= set(equal)
+        ]
         if len(sides) != 1 or not same:
             return None
         found.append(_by_input(member, same[0]))
@@ -236,24 +244,24 @@ def _history_us(join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | N
 
 def seq_bits(member: MultiJoinMember, bits: int) -> int:
     """Return the number of bits of the results' sequence numbers."""
-    return fanned_bits(ranked_bits(bits, stream_ranks(len(member.inputs))))
+    return fan_out_bits(rank_bits(bits, stream_ranks(len(member.inputs))))
 
 
 KINDS = (
     OperatorKind(
         spec=SharedMultiJoin,
         role=Role.STATEFUL,
-        words=lambda join, *_: _words(join),
+        words=lambda join, *_: _describe_multi_join(join),
         waits_for_time=lambda *_: True,
         selections=_selections,
         columns_read=lambda join, port, _: _columns_read(join, port),
         unit=UnitOf.PARTS,
         keys=_keys,
-        joins=joined_by,
+        joins=inner_join_of,
         keys_below=_keys_below,
         history_us=_history_us,
         ties=True,
-        redistribute="slicemill.operators.join.multiway_state:redistributed",
+        redistribute="slicemill.operators.join.multiway_state:redistribute_state",
         seq_bits=lambda join, bits, *_: max(seq_bits(member, bits) for member in join.members),
         member=MemberKind(
             words=lambda member: Description("⋈", "From states", _own_part(member)),
@@ -299,7 +307,7 @@ class KeyTable:
         self._joined: dict[str, list[dict[int, int]]] = {}  # by query: for each key, its index by input
         for member in members:
             found = []
-            for by_side in keys_together(member):
+            for by_side in keys_by_side(member):
                 places = {}
                 for side, key in by_side.items():
                     known = self.keys[numbers[member.inputs[side]]]
@@ -318,14 +326,14 @@ class KeyTable:
                 found.append(Link(of, places[of], target, places[target]))
         return tuple(found)
 
-    def demanded(self, input_: int, key: int) -> list[str]:
+    def queries_requiring(self, input_: int, key: int) -> list[str]:
         """Return the queries that need this key to be non-NULL."""
         return [
             name for name, keys in self._joined.items() if any(places.get(input_) == key for places in keys)
         ]
 
 
-def keys_together(member: MultiJoinMember) -> list[dict[int, Keys]]:
+def keys_by_side(member: MultiJoinMember) -> list[dict[int, Keys]]:
     """Return the keys of a join by side, most streams first.
 
     The order does not depend on the order of FROM.

@@ -28,15 +28,15 @@ from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.hashing import hash_keys
 from slicemill.operators.join.multiway_orders import MultiJoinMeasures
 from slicemill.operators.join.multiway_spec import KeyTable, MultiJoinMember, SharedMultiJoin
-from slicemill.operators.join.rescale import plain_key, redistributed_side
-from slicemill.operators.join.slices.coverage import columns_kept
+from slicemill.operators.join.rescale import plain_key, redistribute_side
+from slicemill.operators.join.slices.coverage import columns_to_store
 from slicemill.operators.join.slices.workload import Statistics
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState
 from slicemill.operators.join.statistics import Cuts, SliceContent
 from slicemill.operators.protocol import Keys
 from slicemill.operators.rescale import Redistribution
-from slicemill.shedding.accuracy import Report, merged
+from slicemill.shedding.accuracy import AccuracyReport, merge_reports
 from slicemill.types import Schema
 
 
@@ -48,7 +48,7 @@ class MultiJoinState:
     # Stored rows that have yet to probe for some queries, by line (`lines`) and input.
     late: dict[str, dict[str, SideState]] = field(default_factory=dict)
     measures: MultiJoinMeasures = field(default_factory=MultiJoinMeasures)
-    sheds: dict[str, Report] = field(default_factory=dict)  # by query with load shedding
+    sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query with load shedding
 
     def held(self) -> list[SliceContent]:
         """List the slices of each stream, oldest first, and the waiting rows."""
@@ -119,7 +119,7 @@ def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, Join
     return found
 
 
-class StreamEntry:
+class StreamRowPreparer:
     """Prepares arriving rows of one input; `schema` is that of prepared rows."""
 
     def __init__(
@@ -133,7 +133,7 @@ class StreamEntry:
     ) -> None:
         """Compile the keys and selections of an input.
 
-        `seats` are the query bits on this input; `demanded` has the queries that need each key.
+        `seats` are the query bits on this input; `queries_requiring` has the queries that need each key.
         """
         self._keys = [[compile_vector(part, schema) for part in key] for key in keys]
         self._needed = [seats.mask(names) for names in demanded]
@@ -145,12 +145,12 @@ class StreamEntry:
             pa.field(*column) for number, key in enumerate(keys) for column in key_columns(number, key)
         ]
         read = frozenset[str]().union(
-            *(columns_kept(members[name], members[name].inputs.index(input_)) for name in seats.members)
+            *(columns_to_store(members[name], members[name].inputs.index(input_)) for name in seats.members)
         )
         data = [pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read]
         self.schema = pa.schema([*fields, *data])
 
-    def prepared(self, table: pa.Table, errors: dict[str, ExpressionError]) -> pa.Table:
+    def prepare(self, table: pa.Table, errors: dict[str, ExpressionError]) -> pa.Table:
         """Return the prepared rows; record queries whose selection fails in `errors`."""
         words = self._selections.masks(table, errors)
         hashed = [hash_keys([part(table) for part in key], table.num_rows) for key in self._keys]
@@ -172,7 +172,7 @@ class StreamEntry:
 # Rescale a multi-way join: build a new cell's state (S41).
 
 
-def redistributed(
+def redistribute_state(
     operator: SharedMultiJoin, states: Sequence[MultiJoinState | None], change: Redistribution
 ) -> MultiJoinState:
     """Return the state of a new cell; at least one old state exists."""
@@ -189,17 +189,19 @@ def redistributed(
         def value(table: pa.Table, key: Expr, keys: Sequence[Keys] = keys) -> pa.Array:
             return _value(table, key, keys)
 
-        whole.sides[name] = redistributed_side(before, number, seats, change, value, 0)
+        whole.sides[name] = redistribute_side(before, number, seats, change, value, 0)
         for line in {line for state in states if state is not None for line in state.late}:
             late = [
                 None if state is None else state.late.get(line, {}).get(name, SideState()) for state in states
             ]
-            kept = redistributed_side(late, number, seats, change, value, 0)
+            kept = redistribute_side(late, number, seats, change, value, 0)
             whole.late.setdefault(line, {})[name] = kept
     if change.after.number == 0:  # shed rows so far are reported by one cell only
         told = [state for state in states if state is not None]
         names = {query for state in told for query in state.sheds}
-        whole.sheds = {name: merged([s.sheds[name] for s in told if name in s.sheds]) for name in names}
+        whole.sheds = {
+            name: merge_reports([s.sheds[name] for s in told if name in s.sheds]) for name in names
+        }
     return whole
 
 

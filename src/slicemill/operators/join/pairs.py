@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from slicemill.catalog.queries import ExpiryColumn
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS
 from slicemill.columns.merge import tie_name, ties_of
-from slicemill.columns.order import fanned_out, ranked
-from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.order import fan_out, rank_seqs
+from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fan_out_bits, rank_bits
 from slicemill.functions.vectors import arrow_type
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.operators.join import probe as placing
@@ -159,7 +159,7 @@ class Pairs:
 
     def of(self, bit: int) -> Int32s:
         """Return the positions of one query's pairs."""
-        found: Int32s = placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
+        found: Int32s = placing.pairs_with_bit(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
         return found
 
     # -- fetching --------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Pairs:
         if known not in self._fetched:
             sources = [self._source(found, side, name) for found in self.found]
             plain = all(values is not None and values.null_count == 0 for values, _ in sources)
-            fetch = self._scattered if plain and width(kind) else self._taken
+            fetch = self._scatter_values if plain and width(kind) else self._taken
             self._fetched[known] = fetch(sources, kind)
         return self._fetched[known]
 
@@ -191,7 +191,9 @@ class Pairs:
         held = name in block.table.column_names
         return block.table.column(name).chunk(0) if held else None, places
 
-    def _scattered(self, sources: Sequence[tuple[pa.Array | None, Int32s]], kind: pa.DataType) -> pa.Array:
+    def _scatter_values(
+        self, sources: Sequence[tuple[pa.Array | None, Int32s]], kind: pa.DataType
+    ) -> pa.Array:
         out = np.empty(len(self), _RAW[width(kind)])
         for found, (values, rows) in zip(self.found, sources, strict=True):
             placing.scatter(raw(values), rows, found.places, out)
@@ -255,15 +257,15 @@ def in_order(
         number[is_latest] = numbers[place][is_latest]
     order = np.lexsort((*reversed(numbers), number, latest, now))
     place, ranks = table.schema.get_field_index("_seq"), (len(members) - 1).bit_length()
-    seqs = ranked(number, latest, seq_bits, ranks)
+    seqs = rank_seqs(number, latest, seq_bits, ranks)
     ordered = table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))
-    bits = ranked_bits(seq_bits, ranks)
+    bits = rank_bits(seq_bits, ranks)
     if not tied:
-        return fanned_out(ordered, bits)
+        return fan_out(ordered, bits)
     # With too many bits, ranking drops low bits of the row number, so the full number is the first tie.
     lost = seq_bits + ranks > MOST_BITS
     for place, tie in enumerate((number, *numbers) if lost else numbers):
-        ordered = ordered.append_column(tie_name(place, fanned_bits(bits) - bits), pa.array(tie[order]))
+        ordered = ordered.append_column(tie_name(place, fan_out_bits(bits) - bits), pa.array(tie[order]))
     return ordered
 
 

@@ -31,7 +31,7 @@ from slicemill.kernels.kernel import KernelFunction, Signature, kernel
 _GIVEN: Signature = ("the types that are given",)
 
 
-class Loop(KernelFunction):
+class TypedKernel(KernelFunction):
     """Kernel that is compiled only for its declared signatures."""
 
     def __init__(self, function: FunctionType, signatures: tuple[Any, ...]) -> None:
@@ -44,11 +44,11 @@ class Loop(KernelFunction):
 
     def compile(self, signature: Signature = _GIVEN) -> None:
         """Compile now, or load the code that another process compiled."""
-        from slicemill.kernels.numba_kernels import compiled_for
+        from slicemill.kernels.numba_kernels import compile_for
 
         if not self.is_compiled:
             for given in self._signatures:
-                compiled_for(self, given.args)
+                compile_for(self, given.args)
             self.dispatcher.disable_compile()
             self._code[signature] = self.dispatcher
 
@@ -63,9 +63,9 @@ class Loop(KernelFunction):
         return _GIVEN in self._code
 
 
-def loop(*signatures: Any) -> Callable[[Any], Loop]:
+def typed_kernel(*signatures: Any) -> Callable[[Any], TypedKernel]:
     """Return a decorator that compiles a function for these signatures."""
-    return lambda function: Loop(function, signatures)
+    return lambda function: TypedKernel(function, signatures)
 
 
 # Types of the vectors of compiled loops, for type checkers and for Numba.
@@ -98,7 +98,7 @@ def _part(hash_: Any, parts: Any) -> Any:
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
-@loop(types.void(hashes_in, places_out, places_out))
+@typed_kernel(types.void(hashes_in, places_out, places_out))
 def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
     """Sort rows by hash, stable, and build the directory of that order."""
     rows = len(hashes)
@@ -152,7 +152,7 @@ def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound
     return start
 
 
-@loop(
+@typed_kernel(
     types.int64(
         hashes_in, times_in, times_in, types.int64, types.int64,
         hashes_in, places_in, times_in, times_in, types.int64, types.int64,
@@ -213,7 +213,7 @@ def find_spans(
     return total
 
 
-@loop(
+@typed_kernel(
     types.int64(
         places_in, places_in, places_in, types.int64, types.int64,
         times_in, times_in, words_in, times_in, times_in, words_in, word_in,
@@ -279,8 +279,8 @@ def find_pairs(
 # Compiled loops that order pairs and fetch their values.
 
 
-@loop(types.void(places_in, places_in, types.int64, places_out, places_out))
-def place_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, begins: Int32s, places: Int32s) -> None:
+@typed_kernel(types.void(places_in, places_in, types.int64, places_out, places_out))
+def position_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, begins: Int32s, places: Int32s) -> None:
     """Set the positions of pairs, in the order of their probes' ranks.
 
     `begins` has the next free position of each rank.
@@ -291,13 +291,13 @@ def place_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, begins: Int32s
         begins[rank] += 1
 
 
-@loop(types.void(places_in, places_in, types.int64, places_out))
+@typed_kernel(types.void(places_in, places_in, types.int64, places_out))
 def count_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, counts: Int32s) -> None:
     for probe in probes:
         counts[ranks[probe] - first_rank] += 1
 
 
-@loop(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
+@typed_kernel(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
 def count_before(times: Int64s, others: Int64s, at_same_time: int) -> Int64s:
     """Count for each time the earlier `others`; both are sorted.
 
@@ -312,14 +312,14 @@ def count_before(times: Int64s, others: Int64s, at_same_time: int) -> Int64s:
     return found
 
 
-@loop(types.void(words_in, places_in, words_out))
+@typed_kernel(types.void(words_in, places_in, words_out))
 def scatter_words(words: Words, places: Int32s, out: Words) -> None:
     for row in range(len(places)):
         for word in range(words.shape[1]):
             out[places[row], word] = words[row, word]
 
 
-@loop(
+@typed_kernel(
     *[
         types.void(types.Array(kind, 1, "C", readonly=True), places_in, places_in, types.Array(kind, 1, "C"))
         for kind in (types.uint32, types.uint64)
@@ -331,7 +331,7 @@ def scatter(values: Any, rows: Int32s, places: Int32s, out: Any) -> None:
         out[places[pair]] = values[rows[pair]]
 
 
-@loop(
+@typed_kernel(
     *[
         types.void(types.Array(kind, 1, "C", readonly=True), places_in, types.Array(kind, 1, "C"))
         for kind in (types.uint32, types.uint64)
@@ -342,8 +342,8 @@ def gather(values: Any, rows: Int32s, out: Any) -> None:
         out[pair] = values[rows[pair]]
 
 
-@loop(types.Array(types.int32, 1, "C")(words_in, types.int64, types.uint64))
-def having(wanted: Words, word: int, bit: Any) -> Int32s:
+@typed_kernel(types.Array(types.int32, 1, "C")(words_in, types.int64, types.uint64))
+def pairs_with_bit(wanted: Words, word: int, bit: Any) -> Int32s:
     """Return the positions of pairs with this bit set."""
     found = np.empty(len(wanted), np.int32)
     count = 0
@@ -357,7 +357,7 @@ def having(wanted: Words, word: int, bit: Any) -> Int32s:
 # Compiled loops that find rows that a query can still reach (S19).
 
 
-@loop(types.void(words_in, word_in, places_in, word_in, times_out, times_out))
+@typed_kernel(types.void(words_in, word_in, places_in, word_in, times_out, times_out))
 def count_wanted(
     words: Words,
     live: Word,
@@ -380,7 +380,7 @@ def count_wanted(
                     first = False
 
 
-@loop(
+@typed_kernel(
     types.void(
         times_in,
         times_in,

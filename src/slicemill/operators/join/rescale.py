@@ -29,15 +29,23 @@ from slicemill.operators.join.block import (
     TIME,
     QueryBits,
     column_numbers,
-    conformed,
-    grouped,
+    conform_table,
+    group_by_hash,
 )
-from slicemill.operators.join.hashing import unmixed
-from slicemill.operators.join.heavy_keys import everywhere
+from slicemill.operators.join.hashing import invert_hashes
+from slicemill.operators.join.heavy_keys import broadcast_mask
 from slicemill.operators.join.spec import SharedJoin
-from slicemill.operators.join.state import JoinState, Side, SideState, Stored, masked, table_of, wide
+from slicemill.operators.join.state import (
+    JoinSide,
+    JoinState,
+    SideState,
+    StoredSlice,
+    replace_masks,
+    resize_mask,
+    table_of,
+)
 from slicemill.operators.rescale import KeptRows, Redistribution
-from slicemill.shedding.accuracy import merged
+from slicemill.shedding.accuracy import merge_reports
 
 _SLICES = 8
 _SMALL_ROWS = 4096  # fewer rows are not worth a slice of their own
@@ -46,7 +54,7 @@ _SMALL_ROWS = 4096  # fewer rows are not worth a slice of their own
 ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
 
 
-def redistributed(
+def redistribute_state(
     operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
 ) -> JoinState:
     """Return the state of a new cell; at least one old state exists."""
@@ -62,20 +70,22 @@ def redistributed(
             return table.column(name) if name in table.column_names else plain_key(table, HASH)
 
         before = [None if state is None else state.sides[number] for state in states]
-        sides.append(redistributed_side(before, number, found[0].seats, change, value, number))
+        sides.append(redistribute_side(before, number, found[0].seats, change, value, number))
     whole.sides = (sides[0], sides[1])
     if change.after.number == 0:  # shed pairs so far are reported by one cell only
         names = {name for state in found for name in state.sheds}
-        whole.sheds = {name: merged([s.sheds[name] for s in found if name in s.sheds]) for name in names}
+        whole.sheds = {
+            name: merge_reports([s.sheds[name] for s in found if name in s.sheds]) for name in names
+        }
     return whole
 
 
 def plain_key(table: pa.Table, hash_column: str) -> pa.Array:
     """Return a single integer key, recovered from its hash."""
-    return pa.array(unmixed(column_numbers(table, hash_column).view(np.uint64)).view(np.int64))
+    return pa.array(invert_hashes(column_numbers(table, hash_column).view(np.uint64)).view(np.int64))
 
 
-def redistributed_side(
+def redistribute_side(
     sides: Sequence[SideState | None],
     input_: int,
     seats: QueryBits,
@@ -98,8 +108,8 @@ def redistributed_side(
     if waiting is not None:
         mine = waiting.filter(pa.array(change.is_read(input_, rows(waiting))))
         side.waiting = [mine.combine_chunks()] if mine.num_rows else []
-    having = change.stored_in(input_, sides)
-    stored = _in_order([table for one in having for table in _stored(one, seats)], TIME)
+    having = change.storing_states(input_, sides)
+    stored = _in_order([table for one in having for table in _reachable_rows(one, seats)], TIME)
     if stored is not None:
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
         side.slices = list(_cut(mine, seats, of_member))
@@ -114,7 +124,9 @@ def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
     away = [key for key in change.heavy if key.home != cell]
     hashes = column_numbers(table, HASH).view(np.uint64)
     return (
-        table.filter(pa.array(~everywhere(away, hashes, column_numbers(table, BLOCK_TS)))) if away else table
+        table.filter(pa.array(~broadcast_mask(away, hashes, column_numbers(table, BLOCK_TS))))
+        if away
+        else table
     )
 
 
@@ -123,7 +135,7 @@ def _waiting(side: SideState) -> Iterator[pa.Table]:
         yield table_of(held).slice(0 if place else side.taken)
 
 
-def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
+def _reachable_rows(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
     """Yield rows of slices that some query may still reach.
 
     Their masks contain only these queries.
@@ -134,8 +146,8 @@ def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
         table = block.whole_table.drop_columns([FIRST])
         for name in (name for name in names if name not in table.column_names):
             table = table.append_column(name, pa.array(np.zeros(block.rows, np.uint64)))
-        masks = block.words & wide(stored.live, seats.words)
-        yield masked(table, masks).filter(pa.array(masks.any(axis=1)))
+        masks = block.words & resize_mask(stored.live, seats.words)
+        yield replace_masks(table, masks).filter(pa.array(masks.any(axis=1)))
 
 
 def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
@@ -151,7 +163,7 @@ def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
     fields = {field.name: field for table in found for field in table.schema}
     fields.setdefault(BLOCK_SEQ, pa.field(BLOCK_SEQ, pa.int64()))
     schema = pa.schema(fields.values())
-    whole = pa.concat_tables([conformed(table, schema) for table in found]).combine_chunks()
+    whole = pa.concat_tables([conform_table(table, schema) for table in found]).combine_chunks()
     order = np.lexsort([column_numbers(whole, name) for name in (BLOCK_SEQ, time)])
     whole = whole.take(pa.array(order))
     if numbered:
@@ -160,10 +172,10 @@ def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
     return whole.set_column(place, schema.field(BLOCK_SEQ), pa.array(np.arange(-whole.num_rows, 0)))
 
 
-def _cut(table: pa.Table, seats: QueryBits, of_member: int) -> Iterator[Stored]:
+def _cut(table: pa.Table, seats: QueryBits, of_member: int) -> Iterator[StoredSlice]:
     """Yield slices with about the same number of rows, oldest first."""
-    side = Side(SideState(), seats, of_member, table.schema, asked=True)
+    side = JoinSide(SideState(), seats, of_member, table.schema, asked=True)
     count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
     borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []
     for begin, end in pairwise(borders):
-        yield side.stored(grouped(table.slice(begin, end - begin).combine_chunks(), seats.words)[0])
+        yield side.stored(group_by_hash(table.slice(begin, end - begin).combine_chunks(), seats.words)[0])

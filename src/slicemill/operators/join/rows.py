@@ -129,7 +129,7 @@ class JoinByRows:
         self._stored = state
 
 
-class _Kept(NamedTuple):
+class _StoredRow(NamedTuple):
     """Stored row with its number, expiry and eviction time."""
 
     timed: Timed
@@ -166,7 +166,7 @@ class OuterJoinByRows:
         self._lengths = lengths
         self._columns = columns
         self._condition = condition
-        self._kept: list[list[_Kept]] = [[], []]
+        self._kept: list[list[_StoredRow]] = [[], []]
         self._matched: list[set[int]] = [set(), set()]
         self._seen = [0, 0]
 
@@ -188,19 +188,19 @@ class OuterJoinByRows:
         self._kept[port].append(new)
         return out
 
-    def _keep(self, port: int, tuple_: Timed) -> _Kept:
+    def _keep(self, port: int, tuple_: Timed) -> _StoredRow:
         life, length = self._lives[port], self._lengths[port]
         expires = END if life is None else life(tuple_.row)
         expires = BEGINNING if expires is None else expires
         end = expires if length is None else min(expires, tuple_.ts + length)
         self._seen[port] += 1
-        return _Kept(tuple_, self._seen[port] - 1, expires, max(end, tuple_.ts + 1))
+        return _StoredRow(tuple_, self._seen[port] - 1, expires, max(end, tuple_.ts + 1))
 
     def advance(self, ts: int) -> Sequence[Timed]:
         over: list[tuple[int, int, Row]] = []
         for port, kept in enumerate(self._kept):
             for one in (one for one in kept if one.end <= ts):
-                if port in self._kind.unmatched and one.number not in self._matched[port]:
+                if port in self._kind.outer_inputs and one.number not in self._matched[port]:
                     over.append((one.end, port, self._alone(port, one.timed)))
                 self._matched[port].discard(one.number)
             self._kept[port] = [one for one in kept if one.end > ts]
@@ -223,7 +223,7 @@ class OuterJoinByRows:
     def due(self) -> int | None:
         ends = [
             one.end
-            for port in self._kind.unmatched
+            for port in self._kind.outer_inputs
             for one in self._kept[port]
             if one.number not in self._matched[port]
         ]

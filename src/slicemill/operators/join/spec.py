@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
 from slicemill.catalog.queries import FrameUnit, JoinKind, LoadBudget, Window
-from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 from slicemill.functions.render import render
 from slicemill.operators.join.slices.workload import ASSUMED, Statistics
 from slicemill.operators.protocol import (
@@ -27,7 +27,7 @@ from slicemill.operators.protocol import (
     UnitOf,
     each,
     longest_us,
-    many,
+    pluralize,
     same_keys,
 )
 
@@ -122,7 +122,7 @@ class SharedJoin(SharedOperator):
         return any(window.expires is not None for member in self.members for window in member.windows)
 
     @property
-    def judges_rows(self) -> bool:
+    def tracks_matches(self) -> bool:
         """Return True if the join must track which rows are matched.
 
         All possible partners of a row then have to be in one cell.
@@ -143,7 +143,7 @@ class InOrder(Operator):
     why: str = field(default="", compare=False)
 
 
-def _join_words(join: WindowJoin) -> Description:
+def _describe_join(join: WindowJoin) -> Description:
     condition = "every combination" if join.condition is None else render(join.condition)
     windows = each(join.aliases, [str(window) for window in join.windows])
     return Description("⋈", _title(join.kind), (("on", condition), ("windows", windows)))
@@ -153,13 +153,13 @@ def _title(kind: JoinKind) -> str:
     return "Join" if kind is JoinKind.INNER else f"{kind.value.capitalize()} join"
 
 
-def _shared_words(join: SharedJoin) -> Description:
+def _describe_shared_join(join: SharedJoin) -> Description:
     equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
     facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
     if len(join.members) == 1:
         (only,) = join.members
         return Description("⋈", _title(only.kind), (*facts, *_own_part(only)))
-    return Description("⋈", f"{many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
+    return Description("⋈", f"{pluralize(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
 
 
 def _chain(join: SharedJoin) -> tuple[Fact, ...]:
@@ -167,9 +167,9 @@ def _chain(join: SharedJoin) -> tuple[Fact, ...]:
 
     The costs of plans without slices are listed beside.
     """
-    from slicemill.operators.join.slices.cuts import planned_chain  # imported late: it plans for this class
+    from slicemill.operators.join.slices.cuts import chain_of_join  # imported late: it plans for this class
 
-    chain = planned_chain(join)
+    chain = chain_of_join(join)
     if chain is None:
         return ()
     ends = [", ".join(f"{end:g} s" for end in dict.fromkeys(side)) for side in chain.ends]
@@ -304,8 +304,8 @@ def pair_bits(member: JoinMember, bits: int) -> int:
     `bits` is the number of bits of the input rows. Unmatched rows precede pairs of the same timestamp, which
     takes a rank of its own.
     """
-    ranked = ranked_bits(bits)
-    return fanned_bits(ranked if member.kind is JoinKind.INNER else ranked_bits(ranked))
+    ranked = rank_bits(bits)
+    return fan_out_bits(ranked if member.kind is JoinKind.INNER else rank_bits(ranked))
 
 
 def stream_ranks(members: int) -> int:
@@ -318,7 +318,7 @@ def _order_facts(in_order: InOrder) -> tuple[Fact, ...]:
     return (*facts, ("form", in_order.why)) if in_order.why else facts
 
 
-def _joined_streams(in_order: InOrder, node: Node, graph: QueryGraph) -> list[str]:
+def _input_streams(in_order: InOrder, node: Node, graph: QueryGraph) -> list[str]:
     """Return the joined streams, whose row numbers order the results."""
     found = []
     for _ in in_order.members[1:]:
@@ -331,7 +331,7 @@ KINDS = (
     OperatorKind(
         spec=WindowJoin,
         role=Role.STATEFUL,
-        words=lambda join, *_: _join_words(join),
+        words=lambda join, *_: _describe_join(join),
         label=lambda _: "join",
         by_position=lambda _: True,
         waits_for_time=lambda *_: True,
@@ -346,7 +346,7 @@ KINDS = (
     OperatorKind(
         spec=SharedJoin,
         role=Role.STATEFUL,
-        words=lambda join, *_: _shared_words(join),
+        words=lambda join, *_: _describe_shared_join(join),
         waits_for_time=lambda *_: True,
         selections=_selections,
         columns_read=lambda join, port, _: _columns_read(join, port),
@@ -357,7 +357,7 @@ KINDS = (
         history_us=_history_us,
         seq_bits=lambda join, bits, *_: max(pair_bits(member, bits) for member in join.members),
         ties=True,
-        redistribute="slicemill.operators.join.rescale:redistributed",
+        redistribute="slicemill.operators.join.rescale:redistribute_state",
         member=MemberKind(
             words=lambda member: Description("⋈", _part_title(member.kind), _own_part(member)),
             history_us=lambda member: member.history_us,
@@ -374,9 +374,9 @@ KINDS = (
         keeps_state=False,
         ties=True,
         keys_below=same_keys,
-        numbered_by=_joined_streams,
-        seq_bits=lambda in_order, bits, *_: fanned_bits(
-            ranked_bits(bits, stream_ranks(len(in_order.members)))
+        numbered_by=_input_streams,
+        seq_bits=lambda in_order, bits, *_: fan_out_bits(
+            rank_bits(bits, stream_ranks(len(in_order.members)))
         ),
         step="slicemill.operators.join.pairs:in_order_step",
     ),

@@ -27,23 +27,23 @@ from slicemill.operators.join.block import (
     TIME,
     Block,
     QueryBits,
-    Reach,
+    WindowReach,
     column_numbers,
-    conformed,
+    conform_table,
     expiry_of_side,
-    grouped,
+    group_by_hash,
     mask_words,
-    opened,
+    open_block,
     reach_of,
 )
 from slicemill.operators.join.probe import Words
 from slicemill.operators.join.slices.workload import Statistics
 from slicemill.operators.join.statistics import Cuts, MeasuredStage, Measures, SliceContent
-from slicemill.shedding.accuracy import Report
+from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.time import BEGINNING, END
 
 
-class Stored:
+class StoredSlice:
     """Slice with statistics that are known without opening it."""
 
     def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Stored:
 
     def block(self, words: int) -> Block:
         if self._block is None or self._block.words.shape[1] != words:
-            self._block = replace(opened(self.slice.table, words), pending=self.pending)
+            self._block = replace(open_block(self.slice.table, words), pending=self.pending)
         return self._block
 
     def stay_pending(self, allowed: NDArray[np.uint64]) -> None:
@@ -91,7 +91,7 @@ class SideState:
 
     waiting: list[Slice | pa.Table] = field(default_factory=list)
     taken: int = 0  # rows of the first waiting table that have been consumed
-    slices: list[Stored] = field(default_factory=list)
+    slices: list[StoredSlice] = field(default_factory=list)
     cuts_us: tuple[int, ...] | None = None  # ages at which unreachable rows are evicted; None: not planned
     seen: int = 0
     moments: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -117,7 +117,7 @@ class JoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
     measures: Measures = field(default_factory=Measures)
-    sheds: dict[str, Report] = field(default_factory=dict)  # by query with load shedding
+    sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query with load shedding
 
     def held(self) -> list[SliceContent]:
         """List the slices of each side, oldest first, and the waiting rows."""
@@ -146,9 +146,9 @@ class JoinState:
 register(
     "join.stored",
     3,
-    Stored,
-    Stored.plain,
-    lambda plain: Stored(plain["slice"], plain),
+    StoredSlice,
+    StoredSlice.plain,
+    lambda plain: StoredSlice(plain["slice"], plain),
     upgrade={
         1: lambda old: {**old, "pending": None},
         2: lambda old: {**old, "ends": {}, "half_over": None},
@@ -177,7 +177,7 @@ _SMALL_ROWS = 4096  # smaller slices are not stored in a file of their own, nor 
 
 
 @dataclass(frozen=True, slots=True)
-class ServedQuery:
+class RowTakeover:
     """New query that takes over rows stored for another query.
 
     It takes over the rows on which its own selection `holds`. `by` is the mask of the other query, at the bit
@@ -189,7 +189,7 @@ class ServedQuery:
     holds: Callable[[pa.Table], NDArray[np.bool_]]
 
 
-class Side:
+class JoinSide:
     """One side of a join, with the current queries."""
 
     def __init__(
@@ -208,7 +208,7 @@ class Side:
         """
         self.numbered = NUMBER in schema.names
         self.state = state
-        self.reach: Reach = reach_of(seats, side)
+        self.reach: WindowReach = reach_of(seats, side)
         self.schema = schema  # of waiting rows
         left_out = (BLOCK_ARRIVAL,) if asked else (BLOCK_ARRIVAL, BLOCK_SEQ)
         stored = [f.with_name(TIME) if f.name == BLOCK_TS else f for f in schema if f.name not in left_out]
@@ -219,33 +219,34 @@ class Side:
         self._writing = writing or MeasuredStage()
         self.everybody = seats.mask(list(seats.members))
 
-    def change(self, stayed: list[str], served: Sequence[ServedQuery] = ()) -> None:
+    def change(self, stayed: list[str], served: Sequence[RowTakeover] = ()) -> None:
         """Update stored rows after queries were added or removed.
 
-        Rows remain visible to the queries in `stayed`; `served` queries take over rows of other queries.
+        Rows remain visible to the queries in `same_queries`; `served` queries take over rows of other
+        queries.
         """
         allowed, words = self._seats.mask(stayed), self._seats.words
         state = self.state
         for index, held in enumerate(state.waiting):
-            table = conformed(table_of(held), self.schema)
+            table = conform_table(table_of(held), self.schema)
             masks = mask_words(table, words) & allowed
             self._share(served, table_of(held), None, table, masks)
-            table = masked(table, masks)
+            table = replace_masks(table, masks)
             state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
         if state.lone is not None:
-            lone = conformed(state.lone, self.schema)
-            state.lone = masked(lone, mask_words(lone, words) & allowed)
+            lone = conform_table(state.lone, self.schema)
+            state.lone = replace_masks(lone, mask_words(lone, words) & allowed)
         for index, stored in enumerate(state.slices):
             live = stored.live
-            stored.live = wide(live, words) & allowed
+            stored.live = resize_mask(live, words) & allowed
             stored.stay_pending(allowed)
             block = stored.block(words)
             if served:
-                table = conformed(block.whole_table, self._slice_schema)
+                table = conform_table(block.whole_table, self._slice_schema)
                 masks = block.words & stored.live
                 self._share(served, block.table, live, table, masks)
-                table = masked(table, masks).append_column(FIRST, pa.array(block.first))
-                state.slices[index] = self.stored(opened(table, words))
+                table = replace_masks(table, masks).append_column(FIRST, pa.array(block.first))
+                state.slices[index] = self.stored(open_block(table, words))
             else:
                 stored.wanted, stored.last = self._counted(block, stored.live)
         state.cuts_us = None
@@ -254,7 +255,7 @@ class Side:
 
     def _share(
         self,
-        served: Sequence[ServedQuery],
+        served: Sequence[RowTakeover],
         before: pa.Table,
         live: NDArray[np.uint64] | None,
         table: pa.Table,
@@ -266,7 +267,7 @@ class Side:
         """
         plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
         for one in served:
-            bits = one.by if live is None else one.by & wide(live, len(one.by))
+            bits = one.by if live is None else one.by & resize_mask(live, len(one.by))
             theirs = (mask_words(before, len(bits)) & bits).any(axis=1)
             masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
 
@@ -327,14 +328,14 @@ class Side:
             int(table_of(self.state.waiting[-1]).column(BLOCK_TS)[-1].as_py()) if self.state.waiting else None
         )
 
-    def pass_by(self, moments: Int64s) -> None:
+    def count_consumed(self, moments: Int64s) -> None:
         """Count rows of the stream as consumed, including rows with a NULL key."""
         self.state.seen += len(moments)
         self.state.moments = self.state.moments[len(moments) :]
 
     # -- slices ----------------------------------------------------------------------------------------
 
-    def blocks(self, earliest_probe: int) -> list[tuple[Stored, Block]]:
+    def blocks(self, earliest_probe: int) -> list[tuple[StoredSlice, Block]]:
         """Return the slices that later probes may reach, oldest first."""
         words = self._seats.words
         return [
@@ -343,11 +344,11 @@ class Side:
             if stored.rows and self._can_reach(stored, earliest_probe, self.state.seen)
         ]
 
-    def pending_from(self, latest: int) -> list[Stored]:
+    def pending_from(self, latest: int) -> list[StoredSlice]:
         """Return the slices with unmatched rows up to a time."""
         return [one for one in self.state.slices if one.pending is not None and one.earliest <= latest]
 
-    def put_aside(self, lone: pa.Table | None) -> None:
+    def store_null_keys(self, lone: pa.Table | None) -> None:
         """Keep rows with a NULL key that will be emitted without a partner."""
         if lone is not None:
             known = [] if self.state.lone is None else [self.state.lone]
@@ -361,19 +362,19 @@ class Side:
         state = self.state
         if block.rows and not self._alive(block, self.everybody, now).all():
             words = self._seats.words
-            block, _ = grouped(self._kept(block, self.everybody, now).combine_chunks(), words)
+            block, _ = group_by_hash(self._kept(block, self.everybody, now).combine_chunks(), words)
         if block.rows:
             state.slices.append(self.stored(block))
         state.slices = [s for s in state.slices if self._can_reach(s, now, state.seen)]
         if (first := self._first_to_merge()) < len(state.slices) - 1:
             state.slices[first:] = self._written(state.slices[first:], now)
-        written: list[Stored] = []
+        written: list[StoredSlice] = []
         for stored in state.slices:
             wasted = stored.rows >= _SMALL_ROWS and self._is_wasted(stored, now)
             written += self._written([stored], now) if wasted else [stored]
         state.slices = written
 
-    def _is_wasted(self, stored: Stored, now: int) -> bool:
+    def _is_wasted(self, stored: StoredSlice, now: int) -> bool:
         """Return True if rewriting a slice without the unreachable rows pays off."""
         unwanted = stored.rows - sum(stored.last.values())  # last wanted by queries that have been removed
         over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
@@ -386,7 +387,7 @@ class Side:
         at_a_cut = any(self.reach.windows[name][0] <= passed for name in over)
         return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
 
-    def wanting(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
+    def count_by_query(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
         """Count the rows of a sample by query.
 
         Returns how many rows each query selects, and for how many of these rows it has the longest window.
@@ -408,30 +409,30 @@ class Side:
             first, rows = first - 1, rows + older.rows
         return first
 
-    def _written(self, parts: list[Stored], now: int) -> list[Stored]:
+    def _written(self, parts: list[StoredSlice], now: int) -> list[StoredSlice]:
         """Merge slices, and evict rows that no query can reach."""
         words = self._seats.words
         with self._writing.doing(sum(part.rows for part in parts)):
             kept = [self._kept(part.block(words), part.live, now) for part in parts]
             whole = pa.concat_tables(kept).combine_chunks()
-            return [self.stored(grouped(whole, words)[0])] if whole.num_rows else []
+            return [self.stored(group_by_hash(whole, words)[0])] if whole.num_rows else []
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
         """Return the rows that a query can still reach.
 
         Bits of queries for which a row has expired are cleared.
         """
-        words = self.expiry.unexpired(block, block.words & live, now)
-        table = conformed(block.whole_table, self._slice_schema)
+        words = self.expiry.clear_expired(block, block.words & live, now)
+        table = conform_table(block.whole_table, self._slice_schema)
         if not np.array_equal(words, block.words):
-            table = masked(table, words)
+            table = replace_masks(table, words)
         alive = self._alive(block, live, now)
         return table if alive.all() else table.filter(pa.array(alive))
 
     def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
         reach = self.reach
         alive = np.empty(block.rows, np.bool_)
-        words = self.expiry.unexpired(block, block.words, now)
+        words = self.expiry.clear_expired(block, block.words, now)
         retain.find_alive(
             block.times, self.numbers(block), words, live, now, self.state.seen,
             reach.windows_us, reach.windows_rows, reach.places, reach.bits, alive,
@@ -446,7 +447,7 @@ class Side:
         counted = len(block.numbers) or not self.reach.counts
         return block.numbers if counted else np.zeros(block.rows, np.int64)
 
-    def stored(self, block: Block) -> Stored:
+    def stored(self, block: Block) -> StoredSlice:
         """Return a new slice with its statistics."""
         wanted, last = self._counted(block, self.everybody)
         known = {
@@ -460,7 +461,7 @@ class Side:
             "pending": block.pending,
             **self._lives(block),
         }
-        stored = Stored(Slice(block.table), known)
+        stored = StoredSlice(Slice(block.table), known)
         stored._block = block
         return stored
 
@@ -495,10 +496,10 @@ class Side:
             for counts in (wanted, last)
         )
 
-    def _can_reach(self, stored: Stored, now: int, seen: int) -> bool:
+    def _can_reach(self, stored: StoredSlice, now: int, seen: int) -> bool:
         return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
 
-    def _reaches(self, name: str, stored: Stored, now: int, seen: int | None = None) -> bool:
+    def _reaches(self, name: str, stored: StoredSlice, now: int, seen: int | None = None) -> bool:
         """Return True if a query can still reach a row of a slice."""
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
@@ -507,14 +508,14 @@ class Side:
         return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
 
 
-def wide(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
+def resize_mask(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
     """Extend or cut a mask to `words` words."""
     wide = np.zeros(words, np.uint64)
     wide[: len(mask)] = mask[:words]
     return wide
 
 
-def masked(table: pa.Table, masks: Words) -> pa.Table:
+def replace_masks(table: pa.Table, masks: Words) -> pa.Table:
     """Replace the mask columns that a table has."""
     for word in range(masks.shape[1]):
         place = table.schema.get_field_index(f"{MASK}{word}")

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from slicemill.codec.registry import stored_as
 from slicemill.columns.pieces import Slice
-from slicemill.operators.join.block import Reach
+from slicemill.operators.join.block import WindowReach
 from slicemill.operators.join.slices.cuts import (
     SetWiseStream,
     cheapest_cuts,
@@ -148,7 +148,7 @@ class Measures:
         ]
         return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 
-    def stream(self, side: int, reach: Reach) -> SetWiseStream | None:
+    def stream(self, side: int, reach: WindowReach) -> SetWiseStream | None:
         """Return one side as input of the planner.
 
         None without measurements, for example with unbounded windows.
@@ -161,7 +161,7 @@ class Measures:
             ending[reach.windows[name][0] / _SECOND_US] += rows / seen.sampled
         return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
 
-    def cuts(self, side: int, reach: Reach) -> Cuts | None:
+    def cuts(self, side: int, reach: WindowReach) -> Cuts | None:
         """Return the finest, the cheapest and the used cuts of a side.
 
         The used cuts are a compromise between the finest and the cheapest.

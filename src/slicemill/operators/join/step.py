@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from slicemill.catalog.queries import JoinKind
 from slicemill.columns.arrow_schema import TS
 from slicemill.columns.merge import tie_name
-from slicemill.columns.order import fanned_out, ranked
-from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.order import fan_out, rank_seqs
+from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 from slicemill.errors import SlicemillError
 from slicemill.functions.values import ExpressionError
 from slicemill.kernels.arrays import Int32s, Int64s
@@ -23,7 +23,7 @@ from slicemill.operators.alignment import Due, borders, due_in_turn
 from slicemill.operators.cell import WHOLE, Cell, HeavyKey
 from slicemill.operators.join import probe
 from slicemill.operators.join import probe as placing
-from slicemill.operators.join.answers import Answer, Answers, Collected, Unmatched
+from slicemill.operators.join.answers import Answer, Answers, Collected, UnmatchedTracker
 from slicemill.operators.join.block import (
     BLOCK_ARRIVAL,
     BLOCK_SEQ,
@@ -34,18 +34,18 @@ from slicemill.operators.join.block import (
     Block,
     QueryBits,
     column_numbers,
-    grouped,
+    group_by_hash,
     reach_of,
 )
-from slicemill.operators.join.conditions import Entry, Selections, asks_for_numbers, key_types
-from slicemill.operators.join.heavy_keys import NO_WORK, KeyWork, everywhere, key_work, stored_here
+from slicemill.operators.join.conditions import RowPreparer, Selections, key_types, reads_row_numbers
+from slicemill.operators.join.heavy_keys import NO_WORK, KeyWork, broadcast_mask, key_work, local_mask
 from slicemill.operators.join.pairs import FoundPairs, Pairs, Probing
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin
-from slicemill.operators.join.state import JoinState, ServedQuery, Side
+from slicemill.operators.join.state import JoinSide, JoinState, RowTakeover
 from slicemill.operators.step import SharedStep, StatefulStep, StepContext, StepResult
-from slicemill.shedding.accuracy import AccuracySums, Report
-from slicemill.shedding.load import AgeCounter, Compared, Dropping
+from slicemill.shedding.accuracy import AccuracyReport, AccuracySums
+from slicemill.shedding.load import ComparisonCounter, Comparisons, SheddingDecision
 from slicemill.time import BEGINNING
 from slicemill.types import Schema
 
@@ -76,7 +76,7 @@ def _is_link(context: StepContext) -> bool:
 class SharedJoinStep:
     """Shared join with one result per query.
 
-    Rows are read `in_turn`, or timestamp by timestamp.
+    Rows are read `order_backfills_last`, or timestamp by timestamp.
     """
 
     def __init__(self, join: JoinKernel, counted: Sequence[str] = (), *, in_turn: bool = True) -> None:
@@ -90,7 +90,7 @@ class SharedJoinStep:
         return self._join.state
 
     @property
-    def compared(self) -> Compared:
+    def compared(self) -> Comparisons:
         return self._join.compared.found()
 
     @property
@@ -100,11 +100,11 @@ class SharedJoinStep:
     def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
         self._join.set_heavy(heavy)
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:  # noqa: ARG002
         """Return the shedding reports of its queries, by node name."""
         return {name: self.state.sheds[name] for name in self._counted if name in self.state.sheds}
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
         """Limit how far these queries reach into their windows in the next run."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
@@ -113,7 +113,7 @@ class SharedJoinStep:
         """Estimate shed pairs: assume that skipped pairs match as often as compared pairs."""
         rows = sum(table.num_rows for table in tables) - self._join.foreign
         for name in self._counted if rows else ():
-            report = self.state.sheds.setdefault(name, Report())
+            report = self.state.sheds.setdefault(name, AccuracyReport())
             report.arrived += rows
             latest = max(int(pc.max(table.column(TS)).as_py()) for table in tables if table.num_rows)
             report.add(min(latest, until), AccuracySums(self._shares.get(name, 1.0) * rows, rows))
@@ -151,7 +151,7 @@ class JoinStep:
         return self._shared.state
 
     @property
-    def compared(self) -> Compared:
+    def compared(self) -> Comparisons:
         return self._shared.compared
 
     @property
@@ -167,10 +167,10 @@ class JoinStep:
             raise part
         return part
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]:
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
         return self._shared.sheds(node_id)
 
-    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+    def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:
         self._shared.set_load(node_id, dropping)
 
     def due(self) -> Due | None:
@@ -197,7 +197,7 @@ SIDES = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class _ProbeTarget:
     """Block that new rows probe, with the candidates of each new row."""
 
     side: int
@@ -232,7 +232,7 @@ class JoinKernel:
         # Once row numbers are stored, keep storing them: the order of results may still depend on them.
         self._asked = [
             cell.tied
-            or asks_for_numbers(operator, side)
+            or reads_row_numbers(operator, side)
             or any(side in member.kind.judged for member in operator.members)
             or state.sides[side].has_numbers()
             for side in SIDES
@@ -244,31 +244,31 @@ class JoinKernel:
         self._key_types = key_types(operator)
         new = {name: by for name, by in (newcomers or {}).items() if name in self._names()}
         known, before = state.seats, state.seats.without(new)
-        state.seats = before.taken_by(operator.members)
-        self._entries = [Entry(operator, side, schemas[side], state.seats) for side in SIDES]
-        self._unmatched = Unmatched(operator.members, schemas, state.seats, seq_bits)
-        self._sides = self._made_sides()
+        state.seats = before.assign_to(operator.members)
+        self._entries = [RowPreparer(operator, side, schemas[side], state.seats) for side in SIDES]
+        self._unmatched = UnmatchedTracker(operator.members, schemas, state.seats, seq_bits)
+        self._sides = self._make_sides()
         self._reaches = [side.reach for side in self._sides]
-        self.compared = AgeCounter(len(SIDES))  # in the last run
+        self.compared = ComparisonCounter(len(SIDES))  # in the last run
         # Errors of selections evaluated on stored rows; reported by the next run.
         self._problems: dict[str, ExpressionError] = {}
         if known.members and before != state.seats:
             for number, side in enumerate(self._sides):
-                side.change(state.seats.stayed(before), self._served(new, number, known))
+                side.change(state.seats.same_queries(before), self._served(new, number, known))
             state.measures.begin_anew()
         self._answers = Answers(operator.members, schemas, state.seats, self._ties, self._unmatched)
 
-    def _made_sides(self) -> list[Side]:
+    def _make_sides(self) -> list[JoinSide]:
         state = self.state
         return [
-            Side(
+            JoinSide(
                 state.sides[side],
                 state.seats,
                 side,
                 self._entries[side].schema,
                 state.measures.writing,
                 self._asked[side],
-                self._unmatched.asks_for(side),
+                self._unmatched.tracks_side(side),
             )
             for side in SIDES
         ]
@@ -286,7 +286,7 @@ class JoinKernel:
         self._heavy = heavy
         if self._tied and not all(self._asked):
             self._asked = [True for _ in SIDES]
-            self._sides = self._made_sides()
+            self._sides = self._make_sides()
 
     def shorten(self, shares: Mapping[str, float]) -> None:
         """Probe only the newest part of these queries' windows (S55).
@@ -301,7 +301,7 @@ class JoinKernel:
     def _names(self) -> set[str]:
         return {member.name for member in self._members}
 
-    def _served(self, newcomers: Covers, side: int, known: QueryBits) -> list[ServedQuery]:
+    def _served(self, newcomers: Covers, side: int, known: QueryBits) -> list[RowTakeover]:
         """Return the new queries that take over rows of another query.
 
         The other query may have been removed by now.
@@ -316,7 +316,7 @@ class JoinKernel:
                 member = replace(member, selections=(None, None))
             chosen = Selections([member], side, self._schemas[side], self.state.seats)
             served.append(
-                ServedQuery(name, known.mask([other.name]), partial(_holds, chosen, self._problems))
+                RowTakeover(name, known.mask([other.name]), partial(_holds, chosen, self._problems))
             )
         return served
 
@@ -359,8 +359,8 @@ class JoinKernel:
         for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
-                prepared, lone = entry.prepared(table, numbers, errors)
-                kept.put_aside(lone)
+                prepared, lone = entry.prepare(table, numbers, errors)
+                kept.store_null_keys(lone)
                 self.foreign += self._foreign(prepared)
                 kept.arrive(prepared)
         passed = [self._moments(side, below[side]) for side in SIDES]
@@ -370,7 +370,7 @@ class JoinKernel:
             self._answers.add(pairs, collected, errors)
         told = self._told(new, until if known is None else known)
         for kept, moments in zip(self._sides, passed, strict=True):
-            kept.pass_by(moments)
+            kept.count_consumed(moments)
         # At the end of time no row follows, so nothing has to be stored.
         if until < FOREVER:
             self._measure(new, until)
@@ -390,7 +390,7 @@ class JoinKernel:
         found = {
             member.name: self._unmatched.told(member, self._sides, blocks, known)
             for member in self._members
-            if member.kind.unmatched
+            if member.kind.outer_inputs
         }
         return {name: table for name, table in found.items() if table is not None}
 
@@ -398,7 +398,7 @@ class JoinKernel:
         whole = pairs
         if member.kind is not JoinKind.INNER:
             whole = self._unmatched.with_pairs(told.get(member.name), pairs)
-        return fanned_out(whole, self._unmatched.result_bits(member))
+        return fan_out(whole, self._unmatched.result_bits(member))
 
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
         """Return the columns that order the pairs of one new row across cells.
@@ -408,11 +408,11 @@ class JoinKernel:
         """
         if not self._tied:
             return {}
-        bits = ranked_bits(self._seq_bits)
+        bits = rank_bits(self._seq_bits)
         lost = bits == self._seq_bits
         ties = [pairs.causes()] if lost else []
         ties += [pairs.older(TIME), pairs.older(BLOCK_SEQ)]
-        return {tie_name(place, fanned_bits(bits) - bits): tie for place, tie in enumerate(ties)}
+        return {tie_name(place, fan_out_bits(bits) - bits): tie for place, tie in enumerate(ties)}
 
     def _measure(self, new: Sequence[Probing], until: int) -> None:
         """Update the statistics, and plan new cuts if enough rows have arrived."""
@@ -427,7 +427,7 @@ class JoinKernel:
                 held = sum(stored.rows for stored in kept.state.slices)
                 seen.time_passes(held, rows.stored.rows, elapsed_s, window_s)
                 # Rows are in the order of hashes, so that the first ones are a random sample.
-                seen.sample(*kept.wanting(rows.stored, _SAMPLED))
+                seen.sample(*kept.count_by_query(rows.stored, _SAMPLED))
         if measures.is_due():
             for side, kept in enumerate(self._sides):
                 cuts = measures.cuts(side, kept.reach)
@@ -456,17 +456,17 @@ class JoinKernel:
                 name for name in names if name != BLOCK_ARRIVAL and (name != BLOCK_SEQ or self._asked[side])
             ]
             inside, words = table.rename_columns(names).select(kept), self.state.seats.words
-            block, order = grouped(inside, words)
-            if self._unmatched.asks_for(side):
+            block, order = group_by_hash(inside, words)
+            if self._unmatched.tracks_side(side):
                 block = replace(block, pending=block.words & self._unmatched.judged[side])
             arrivals, seqs = column_numbers(table, BLOCK_ARRIVAL), column_numbers(table, BLOCK_SEQ)
             stored = block
             if self._cell.by_time or self._heavy:
                 hashes = column_numbers(table, HASH)
-                mine = stored_here(self._cell, self._heavy, hashes, times[side], seqs)
+                mine = local_mask(self._cell, self._heavy, hashes, times[side], seqs)
                 if not mine.all():
-                    stored, _ = grouped(inside.filter(pa.array(mine)).combine_chunks(), words)
-            caused = ranked(seqs, side, self._seq_bits)
+                    stored, _ = group_by_hash(inside.filter(pa.array(mine)).combine_chunks(), words)
+            caused = rank_seqs(seqs, side, self._seq_bits)
             new.append(
                 Probing(
                     block,
@@ -485,22 +485,22 @@ class JoinKernel:
         away = [key for key in self._heavy if key.home != self._cell.number]
         if not away:
             return 0
-        found = everywhere(away, column_numbers(prepared, HASH), column_numbers(prepared, BLOCK_TS))
+        found = broadcast_mask(away, column_numbers(prepared, HASH), column_numbers(prepared, BLOCK_TS))
         return int(np.count_nonzero(found))
 
-    def _work_by_key(self, targets: Sequence[_Target], new: Sequence[Probing]) -> KeyWork:
+    def _work_by_key(self, targets: Sequence[_ProbeTarget], new: Sequence[Probing]) -> KeyWork:
         pairs = [np.zeros(rows.block.rows, np.int64) for rows in new]
         for target in targets:
             pairs[target.side] += target.ends - target.starts
         return key_work([(rows.block.hashes, own) for rows, own in zip(new, pairs, strict=True)])
 
-    def _targets(self, new: Sequence[Probing]) -> list[_Target]:
-        targets: list[_Target] = []
+    def _targets(self, new: Sequence[Probing]) -> list[_ProbeTarget]:
+        targets: list[_ProbeTarget] = []
         for side in SIDES:
             rows, other, reach = new[side].block, self._sides[1 - side], self._reaches[1 - side]
             if not rows.rows:
                 continue
-            for block, live, earliest, latest in self._met_by(new, side):
+            for block, live, earliest, latest in self._candidate_blocks(new, side):
                 starts, ends = (np.empty(rows.rows, np.int32) for _ in range(2))
                 found = probe.find_spans(
                     rows.hashes, rows.times, new[side].seen, reach.longest_us, reach.most_rows,
@@ -509,7 +509,7 @@ class JoinKernel:
                 )  # fmt: skip
                 self._count_compared(1 - side, rows.times, earliest, latest, found)
                 if found:
-                    targets.append(_Target(side, block, live, starts, ends))
+                    targets.append(_ProbeTarget(side, block, live, starts, ends))
         return targets
 
     def _count_compared(self, side: int, probes: Int64s, earliest: int, latest: int, count: int) -> None:
@@ -520,7 +520,7 @@ class JoinKernel:
         ages = (0, 0) if longest in (-1, FOREVER) else (now - latest, now - earliest)
         self.compared.add(side, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
-    def _met_by(
+    def _candidate_blocks(
         self, new: Sequence[Probing], side: int
     ) -> Iterator[tuple[Block, NDArray[np.uint64], int, int]]:
         """Yield the blocks that new rows may match, oldest first.
@@ -555,7 +555,7 @@ class JoinKernel:
             yield pairs
 
     def _found(
-        self, target: _Target, new: Sequence[Probing], first: int, end: int
+        self, target: _ProbeTarget, new: Sequence[Probing], first: int, end: int
     ) -> tuple[FoundPairs, NDArray[np.uint64]]:
         """Return the pairs with rows of one block, and their masks.
 
@@ -592,7 +592,7 @@ class JoinKernel:
         begins = np.cumsum(counts, dtype=np.int32) - counts
         wanted = np.empty((int(counts.sum()), self.state.seats.words), np.uint64)
         for found, bits in parts:
-            placing.place_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
+            placing.position_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
             placing.scatter_words(bits, found.places, wanted)
         return Pairs(new, [found for found, _ in parts], wanted)
 
@@ -601,7 +601,9 @@ def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa
     return np.asarray(selections.masks(table, errors).any(axis=1))
 
 
-def _borders(targets: Sequence[_Target], new: Sequence[Probing], total: int) -> Iterator[tuple[int, int]]:
+def _borders(
+    targets: Sequence[_ProbeTarget], new: Sequence[Probing], total: int
+) -> Iterator[tuple[int, int]]:
     """Yield ranges of ranks with a bounded number of pairs each."""
     counts = np.zeros(total, np.int64)
     for target in targets:

@@ -21,9 +21,9 @@ from slicemill.aggregates.columns import Windows
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import AggregateCall
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
-from slicemill.columns.keys import shown, whole
+from slicemill.columns.keys import normalize_zeros, to_array
 from slicemill.columns.order import Numbering
-from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.columns.sequence_bits import fan_out_bits
 from slicemill.errors import SlicemillError
 from slicemill.functions.vectors import fixed_width, numbers
 from slicemill.kernels.arrays import Int64s
@@ -32,13 +32,13 @@ from slicemill.operators.call_values import (
     CallValues,
     Evaluate,
     WindowRows,
-    aligned,
+    align_results,
+    column_arguments,
     evaluators,
     has_group_kernel,
-    needed_arguments,
 )
 from slicemill.operators.session.spec import SessionMember
-from slicemill.operators.session.state import Ended
+from slicemill.operators.session.state import EndedSessions
 from slicemill.operators.step import StepContext
 from slicemill.types import Column, Schema
 
@@ -63,7 +63,7 @@ class StoredRows:
 
     def column(self, name: str) -> pa.Array:
         if name not in self._columns:
-            self._columns[name] = whole(self.table.column(name))
+            self._columns[name] = to_array(self.table.column(name))
         return self._columns[name]
 
     def integers(self, name: str) -> Int64s:
@@ -79,11 +79,11 @@ class PassedSessions:
     """
 
     places: Int64s
-    ended: Ended
+    ended: EndedSessions
     members: Sequence[Sequence[str]]
 
 
-class _Listed:
+class _SessionsByQuery:
     """Sessions of each query, by query, then by end and first tuple."""
 
     def __init__(self, rows: StoredRows, found: PassedSessions) -> None:
@@ -102,7 +102,7 @@ class _Listed:
         }
 
 
-def _in_order(ended: Ended, seqs: Int64s) -> Int64s:
+def _in_order(ended: EndedSessions, seqs: Int64s) -> Int64s:
     """Return the order by gap, end and first tuple.
 
     Ends are rarely equal, so that a single sort by gap and end is usually enough.
@@ -117,16 +117,16 @@ def _in_order(ended: Ended, seqs: Int64s) -> Int64s:
     return np.lexsort((seqs, ended.until, ended.gaps))
 
 
-class _SideBySide:
+class _ConcatenatedSessions:
     """Rows of the sessions of some queries, session after session."""
 
-    def __init__(self, listed: _Listed, names: Sequence[str]) -> None:
+    def __init__(self, listed: _SessionsByQuery, names: Sequence[str]) -> None:
         parts = [slice(*listed.of_member[name]) for name in names]
         starts, stops = (
             np.concatenate([bounds[part] for part in parts]) for bounds in (listed.starts, listed.stops)
         )
         ends = np.cumsum(stops - starts)
-        self._places, owners = _stretched(listed.places, starts, stops, int(ends[-1]))
+        self._places, owners = _expand_sessions(listed.places, starts, stops, int(ends[-1]))
         self._rows, self._taken = listed.rows, dict[str, pa.Array]()
         self.counts = [part.stop - part.start for part in parts]
         self.windows = Windows(ends - (stops - starts), ends)
@@ -134,12 +134,14 @@ class _SideBySide:
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._taken:
-            self._taken[name] = _taken(self._rows.column(name), self._places)
+            self._taken[name] = _take_values(self._rows.column(name), self._places)
         return self._taken[name]
 
 
 @kernel
-def _stretched(places: Int64s, starts: Int64s, stops: Int64s, rows: int) -> tuple[Int64s, NDArray[np.int32]]:
+def _expand_sessions(
+    places: Int64s, starts: Int64s, stops: Int64s, rows: int
+) -> tuple[Int64s, NDArray[np.int32]]:
     """Return the row positions of sessions, and each row's session number."""
     out, owners = np.empty(rows, np.int64), np.empty(rows, np.int32)
     position = 0
@@ -166,16 +168,16 @@ class SessionAnswers:
         self._keys = keys
         bits = context.seq_bits
         self._numbering = Numbering(bits, fans=True)
-        self._fan_bits = fanned_bits(bits) - bits
+        self._fan_bits = fan_out_bits(bits) - bits
         numbers_of: dict[Calls, int] = {}
         self._evaluates: list[tuple[Evaluate, ...]] = []
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, _MemberOutput] = {}
         for member in members:
-            own = _Member(member, context)
+            own = _MemberOutput(member, context)
             for calls in own.calls:
                 if calls not in numbers_of:
                     numbers_of[calls] = len(numbers_of)
-                    stored = {a: columns[a] for c in calls for a in needed_arguments(c, context.catalog)}
+                    stored = {a: columns[a] for c in calls for a in column_arguments(c, context.catalog)}
                     self._evaluates.append(evaluators(calls, stored, context))
                 own.evaluations.append(numbers_of[calls])
             self._members[member.name] = own
@@ -186,10 +188,10 @@ class SessionAnswers:
         for passed in found:
             out |= {name: self._members[name].nothing for names in passed.members for name in names}
             if len(passed.ended.until):
-                out |= self._answered(rows, _Listed(rows, passed))
+                out |= self._answered(rows, _SessionsByQuery(rows, passed))
         return out
 
-    def _answered(self, rows: StoredRows, listed: _Listed) -> dict[str, Outcome]:
+    def _answered(self, rows: StoredRows, listed: _SessionsByQuery) -> dict[str, Outcome]:
         common = self._common(rows, listed)
         out: dict[str, Outcome] = {}
         values = self._values(listed)
@@ -205,38 +207,38 @@ class SessionAnswers:
             out[name] = own.table(shared, given, self._numbering, self._fan_bits)
         return out
 
-    def _values(self, listed: _Listed) -> list[dict[str, CallValues | SlicemillError]]:
+    def _values(self, listed: _SessionsByQuery) -> list[dict[str, CallValues | SlicemillError]]:
         """Return the values of each evaluation, by query."""
         users: list[list[str]] = [[] for _ in self._evaluates]
         for name in listed.of_member:
             for number in self._members[name].evaluations:
                 users[number].append(name)
-        unions: dict[tuple[str, ...], _SideBySide] = {}
+        unions: dict[tuple[str, ...], _ConcatenatedSessions] = {}
         found: list[dict[str, CallValues | SlicemillError]] = []
         for evaluates, names in zip(self._evaluates, map(tuple, users), strict=True):
             if names and names not in unions:
-                unions[names] = _SideBySide(listed, names)
+                unions[names] = _ConcatenatedSessions(listed, names)
             try:
-                parts = _evaluated(evaluates, unions[names]) if names else []
+                parts = _evaluate_queries(evaluates, unions[names]) if names else []
                 found.append(dict(zip(names, parts, strict=True)))
             except SlicemillError:
                 found.append({name: _alone(evaluates, listed, name) for name in names})
         return found
 
-    def _common(self, rows: StoredRows, listed: _Listed) -> dict[str, pa.Array]:
+    def _common(self, rows: StoredRows, listed: _SessionsByQuery) -> dict[str, pa.Array]:
         heads = listed.heads
         return {
             TS: pa.array(listed.until),
             SEQ: pa.array(rows.integers(SEQ)[heads]),
             # The watermark triggers these rows, so they have no arrival time of a tuple.
             ARRIVAL: pa.array(np.zeros(len(heads), np.int64)),
-            **{name: shown(_taken(rows.column(name), heads)) for name in self._keys},
+            **{name: normalize_zeros(_take_values(rows.column(name), heads)) for name in self._keys},
             "window_start": fixed_width(rows.integers(TS)[heads], None, _INSTANT),
             "window_end": fixed_width(listed.until, None, _INSTANT),
         }
 
 
-class _Member:
+class _MemberOutput:
     """Builder of a query's output from common columns and shared call values."""
 
     def __init__(self, member: SessionMember, context: StepContext) -> None:
@@ -280,21 +282,21 @@ class _Member:
             CallValues(values.windows, {names[name]: array for name, array in values.columns.items()})
             for names, values in zip(self._renamed, answers, strict=True)
         ]
-        found = aligned(named, len(common[TS]))
+        found = align_results(named, len(common[TS]))
         of_session = pa.array(found.windows)
         columns = {name: array.take(of_session) for name, array in columns.items()} | found.columns
-        return numbering.applied(self._made(columns))
+        return numbering.apply(self._made(columns))
 
     def _made(self, columns: Mapping[str, pa.Array]) -> pa.Table:
         arrays = [_cast(columns[column.name], column.type) for column in self._schema]
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
 
-def _evaluated(evaluates: Sequence[Evaluate], sessions: _SideBySide) -> list[CallValues]:
+def _evaluate_queries(evaluates: Sequence[Evaluate], sessions: _ConcatenatedSessions) -> list[CallValues]:
     """Return the values of each query, with its sessions numbered from 0."""
     windows = sessions.windows
     made = [evaluate(sessions.tuples, windows) for evaluate in evaluates]
-    values = made[0] if len(made) == 1 else aligned(made, len(windows))
+    values = made[0] if len(made) == 1 else align_results(made, len(windows))
     borders = np.cumsum([0, *sessions.counts])
     cuts = np.searchsorted(values.windows, borders).tolist()
     return [
@@ -306,15 +308,15 @@ def _evaluated(evaluates: Sequence[Evaluate], sessions: _SideBySide) -> list[Cal
     ]
 
 
-def _alone(evaluates: Sequence[Evaluate], listed: _Listed, name: str) -> CallValues | SlicemillError:
+def _alone(evaluates: Sequence[Evaluate], listed: _SessionsByQuery, name: str) -> CallValues | SlicemillError:
     """Evaluate a query alone, so that other queries' errors do not matter."""
     try:
-        return _evaluated(evaluates, _SideBySide(listed, [name]))[0]
+        return _evaluate_queries(evaluates, _ConcatenatedSessions(listed, [name]))[0]
     except SlicemillError as problem:
         return problem
 
 
-def _taken(array: pa.Array, places: Int64s) -> pa.Array:
+def _take_values(array: pa.Array, places: Int64s) -> pa.Array:
     """Return the values at these positions.
 
     NumPy is twice as fast as Arrow for plain numbers.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from slicemill.catalog.expressions import Expr, conjunction
 from slicemill.catalog.queries import AggregateCall, SelectItem, SessionWindow
-from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.columns.sequence_bits import fan_out_bits
 from slicemill.functions.render import render
 from slicemill.operators.protocol import (
     ColumnsRead,
@@ -18,9 +18,9 @@ from slicemill.operators.protocol import (
     Role,
     SharedOperator,
     UnitOf,
-    grouped,
-    many,
+    grouping_facts,
     partition,
+    pluralize,
 )
 from slicemill.time import format_us
 from slicemill.types import Column
@@ -72,28 +72,31 @@ class SharedSessions(SharedOperator):
     members: tuple[SessionMember, ...]
 
 
-def session_words(window: SessionWindow) -> str:
+def describe_session(window: SessionWindow) -> str:
     parts = [] if window.gap_us is None else [f"gap {format_us(window.gap_us)}"]
     parts += [] if window.until is None else [f"until {render(window.until)}"]
     parts += [] if window.close is None else [f"closed when {render(window.close)}"]
     return ", ".join(parts)
 
 
-def _words(operator: SessionAggregate) -> Description:
-    facts = [*grouped(operator.calls, operator.group_by), ("session", session_words(operator.session))]
+def _describe_sessions(operator: SessionAggregate) -> Description:
+    facts = [
+        *grouping_facts(operator.calls, operator.group_by),
+        ("session", describe_session(operator.session)),
+    ]
     return Description("γ", "Sessions", tuple(facts))
 
 
-def _shared_words(shared: SharedSessions) -> Description:
+def _describe_shared_sessions(shared: SharedSessions) -> Description:
     kept = dict.fromkeys(render(expr) for member in shared.members for expr in member.operator.exprs)
     facts = [("keep", ", ".join(kept) or "times"), *partition(shared.keys)]
-    return Description("γ", f"Sessions of {many(len(shared.members), 'aggregate')}", tuple(facts))
+    return Description("γ", f"Sessions of {pluralize(len(shared.members), 'aggregate')}", tuple(facts))
 
 
-def _member_words(member: SessionMember) -> Description:
+def _describe_session_member(member: SessionMember) -> Description:
     where = conjunction(member.conditions)
     selected = (("where", render(where)),) if where is not None else ()
-    return Description("γ", "Sessions", (*_words(member.operator).facts, *selected))
+    return Description("γ", "Sessions", (*_describe_sessions(member.operator).facts, *selected))
 
 
 def _holds(kept: SessionMember, member: SessionMember) -> bool:
@@ -117,7 +120,7 @@ KINDS = (
     OperatorKind(
         spec=SessionAggregate,
         role=Role.STATEFUL,
-        words=lambda operator, *_: _words(operator),
+        words=lambda operator, *_: _describe_sessions(operator),
         label=lambda _: "sessions",
         waits_for_time=lambda *_: True,
         columns_read=lambda operator, *_: ColumnsRead([*operator.keys, *operator.exprs], ()),
@@ -125,23 +128,23 @@ KINDS = (
         keys=lambda operator: (operator.keys,),
         history_us=lambda *_: None,
         # A user-defined aggregate may return several rows for a session.
-        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         stored={"plan.session_aggregate": SessionAggregate, "plan.session": SessionWindow},
         step="slicemill.operators.session.step:sessions",
     ),
     OperatorKind(
         spec=SharedSessions,
         role=Role.STATEFUL,
-        words=lambda shared, *_: _shared_words(shared),
+        words=lambda shared, *_: _describe_shared_sessions(shared),
         waits_for_time=lambda *_: True,
         selections=lambda shared, _: tuple(conjunction(member.conditions) for member in shared.members),
         columns_read=lambda shared, *_: _columns_read(shared),
         unit=UnitOf.KEYS,
         keys=lambda shared: (shared.keys,),
         member=MemberKind(
-            words=_member_words,
+            words=_describe_session_member,
             history_us=lambda _: None,
-            seq_bits=lambda _, bits, __: fanned_bits(bits),
+            seq_bits=lambda _, bits, __: fan_out_bits(bits),
             holds=_holds,
         ),
         stored={"plan.session_member": SessionMember},

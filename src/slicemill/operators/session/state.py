@@ -72,10 +72,10 @@ class SessionState:
         """
         if all(piece.table.schema.equals(schema) for piece in self.pieces):
             return
-        self.pieces = [Slice(_fitted(piece.table, schema)) for piece in self.pieces]
+        self.pieces = [Slice(_fit_schema(piece.table, schema)) for piece in self.pieces]
 
 
-def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _fit_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     have = set(table.column_names)
     return pa.table(
         {
@@ -115,7 +115,7 @@ _NONE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedSessions:
     """Ended sessions: gap index, row range [start, stop), and end time."""
 
     gaps: Int64s
@@ -125,20 +125,20 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Segmented:
+class SessionSegments:
     """Ended sessions, and for open ones the earliest ends and the rows.
 
     `held` has the earliest end per gap, None if no session is open.
     """
 
-    ended: Ended
+    ended: EndedSessions
     held: tuple[int | None, ...]
     is_open: Bools
 
 
 def sessions_of_gaps(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
-) -> Segmented:
+) -> SessionSegments:
     """Return the sessions for several ascending gaps.
 
     Sessions that ended before `closed` are omitted.
@@ -153,13 +153,13 @@ def sessions_of_gaps(
     >>> found.held, found.is_open.tolist()
     ((6, 7, 14), [True, True, True])
     """
-    which, starts, stops, until, held, is_open = _nested(keys, times, closes, gaps, now, closed)
+    which, starts, stops, until, held, is_open = _find_sessions(keys, times, closes, gaps, now, closed)
     earliest = tuple(None if end == _NONE else end for end in held.tolist())
-    return Segmented(Ended(which, starts, stops, until), earliest, is_open)
+    return SessionSegments(EndedSessions(which, starts, stops, until), earliest, is_open)
 
 
 @kernel
-def _nested(
+def _find_sessions(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bools]:
     """Return ended sessions of all gaps, in the order of their ends."""
@@ -205,15 +205,15 @@ def _nested(
 
 def sessions_until(
     keys: Int64s, times: Int64s, ends: Int64s, closes: Bools, now: int, closed: int
-) -> Segmented:
+) -> SessionSegments:
     """Return the sessions whose tuples have an explicit end (`ends`)."""
     starts, until = session_borders(keys, times, ends, closes)
     stops = np.append(starts[1:], len(keys))[: len(starts)]
     opened = (until >= now) | (until >= FOREVER)
     done = ~opened & (until >= closed)
     held = int(until[opened].min()) if opened.any() else None
-    ended = Ended(np.zeros(done.sum(), np.int64), starts[done], stops[done], until[done])
-    return Segmented(ended, (held,), np.repeat(opened, stops - starts))
+    ended = EndedSessions(np.zeros(done.sum(), np.int64), starts[done], stops[done], until[done])
+    return SessionSegments(ended, (held,), np.repeat(opened, stops - starts))
 
 
 @kernel

@@ -16,8 +16,8 @@ import pyarrow as pa
 from slicemill.catalog.expressions import Expr, conjunction
 from slicemill.catalog.queries import SessionWindow
 from slicemill.columns.arrow_schema import SEQ, TS
-from slicemill.columns.keys import distinct_keys, whole
-from slicemill.columns.pieces import kept
+from slicemill.columns.keys import distinct_keys, to_array
+from slicemill.columns.pieces import keep_needed
 from slicemill.columns.ranges import by_partition
 from slicemill.errors import SlicemillError
 from slicemill.functions.render import render
@@ -27,20 +27,20 @@ from slicemill.operators.session.answers import PassedSessions, SessionAnswers, 
 from slicemill.operators.session.spec import SessionAggregate, SessionMember, SharedSessions
 from slicemill.operators.session.state import (
     FOREVER,
-    Segmented,
+    SessionSegments,
     SessionState,
     sessions_of_gaps,
     sessions_until,
     to_the_end,
 )
 from slicemill.operators.step import StepContext, StepResult
-from slicemill.operators.window.panes import PaneInput, Selection
+from slicemill.operators.window.panes import PaneInput, TupleSelection
 
 _NUMBER = "_number"  # of a row, in the order of arrival
 
 
 @dataclass(frozen=True, slots=True)
-class _Together:
+class _SharedPass:
     """Properties common to queries whose sessions are found in one pass."""
 
     where: Expr | None
@@ -80,7 +80,7 @@ class SharedSessionsStep:
         self._windows = {member.name: member.operator.session for member in members}
         self._apart_from_gaps = {n: replace(window, gap_us=None) for n, window in self._windows.items()}
         every = dict.fromkeys(self._where, _every)
-        self._selection = Selection(PaneInput(schema, tuple(keys)), self._where, every)
+        self._selection = TupleSelection(PaneInput(schema, tuple(keys)), self._where, every)
         self._keys = [_key(place) for place in range(len(keys))]
         self._answers = SessionAnswers(members, columns, self._keys, context)
         stored = {TS: pa.int64(), SEQ: pa.int64(), _NUMBER: pa.int64()}
@@ -109,7 +109,7 @@ class SharedSessionsStep:
             if state.failure is not None:
                 results[name] = SlicemillError(state.failure)
         behind = to_the_end(rows.order, rows.codes, needed)
-        self.state.pieces = kept(self.state.pieces, new, behind, exactly=True)
+        self.state.pieces = keep_needed(self.state.pieces, new, behind, exactly=True)
         return [results[name] for name in self._where]
 
     def due(self) -> int | None:
@@ -119,20 +119,20 @@ class SharedSessionsStep:
 
     def _sessions(self, rows: StoredRows, needed: Bools, now: int) -> list[PassedSessions]:
         """Return the ended sessions of each pass, and mark needed rows."""
-        together: dict[_Together, list[str]] = {}
+        together: dict[_SharedPass, list[str]] = {}
         oldest = int(rows.integers(_NUMBER)[0]) if len(rows.order) else self.state.taken
         for name, where in self._where.items():
             state = self.state.members[name]
             if state.failure is None:
                 # A query older than the oldest row reads all rows, whenever it started.
                 first = state.first if state.first > oldest else 0
-                common = _Together(where, first, state.closed, self._apart_from_gaps[name])
+                common = _SharedPass(where, first, state.closed, self._apart_from_gaps[name])
                 together.setdefault(common, []).append(name)
         out = []
         for common, names in together.items():
             places = self._places(rows, common)
             gaps = sorted({self._gap(name) for name in names})
-            found = self._segmented(rows, places, common, gaps, now)
+            found = self._segment_rows(rows, places, common, gaps, now)
             needed[places[found.is_open]] = True
             members: list[list[str]] = [[] for _ in gaps]
             for name in names:
@@ -147,7 +147,7 @@ class SharedSessionsStep:
         gap = self._windows[name].gap_us
         return FOREVER if gap is None else gap
 
-    def _places(self, rows: StoredRows, common: _Together) -> Int64s:
+    def _places(self, rows: StoredRows, common: _SharedPass) -> Int64s:
         """Return the positions of the sorted rows that these queries read."""
         if not common.first and common.where is None:
             return rows.order
@@ -156,9 +156,9 @@ class SharedSessionsStep:
             taken &= _true(rows.column(_where(common.where)))
         return rows.order[taken[rows.order]]
 
-    def _segmented(
-        self, rows: StoredRows, places: Int64s, common: _Together, gaps: Sequence[int], now: int
-    ) -> Segmented:
+    def _segment_rows(
+        self, rows: StoredRows, places: Int64s, common: _SharedPass, gaps: Sequence[int], now: int
+    ) -> SessionSegments:
         keys, times = rows.codes[places], rows.integers(TS)[places]
         close, until = common.session.close, common.session.until
         closes = np.zeros(len(places), np.bool_)
@@ -186,7 +186,7 @@ class SharedSessionsStep:
             SEQ: selected.table.column(SEQ),
             _NUMBER: np.arange(first, first + count),
         }
-        columns |= {_key(place): whole(key) for place, key in enumerate(selected.keys)}
+        columns |= {_key(place): to_array(key) for place, key in enumerate(selected.keys)}
         columns |= {self._columns[expr]: column for expr, column in found.items()}
         for name, where in self._where.items():
             if where is not None:
@@ -200,7 +200,7 @@ class SharedSessionsStep:
         return pa.table(arrays, schema=self._schema)
 
     def _sorted(self, table: pa.Table) -> StoredRows:
-        found = distinct_keys([whole(table.column(name)) for name in self._keys], table.num_rows)
+        found = distinct_keys([to_array(table.column(name)) for name in self._keys], table.num_rows)
         order, _, _ = by_partition(found.codes.astype(np.int32), max(len(found.values), 1))
         return StoredRows(table, order, found.codes)
 
@@ -249,7 +249,7 @@ def _true(column: pa.Array) -> Bools:
 
 def _cast(column: object, field: pa.Field) -> pa.Array:
     made = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column)
-    return whole(made.cast(field.type))
+    return to_array(made.cast(field.type))
 
 
 def _key(place: int) -> str:

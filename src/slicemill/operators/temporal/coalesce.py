@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from slicemill.catalog.expressions import ColumnRef, Expr
 from slicemill.codec.registry import stored_as
 from slicemill.columns.keys import comparable, distinct_keys
-from slicemill.columns.keys import shown as shown_values
-from slicemill.columns.pieces import Slice, kept
+from slicemill.columns.keys import normalize_zeros as shown_values
+from slicemill.columns.pieces import Slice, keep_needed
 from slicemill.columns.ranges import FOREVER, by_partition
 from slicemill.functions.evaluate import compile_many
 from slicemill.functions.values import ExpressionError
@@ -55,7 +55,7 @@ class CoalescingState:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class SortedTuples:
     """All stored and new tuples, sorted by partition and arrival.
 
     `order` has their positions in the table.
@@ -164,7 +164,7 @@ class Coalescing(ABC):
         columns |= {n: shown_values(c) for n, c in zip(self._attributes, values, strict=True)}
         return pa.table(columns).combine_chunks(), arrivals
 
-    def _content(self, new: pa.Table) -> Content:
+    def _content(self, new: pa.Table) -> SortedTuples:
         table = pa.concat_tables([*(piece.table for piece in self.state.pieces), new]).combine_chunks()
         keys: Int32s = numbers(table.column(KEY).combine_chunks())
         times: Int64s = numbers(table.column(TIME).combine_chunks())
@@ -174,7 +174,7 @@ class Coalescing(ABC):
         selected: Bools = table.column(SELECTED).take(places).to_numpy()
         values = [table.column(name).combine_chunks().take(places) for name in self._attributes]
         runs = runs_of(partitions, ts, selected, values)
-        return Content(table, order, partitions, ts, selected, values, runs)
+        return SortedTuples(table, order, partitions, ts, selected, values, runs)
 
     def _sorted(self, keys: Int32s, times: Int64s) -> tuple[Int64s, Int32s]:  # noqa: ARG002
         """Return the row positions by partition and time, and their partitions.
@@ -184,14 +184,14 @@ class Coalescing(ABC):
         order, partitions, _ = by_partition(keys, max(len(self.state.keys), 1))
         return order, partitions
 
-    def _keep_recent(self, new: pa.Table, content: Content, recent: Bools) -> None:
+    def _keep_recent(self, new: pa.Table, content: SortedTuples, recent: Bools) -> None:
         """Keep the rows that later windows may show.
 
         Older rows may stay for a while.
         """
-        self.state.pieces = kept(self.state.pieces, new, content.in_table(recent))
+        self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(recent))
 
-    def _keep_changes(self, new: pa.Table, content: Content) -> None:
+    def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
         """Keep only the rows that unbounded windows show.
 
         A row with an empty period must not be kept without its successor, because it would seem to hold
@@ -199,8 +199,8 @@ class Coalescing(ABC):
         """
         self._keep(new, content, content.changes())
 
-    def _keep(self, new: pa.Table, content: Content, needed: Bools) -> None:
-        self.state.pieces = kept(self.state.pieces, new, content.in_table(needed), exactly=True)
+    def _keep(self, new: pa.Table, content: SortedTuples, needed: Bools) -> None:
+        self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(needed), exactly=True)
 
     def _is_change(self, begins: Int64s, ends: Int64s, now: Int64s | int) -> Bools:
         """Return a mask of runs that changed since the previous slide (L8).
@@ -211,12 +211,12 @@ class Coalescing(ABC):
         changed: Bools = (begins >= before) | ((ends >= before) & (ends < now))
         return changed
 
-    def _output(self, content: Content, spans: RunSpans, seqs: Int64s, arrivals: Int64s) -> pa.Table:
+    def _output(self, content: SortedTuples, spans: RunSpans, seqs: Int64s, arrivals: Int64s) -> pa.Table:
         """Return the runs that windows show. `seqs` and `arrivals` are per window."""
-        found = shown(content.runs, spans)
+        found = runs_in_windows(content.runs, spans)
         if self._changes:
             told = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))
-            found = Shown(*(column[told] for column in found))
+            found = WindowRuns(*(column[told] for column in found))
         keys = self.state.keys.values(content.partitions[found.places]) if self._heads else []
         heads = [keys[place] for place in self._heads]
         places = pa.array(found.places)
@@ -245,7 +245,7 @@ class Runs(NamedTuple):
     ends: Int64s  # of each run
 
 
-class Shown(NamedTuple):
+class WindowRuns(NamedTuple):
     """Runs shown by windows: window, representative row, and period there."""
 
     windows: Int64s
@@ -278,7 +278,7 @@ def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
     return ends
 
 
-def shown(runs: Runs, spans: RunSpans) -> Shown:
+def runs_in_windows(runs: Runs, spans: RunSpans) -> WindowRuns:
     """Return the runs of each window.
 
     A run begins with its first tuple in the window, and ends at the window's end at the latest.
@@ -290,7 +290,7 @@ def shown(runs: Runs, spans: RunSpans) -> Shown:
     numbers = first[windows] + places
     tuples = np.maximum(runs.firsts[numbers], spans.starts[windows])
     ends = np.minimum(runs.ends[numbers], spans.ends[windows])
-    return Shown(windows, runs.places[tuples], runs.begins[tuples], ends)
+    return WindowRuns(windows, runs.places[tuples], runs.begins[tuples], ends)
 
 
 def as_before(values: Sequence[pa.Array]) -> Bools:
@@ -355,7 +355,7 @@ def windows_of_time(
                 number = max(number + 1, begins[start] // slide + 1)
                 continue
             if found == len(starts):
-                starts, stops, ends = _longer(starts), _longer(stops), _longer(ends)
+                starts, stops, ends = _double_length(starts), _double_length(stops), _double_length(ends)
             starts[found], stops[found], ends[found] = start, stop, end
             found += 1
             number += 1
@@ -364,7 +364,7 @@ def windows_of_time(
 
 
 @kernel
-def _longer(values: Int64s) -> Int64s:
+def _double_length(values: Int64s) -> Int64s:
     out = np.empty(2 * len(values), np.int64)
     for place in range(len(values)):
         out[place] = values[place]

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from slicemill.aggregates.definition import Special, comparable, shown
+from slicemill.aggregates.definition import NanKey, comparable, normalize_zeros
 from slicemill.catalog.queries import Budget, FrameUnit, budget_bytes
 from slicemill.codec.registry import register, stored_as
 from slicemill.columns.keys import Keys
@@ -29,11 +29,11 @@ from slicemill.shedding.accuracy import (
     AccuracySums,
     Interval,
     MemoryReport,
-    Original,
-    Shadow,
+    OriginalRun,
+    RunSample,
     accuracy_sums,
-    few_slides,
     runs_remembered,
+    thin_slides,
 )
 from slicemill.shedding.memory import NewestTuple, Tuple, Values, memory_of
 from slicemill.storage.state_size import state_bytes
@@ -43,7 +43,7 @@ from slicemill.types import Row, Schema, Timed
 
 
 @stored_as("shed.newest", version=1)
-class Newest(NamedTuple):
+class LatestTuple(NamedTuple):
     """Newest tuple of a partition.
 
     `values` is None if the tuple forms no run.
@@ -66,7 +66,7 @@ class AccuracyPartition:
 
     head: Row
     arrivals: int = 0
-    newest: Newest | None = None
+    newest: LatestTuple | None = None
     run: int = -1
     run_values: Row | None = None
     run_end: int = 0
@@ -86,12 +86,12 @@ class Fragment(NamedTuple):
         """
         assert isinstance(self.values, tuple)
         # Replace the comparable form of NaN.
-        shown = (float("nan") if value is Special.NAN else value for value in self.values)
+        shown = (float("nan") if value is NanKey.NAN else value for value in self.values)
         flag = () if open_until is None else (self.period[1] == open_until,)
         return (*partition.head, *shown, self.period, *flag)
 
 
-class Exactness:
+class AccuracyMeter:
     """Accuracy measurement: compares remaining runs with the exact runs.
 
     `wanted` selects the output rows that count.
@@ -99,7 +99,7 @@ class Exactness:
 
     def __init__(
         self,
-        shadow: Shadow,
+        shadow: RunSample,
         extent: int | None,
         by_rows: bool,
         wanted: Callable[[Row], bool],
@@ -149,14 +149,14 @@ class Exactness:
                 runs[newest.run] = Fragment(newest.run, newest.values, (begin, now))
         return list(runs.values())
 
-    def in_window(self, partition: AccuracyPartition, run: Original, now: int) -> bool:
+    def in_window(self, partition: AccuracyPartition, run: OriginalRun, now: int) -> bool:
         if self._extent is None:
             return True
         if self._by_rows:
             return run.last_number >= partition.arrivals - self._extent
         return run.last_begin >= now - self._extent
 
-    def _begin(self, partition: AccuracyPartition, run: Original, first: int | None, now: int) -> int:
+    def _begin(self, partition: AccuracyPartition, run: OriginalRun, first: int | None, now: int) -> int:
         """Return where a run begins in the window, as far as known.
 
         A run begins with its first tuple in the window.
@@ -176,7 +176,7 @@ class Exactness:
 
 
 @dataclass(frozen=True, slots=True)
-class Temporal:
+class TemporalQuery:
     """A temporal query as functions: attributes, leading columns, partition key, and window.
 
     With `by_rows`, `extent` and `slide` count tuples of a partition. The window has the last `extent`
@@ -217,7 +217,7 @@ class SlidingPartitions(ABC, Generic[P]):
 
     inputs = 1
 
-    def __init__(self, temporal: Temporal) -> None:
+    def __init__(self, temporal: TemporalQuery) -> None:
         self._temporal = temporal
         self._partitions: dict[Hashable, P] = {}
         self._next_end: int | None = None
@@ -239,7 +239,7 @@ class SlidingPartitions(ABC, Generic[P]):
         Empty partitions are dropped.
         """
 
-    def _reported(self, end: int) -> None:
+    def _after_report(self, end: int) -> None:
         """Clean up after all partitions were emitted for a time window."""
 
     @property
@@ -254,7 +254,9 @@ class SlidingPartitions(ABC, Generic[P]):
         key = comparable(self._temporal.key(tuple_.row))
         partition = self._partitions.get(key)
         if partition is None:
-            partition = self._partitions[key] = self._new_partition(shown(self._temporal.head(tuple_.row)))
+            partition = self._partitions[key] = self._new_partition(
+                normalize_zeros(self._temporal.head(tuple_.row))
+            )
         self._arrive(key, partition, tuple_)
         if by_rows and partition.arrivals % slide == 0:
             out = self._report({key: partition}, tuple_.ts)
@@ -284,12 +286,12 @@ class SlidingPartitions(ABC, Generic[P]):
             end = self._next_end
             self._expire_before(end)
             out += self._report(self._partitions, end)
-            goes_on = self._partitions and self._goes_on(ts)
+            goes_on = self._partitions and self._has_next_slide(ts)
             self._next_end = end + self._temporal.slide if goes_on else None
-            self._reported(end)
+            self._after_report(end)
         return out
 
-    def _goes_on(self, ts: int | None) -> bool:
+    def _has_next_slide(self, ts: int | None) -> bool:
         """Return True if there is another slide.
 
         An unbounded window never becomes empty, but it does not change after the end of the input.
@@ -306,14 +308,14 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     `wanted` selects the rows that the query uses, for which accuracy is measured.
     """
 
-    def __init__(self, temporal: Temporal, budget: Budget, wanted: Callable[[Row], bool]) -> None:
+    def __init__(self, temporal: TemporalQuery, budget: Budget, wanted: Callable[[Row], bool]) -> None:
         super().__init__(temporal)
         self._extent = temporal.extent
         self._by_rows = temporal.by_rows
         self._budget = budget
         self._memory = memory_of(budget, temporal.extent, temporal.slide)
-        self._shadow = Shadow(runs_remembered(budget.capacity))
-        self._exactness = Exactness(
+        self._shadow = RunSample(runs_remembered(budget.capacity))
+        self._exactness = AccuracyMeter(
             self._shadow, temporal.extent, temporal.by_rows, wanted, temporal.tells_open
         )
         self._serial = 0
@@ -350,14 +352,16 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
 
     def _arrive(self, key: Hashable, partition: AccuracyPartition, tuple_: Timed) -> None:
         closed = self._closed(partition, tuple_.ts)
-        made = shown(self._temporal.values(tuple_.row)) if self._temporal.where(tuple_.row) else None
+        made = (
+            normalize_zeros(self._temporal.values(tuple_.row)) if self._temporal.where(tuple_.row) else None
+        )
         values = None if made is None else comparable(made)
         partition.newest = self._newest(partition, values, tuple_.ts)
         partition.arrivals += 1
         if closed is not None and self._has_passed(closed, partition):
             closed = None
         if closed is not None:
-            self._shadow.saw(closed, key)
+            self._shadow.add_tuple(closed, key)
         if self._by_rows and self._extent is not None:
             self._memory.expire(key, number=partition.arrivals - self._extent)
             self._forget_runs()
@@ -388,7 +392,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         assert self._next_end is not None
         return closed.begin < self._next_end - self._extent
 
-    def _newest(self, partition: AccuracyPartition, values: Row | None, ts: int) -> Newest:
+    def _newest(self, partition: AccuracyPartition, values: Row | None, ts: int) -> LatestTuple:
         run = partition.run
         if values is not None:
             self.report.arrived += 1
@@ -396,11 +400,11 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
                 run = self.report.runs
                 self.report.runs += 1
         self._serial += 1
-        return Newest(values, ts, partition.arrivals, self._serial, run)
+        return LatestTuple(values, ts, partition.arrivals, self._serial, run)
 
     # -- windows ---------------------------------------------------------------------------------------
 
-    def _reported(self, end: int) -> None:
+    def _after_report(self, end: int) -> None:
         # Expire now what no later window shows, to make room before the next slide ends.
         self._expire_before(end + self._temporal.slide)
 
@@ -441,7 +445,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         if self._by_rows:
             return sum(min(partition.arrivals, self._extent) for partition in self._partitions.values())
         self._until.append((now, self.report.arrived))
-        few_slides(self._until)
+        thin_slides(self._until)
         while len(self._until) > 1 and self._until[1][0] <= now - self._extent:
             self._until.popleft()
         passed = self._until[0][1] if self._until[0][0] <= now - self._extent else 0
@@ -461,14 +465,14 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         return found
 
 
-def temporal(operator: Coalesce, schema: Schema) -> Temporal:
+def temporal(operator: Coalesce, schema: Schema) -> TemporalQuery:
     """Return a temporal query as functions of rows."""
     attributes = [schema.index(name) for name in operator.attributes]
     # A partition column that is also an attribute appears once, as the attribute.
     head = [item for item in operator.partition_by if item.name not in operator.attributes]
     window = operator.window
     assert window.slide is not None, "the grammar asks for SLIDES"
-    return Temporal(
+    return TemporalQuery(
         lambda row: tuple(row[place] for place in attributes),
         row_of_items(head, schema),
         row_of_items(operator.partition_by, schema),
@@ -498,7 +502,7 @@ class BudgetState(CoalescingState):
     During a run the memory is unpacked, and values are looked up by number.
     """
 
-    memory: m.Packed | None = None
+    memory: m.PackedMemory | None = None
     partitions: Int64s = field(default_factory=lambda: m.new_partitions(0))
     values: dict[str, Any] = field(default_factory=lambda: Keys().in_columns())
     next_end: int | None = None
@@ -509,7 +513,7 @@ class BudgetState(CoalescingState):
     def plain(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def rest(self, memory: m.Packed, values: Keys) -> None:
+    def rest(self, memory: m.PackedMemory, values: Keys) -> None:
         """Store the memory after a run. Drop unused partitions and values."""
         self.memory = memory
         alive = self.partitions[:, m.ALIVE] == 1
@@ -522,7 +526,7 @@ class BudgetState(CoalescingState):
                 records["part"] = moved[records["part"]]
         self._keep_values(memory, values)
 
-    def _keep_values(self, memory: m.Packed, values: Keys) -> None:
+    def _keep_values(self, memory: m.PackedMemory, values: Keys) -> None:
         newest = self.partitions[:, [m.NEW_CODE, m.RUN_CODE]]
         used = np.zeros(len(values) + 1, np.bool_)
         used[np.concatenate([memory.tuples["code"], memory.shadow["code"], *newest.T])] = True

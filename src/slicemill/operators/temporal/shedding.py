@@ -18,7 +18,7 @@ from slicemill.kernels.kernel import kernel
 
 
 @kernel
-def _cost(rule: Rule, dropped: int, length: int, grows: bool) -> float:
+def _cost(rule: SheddingRule, dropped: int, length: int, grows: bool) -> float:
     if rule.threshold < 0 or grows:
         return rule.lost * (dropped / length)
     if length < rule.threshold:
@@ -28,7 +28,7 @@ def _cost(rule: Rule, dropped: int, length: int, grows: bool) -> float:
 
 
 @kernel
-def offer(a: Arrays, parts: Int64s, rule: Rule, fragment: int) -> None:
+def offer(a: MemoryArrays, parts: Int64s, rule: SheddingRule, fragment: int) -> None:
     """Update the heap entry of a changed fragment."""
     if rule.drawn:
         return
@@ -65,7 +65,7 @@ def _is_shorter(slots: Int64s, slot: int, than: int) -> bool:
 
 
 @kernel
-def _look_through(a: Arrays, fragment: int) -> None:
+def _scan_fragment(a: MemoryArrays, fragment: int) -> None:
     """Find a fragment's shortest tuple, and set its tuples' owner."""
     slots = a.slots
     slot = shortest = a.fragments[fragment, HEAD]
@@ -80,7 +80,7 @@ def _look_through(a: Arrays, fragment: int) -> None:
 
 
 @kernel
-def _split(a: Arrays, parts: Int64s, rule: Rule, slot: int) -> None:
+def _split(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> None:
     """Split a fragment at an inner tuple that is dropped."""
     counts, fragment = a.counts, a.slots[slot, OWNER]
     new = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
@@ -88,12 +88,12 @@ def _split(a: Arrays, parts: Int64s, rule: Rule, slot: int) -> None:
     a.fragments[new, HEAD], a.fragments[new, TAIL] = a.fragments[fragment, HEAD], a.slots[slot, BEFORE]
     a.fragments[fragment, HEAD] = a.slots[slot, AFTER]
     for part in (fragment, new):
-        _look_through(a, part)
+        _scan_fragment(a, part)
         offer(a, parts, rule, part)
 
 
 @kernel
-def remove(a: Arrays, parts: Int64s, rule: Rule, slot: int) -> None:
+def remove(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> None:
     """Remove a tuple that is dropped or expires.
 
     Only the first tuple of a partition expires.
@@ -113,10 +113,10 @@ def remove(a: Arrays, parts: Int64s, rule: Rule, slot: int) -> None:
         a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1] = fragment
     elif a.fragments[fragment, HEAD] == slot:
         a.fragments[fragment, HEAD] = after
-        _lost(a, parts, rule, fragment, slot)
+        _shrink_fragment(a, parts, rule, fragment, slot)
     else:
         a.fragments[fragment, TAIL] = before
-        _lost(a, parts, rule, fragment, slot)
+        _shrink_fragment(a, parts, rule, fragment, slot)
     part = slots[slot, PART]
     if before == NONE:
         parts[part, FIRST] = after
@@ -132,18 +132,18 @@ def remove(a: Arrays, parts: Int64s, rule: Rule, slot: int) -> None:
 
 
 @kernel
-def _lost(a: Arrays, parts: Int64s, rule: Rule, fragment: int, slot: int) -> None:
+def _shrink_fragment(a: MemoryArrays, parts: Int64s, rule: SheddingRule, fragment: int, slot: int) -> None:
     """Update a fragment that lost its first or last tuple."""
     if rule.inner and a.fragments[fragment, SHORTEST] == slot:
-        _look_through(a, fragment)
+        _scan_fragment(a, fragment)
     offer(a, parts, rule, fragment)
 
 
 @kernel
 def append(
-    a: Arrays,
+    a: MemoryArrays,
     parts: Int64s,
-    rule: Rule,
+    rule: SheddingRule,
     part: int,
     begin: int,
     end: int,
@@ -186,29 +186,29 @@ def append(
 
 
 @kernel
-def victim(a: Arrays, rule: Rule) -> Any:
+def victim(a: MemoryArrays, rule: SheddingRule) -> Any:
     if rule.drawn:
         a.counts[DRAWN] += 1
-        return a.valid[np.int64(scattered(a.counts[DRAWN], rule.seed) % np.uint64(a.counts[HELD]))]
+        return a.valid[np.int64(hash_number(a.counts[DRAWN], rule.seed) % np.uint64(a.counts[HELD]))]
     while a.valid[a.heap[0, FRAGMENT]] != a.heap[0, ENTRY]:
         a.counts[HEAP] = pop(a.costs, a.heap, a.counts[HEAP])
     return a.heap[0, SLOT]
 
 
-def unpacked(stored: Packed, capacity: int, parts: Int64s, rule: Rule) -> Arrays:
+def unpack_memory(stored: PackedMemory, capacity: int, parts: Int64s, rule: SheddingRule) -> MemoryArrays:
     """Return an unpacked memory with this capacity."""
     a = empty(capacity, rule.shadow_limit)
-    shadow = unpacked_shadow(stored)
+    shadow = unpack_shadow(stored)
     a.shadow[: len(shadow)] = shadow
     parts[:, [FIRST, LAST]] = NONE
-    _restore(a, parts, rule, unpacked_tuples(stored, shadow))
+    _restore(a, parts, rule, unpack_tuples(stored, shadow))
     kept = [SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED, *([DRAWN] if rule.drawn else [])]
     a.counts[kept] = stored.counts[kept]
     return a
 
 
 @kernel
-def _restore(a: Arrays, parts: Int64s, rule: Rule, tuples: Int64s) -> None:
+def _restore(a: MemoryArrays, parts: Int64s, rule: SheddingRule, tuples: Int64s) -> None:
     for i in range(len(tuples)):
         t = tuples[i]
         append(a, parts, rule, t[PART], t[BEGIN], t[END], t[CODE], t[RUN], t[TIES], t[ROW])
@@ -219,11 +219,13 @@ def _restore(a: Arrays, parts: Int64s, rule: Rule, tuples: Int64s) -> None:
 
 @kernel
 def samples(run: int, halvings: int, seed: int) -> bool:
-    return halvings == 0 or scattered(run, seed) & ((np.uint64(1) << np.uint64(halvings)) - np.uint64(1)) == 0
+    return (
+        halvings == 0 or hash_number(run, seed) & ((np.uint64(1) << np.uint64(halvings)) - np.uint64(1)) == 0
+    )
 
 
 @kernel
-def _saw(a: Arrays, parts: Int64s, rule: Rule, part: int, begin: int, end: int) -> int:
+def _shadow_row(a: MemoryArrays, parts: Int64s, rule: SheddingRule, part: int, begin: int, end: int) -> int:
     """Return the shadow row of a tuple's run, or -1 if not sampled.
 
     The tuple's period has just ended. Its run continues, or begins with it.
@@ -248,7 +250,7 @@ def _saw(a: Arrays, parts: Int64s, rule: Rule, part: int, begin: int, end: int) 
 
 
 @kernel
-def keep_runs(a: Arrays, parts: Int64s, horizon: int, seed: int) -> None:
+def keep_runs(a: MemoryArrays, parts: Int64s, horizon: int, seed: int) -> None:
     """Drop runs that are not sampled or whose last tuple expired."""
     shadow, counts = a.shadow, a.counts
     moved = np.full(counts[SHADOW], NONE, np.int64)
@@ -269,9 +271,9 @@ def keep_runs(a: Arrays, parts: Int64s, horizon: int, seed: int) -> None:
 
 @kernel
 def take(
-    a: Arrays,
+    a: MemoryArrays,
     parts: Int64s,
-    rule: Rule,
+    rule: SheddingRule,
     capacity: int,
     horizon: int,
     keys: Int64s,
@@ -300,10 +302,10 @@ def take(
         counts[TUPLES] += 1
         p[ALIVE], p[CHOSEN], p[SINCE], p[NEW_CODE], p[NEW_RUN] = 1, chosen[i], now, codes[i], run
         if closed and begin >= horizon:
-            row = _saw(a, parts, rule, part, begin, now)
+            row = _shadow_row(a, parts, rule, part, begin, now)
             tie: Any = NONE
             if not rule.drawn:
-                tie = np.int64(scattered(p[SERIAL], rule.seed) ^ (np.uint64(1) << np.uint64(63)))
+                tie = np.int64(hash_number(p[SERIAL], rule.seed) ^ (np.uint64(1) << np.uint64(63)))
             append(a, parts, rule, part, begin, now, p[RUN_CODE], p[LAST_RUN], tie, row)
         elif p[LAST] != NONE:
             offer(a, parts, rule, a.slots[p[LAST], OWNER])
@@ -318,7 +320,7 @@ def take(
 
 
 @kernel
-def expire(a: Arrays, parts: Int64s, rule: Rule, horizon: int) -> None:
+def expire(a: MemoryArrays, parts: Int64s, rule: SheddingRule, horizon: int) -> None:
     """Expire tuples that began before the horizon.
 
     Partitions whose newest tuple expired are dropped.
@@ -436,7 +438,7 @@ HELD, FRAGMENTS, ENTRIES, HEAP, SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED
 DRAWN = ENTRIES  # the random method has no heap entries
 
 
-class Arrays(NamedTuple):
+class MemoryArrays(NamedTuple):
     """All arrays of a memory."""
 
     slots: Int64s
@@ -450,7 +452,7 @@ class Arrays(NamedTuple):
     counts: Int64s
 
 
-class Rule(NamedTuple):
+class SheddingRule(NamedTuple):
     """The shedding method in numbers. `threshold` is -1 if there is none.
 
     If `drawn`, victims are chosen at random by position. The position is in the column of ties, and
@@ -468,11 +470,11 @@ class Rule(NamedTuple):
     shadow_limit: int
 
 
-def empty(capacity: int, shadow_limit: int) -> Arrays:
+def empty(capacity: int, shadow_limit: int) -> MemoryArrays:
     slots = np.full((capacity + 1, 10), NONE, np.int64)
     free = np.arange(capacity + 1, dtype=np.int64)[::-1].copy()
     size = 4 * (capacity + 2) + SLACK + 2
-    return Arrays(
+    return MemoryArrays(
         slots,
         free,
         np.full((capacity + 1, 3), NONE, np.int64),
@@ -504,7 +506,7 @@ ORIGINAL = np.dtype(
 
 
 @stored_as("coalesce.packed", version=2)
-class Packed(NamedTuple):
+class PackedMemory(NamedTuple):
     """Packed memory: tuples by partition and time, and the shadow.
 
     Everything else is derived from these.
@@ -516,7 +518,7 @@ class Packed(NamedTuple):
     base: int
 
 
-def packed(a: Arrays) -> Packed:
+def pack_memory(a: MemoryArrays) -> PackedMemory:
     held = a.slots[a.slots[:, PART] != NONE]
     held = held[np.lexsort((held[:, BEGIN], held[:, PART]))]
     base = int(held[:, BEGIN].min()) if len(held) else 0
@@ -531,7 +533,7 @@ def packed(a: Arrays) -> Packed:
     for name, column in _SHADOW_COLUMNS:
         shadow[name] = seen[:, column]
     shadow["later"] = a.counts[RUNS] - seen[:, S_RUN]
-    return Packed(tuples, shadow, a.counts.copy(), base)
+    return PackedMemory(tuples, shadow, a.counts.copy(), base)
 
 
 _SHADOW_COLUMNS = (
@@ -544,7 +546,7 @@ _SHADOW_COLUMNS = (
 )
 
 
-def unpacked_shadow(stored: Packed) -> Int64s:
+def unpack_shadow(stored: PackedMemory) -> Int64s:
     out = np.empty((len(stored.shadow), 7), np.int64)
     for name, column in _SHADOW_COLUMNS:
         out[:, column] = stored.shadow[name]
@@ -552,7 +554,7 @@ def unpacked_shadow(stored: Packed) -> Int64s:
     return out
 
 
-def unpacked_tuples(stored: Packed, shadow: Int64s) -> Int64s:
+def unpack_tuples(stored: PackedMemory, shadow: Int64s) -> Int64s:
     """Return the stored columns of slots."""
     out = np.empty((len(stored.tuples), STORED), np.int64)
     for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
@@ -571,8 +573,8 @@ def unpacked_tuples(stored: Packed, shadow: Int64s) -> Int64s:
 
 
 @kernel
-def scattered(number: int, seed: int) -> Any:
-    """Like `slicemill.shedding.methods.scattered`."""
+def hash_number(number: int, seed: int) -> Any:
+    """Like `slicemill.shedding.methods.splitmix64`."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     mixed = np.uint64(number) + np.uint64(seed) * golden + golden
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import Budget, LateTuples, SelectItem, Window
-from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.columns.sequence_bits import fan_out_bits
 from slicemill.functions.render import render
 from slicemill.operators.protocol import (
     Description,
@@ -44,7 +44,7 @@ class Coalesce(Operator):
     late: LateTuples | None = None
 
 
-def _words(coalesce: Coalesce) -> Description:
+def _describe_coalesce(coalesce: Coalesce) -> Description:
     facts = (
         ("runs of", ", ".join(coalesce.attributes)),
         *partition([item.expr for item in coalesce.partition_by]),
@@ -52,11 +52,11 @@ def _words(coalesce: Coalesce) -> Description:
         *((("memory", str(coalesce.budget)),) if coalesce.budget is not None else ()),
     )
     told = [("report", "changes only")] if coalesce.changes else []
-    told += [_late_words(coalesce.late)] if coalesce.late is not None else []
+    told += [_late_fact(coalesce.late)] if coalesce.late is not None else []
     return Description("", "Coalesce", (*facts, ("window", str(coalesce.window)), *told))
 
 
-def _late_words(late: LateTuples) -> tuple[str, str]:
+def _late_fact(late: LateTuples) -> tuple[str, str]:
     return "late", f"up to {format_us(late.within_us)}: splits runs"
 
 
@@ -72,7 +72,7 @@ KINDS = (
     OperatorKind(
         spec=Coalesce,
         role=Role.STATEFUL,
-        words=lambda coalesce, *_: _words(coalesce),
+        words=lambda coalesce, *_: _describe_coalesce(coalesce),
         label=lambda _: "coalesce",
         by_position=lambda coalesce: coalesce.budget is not None,
         waits_for_time=lambda *_: True,
@@ -80,7 +80,7 @@ KINDS = (
         keys=_keys,
         # With a budget, shedding depends on all earlier tuples.
         history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),
-        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         last_words=True,
         over_windows=True,
         step="slicemill.operators.temporal.step:coalesce",

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from slicemill.catalog.queries import FrameUnit
 from slicemill.columns.arrow_schema import to_arrow, with_system_columns
 from slicemill.columns.keys import Keys, distinct_keys
-from slicemill.columns.order import Numbering, renumbered
-from slicemill.columns.pieces import Slice, kept
-from slicemill.columns.ranges import FOREVER, by_partition, running
+from slicemill.columns.order import Numbering, renumber
+from slicemill.columns.pieces import Slice, keep_needed
+from slicemill.columns.ranges import FOREVER, by_partition, running_totals
 from slicemill.functions.evaluate import compile_vector
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Bools, Int32s, Int64s
@@ -35,16 +35,16 @@ from slicemill.operators.temporal.coalesce import (
     TS,
     Coalescing,
     CoalescingState,
-    Content,
     RunPieces,
     RunSpans,
+    SortedTuples,
     sums,
     windows_of_time,
 )
 from slicemill.operators.temporal.rows import BudgetState, shedding_rows
-from slicemill.operators.temporal.shedding import expire, samples, take, unpacked
+from slicemill.operators.temporal.shedding import expire, samples, take, unpack_memory
 from slicemill.operators.temporal.spec import Coalesce
-from slicemill.shedding.accuracy import SEED, MemoryReport, Report, few_slides, runs_remembered
+from slicemill.shedding.accuracy import SEED, AccuracyReport, MemoryReport, runs_remembered, thin_slides
 from slicemill.shedding.methods import method_of
 from slicemill.time import BEGINNING
 from slicemill.types import Schema
@@ -67,13 +67,13 @@ class CoalesceStep:
         table, until = self._coalescing.run(tables[0], complete[0], self.latest_elsewhere)
         if table is None:
             return self._output.empty_table(), until
-        return self._numbering.applied(table).cast(self._output), until
+        return self._numbering.apply(table).cast(self._output), until
 
     @property
     def latest_ts(self) -> int:
         return self._coalescing.state.now
 
-    def sheds(self, node_id: str) -> Mapping[str, Report]:
+    def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
         """Return the report of dropped tuples, if there is a budget."""
         state = self._coalescing.state
         return {node_id: state.report} if isinstance(state, BudgetState) else {}
@@ -125,7 +125,7 @@ class CoalescingByRows(Coalescing):
         keys: Int32s = numbers(new.column(KEY).combine_chunks())
         order, partitions, _ = by_partition(keys, count)
         number = np.empty(len(new), np.int64)
-        number[order] = running(partitions, np.ones(len(new), np.int64), state.arrived)
+        number[order] = running_totals(partitions, np.ones(len(new), np.int64), state.arrived)
         new = new.append_column(NUMBER, pa.array(number))
         state.arrived = state.arrived + np.bincount(keys, minlength=count)
 
@@ -180,7 +180,7 @@ class CoalescingByTime(Coalescing):
             state.closed = max(state.closed, state.now // slide * slide)
             return None
         if not ended and state.now < state.closed + slide:
-            state.pieces = kept(state.pieces, new, np.ones(rows, np.bool_))
+            state.pieces = keep_needed(state.pieces, new, np.ones(rows, np.bool_))
             return None
         content = self._content(new)
         runs, first, last = content.runs, state.closed // slide + 1, state.now // slide
@@ -277,7 +277,7 @@ class CoalescingWithLate(CoalescingByTime):
         order = np.lexsort((times, keys))
         return order, keys[order]
 
-    def _keep_changes(self, new: pa.Table, content: Content) -> None:
+    def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
         """Keep tuples unmerged while a late tuple may arrive between them."""
         assert self.state.closed is not None, "something was reported"
         needed = content.changes() | (content.ts >= self.state.closed - self._within)
@@ -313,7 +313,7 @@ class BudgetedByTime(Coalescing):
         self._capacity = operator.budget.capacity
         limit = runs_remembered(self._capacity)
         inner = method.split == 0 and method.threshold is None
-        self._rule = m.Rule(
+        self._rule = m.SheddingRule(
             method.blind, inner, method.lost, method.lookahead, threshold, method.seed, SEED, limit
         )
         self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
@@ -326,13 +326,13 @@ class BudgetedByTime(Coalescing):
 
     def _wake(self, coming: int) -> None:
         """Unpack the memory with room for new tuples, within the budget."""
-        stored = self.state.memory or m.packed(self._memory)
+        stored = self.state.memory or m.pack_memory(self._memory)
         room = min(self._capacity, len(stored.tuples) + coming)
-        self._memory = unpacked(stored, room, self.state.partitions, self._rule)
+        self._memory = unpack_memory(stored, room, self.state.partitions, self._rule)
         self._values = Keys.restored(**self.state.values)
 
     def _rest(self) -> None:
-        self.state.rest(m.packed(self._memory), self._values)
+        self.state.rest(m.pack_memory(self._memory), self._values)
         self._memory, self._values = m.empty(0, 0), Keys()
 
     def due(self) -> int | None:
@@ -366,7 +366,7 @@ class BudgetedByTime(Coalescing):
         self._rest()
         if not out:
             return None
-        table = renumbered(pa.concat_tables(out), state.next_seq)
+        table = renumber(pa.concat_tables(out), state.next_seq)
         state.next_seq += table.num_rows
         return table
 
@@ -471,7 +471,7 @@ class BudgetedByTime(Coalescing):
         if self._extent is None:
             return arrived
         until.append((now, arrived))
-        few_slides(until)
+        thin_slides(until)
         while len(until) > 1 and until[1][0] <= now - self._extent:
             until.popleft()
         return arrived - (until[0][1] if until[0][0] <= now - self._extent else 0)

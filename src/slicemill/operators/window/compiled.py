@@ -26,13 +26,13 @@ from slicemill.functions.evaluate import compile_many
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import Vector, from_arrow, from_values
 from slicemill.operators.assembly import Assembly, AssemblyState
-from slicemill.operators.step import Partitioned, StepContext, StepResult
+from slicemill.operators.step import PartitionNumbers, StepContext, StepResult
 from slicemill.operators.window.spec import WindowAggregate, has_expiries, returns_many
 from slicemill.time import END
 from slicemill.types import Column, Schema
 
 
-class Arguments:
+class RoutineArguments:
     """Arguments of all routines for new tuples, each evaluated once."""
 
     def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
@@ -103,10 +103,12 @@ class SharedCallsStep:
         }
         schema = context.schemas[0]
         self._partitions = {
-            routine.partition_by: Partitioned(routine.partition_by, schema)
+            routine.partition_by: PartitionNumbers(routine.partition_by, schema)
             for routine in self.state.routines.values()
         }
-        self._arguments = Arguments([e for r in self.state.routines.values() for e in r.arguments], schema)
+        self._arguments = RoutineArguments(
+            [e for r in self.state.routines.values() for e in r.arguments], schema
+        )
         self._members = [
             CallsOfMember(
                 self.state.members[name],
@@ -298,7 +300,7 @@ class CallsState:
             number = self._add(RoutineState(call.partition_by, call.window, call, arguments=call.arguments))
             return number, None
         for number, routine in self.routines.items():
-            if number >= first and _takes(routine, asked, call):
+            if number >= first and _can_run_model(routine, asked, call):
                 break
         else:
             number = self._add(RoutineState(call.partition_by, call.window, None, costs=costs))
@@ -312,7 +314,7 @@ class CallsState:
         return self.begun - 1
 
 
-def _takes(routine: RoutineState, asked: JointCall, call: WindowCall) -> bool:
+def _can_run_model(routine: RoutineState, asked: JointCall, call: WindowCall) -> bool:
     """Return True if a routine of joint calls can also run this one."""
     if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
         return False

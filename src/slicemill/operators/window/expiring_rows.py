@@ -14,10 +14,10 @@ from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import FrameUnit
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
-from slicemill.columns.keys import distinct_keys, shown, whole
-from slicemill.columns.merge import fanned, tie_name, with_seqs
-from slicemill.columns.order import Numbering, renumbered
-from slicemill.columns.pieces import Slice, kept, kept_from
+from slicemill.columns.keys import distinct_keys, normalize_zeros, to_array
+from slicemill.columns.merge import number_ties, tie_name, with_seqs
+from slicemill.columns.order import Numbering, renumber
+from slicemill.columns.pieces import Slice, drop_first_rows, keep_needed
 from slicemill.columns.ranges import by_partition
 from slicemill.functions.vectors import fixed_width, numbers
 from slicemill.kernels.arrays import Bools, Int64s
@@ -26,14 +26,14 @@ from slicemill.operators.call_values import (
     CallValues,
     Evaluate,
     WindowRows,
-    aligned,
+    align_results,
+    column_arguments,
     evaluators,
-    needed_arguments,
 )
 from slicemill.operators.filter_project import FilterStep, ProjectStep
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.rescale import KeptRows, Redistribution
-from slicemill.operators.step import Columns, StatefulStep, StepContext
+from slicemill.operators.step import CompiledColumns, StatefulStep, StepContext
 from slicemill.operators.window.compiled import WindowCallsStep
 from slicemill.operators.window.over import WindowsStep
 from slicemill.operators.window.over import over as over_step
@@ -42,15 +42,15 @@ from slicemill.operators.window.spec import (
     RelationAggregate,
     WindowAggregate,
     counting_window,
-    numbered_by_place,
+    numbers_by_group,
+    output_items,
     over_calls,
-    shown_items,
 )
 from slicemill.types import Schema
 
 
 def windowed_group(aggregate: RelationAggregate, context: StepContext) -> StatefulStep:
-    return count_windows(aggregate, context) or living_windows(aggregate, context)
+    return count_windows(aggregate, context) or relation_windows(aggregate, context)
 
 
 # GROUP BY over the last n rows of a stream, per tuple.
@@ -103,7 +103,7 @@ class CountWindowStep:
         numbers = table.column(TS).to_numpy()
         answered = _at(table, times.to_numpy()[numbers - first])
         out, _ = self._project.run([answered], complete)
-        out = renumbered(out, state.given)
+        out = renumber(out, state.given)
         state.given += out.num_rows
         return out, complete[0]
 
@@ -124,7 +124,7 @@ def count_windows(operator: RelationAggregate, context: StepContext) -> CountWin
     node = replace(context.node, operator=calls, schema=schema)
     step = over_step(calls, replace(context, node=node, state=state.calls))
     where = None if operator.where is None else FilterStep(operator.where, source)
-    return CountWindowStep(state, step, where, ProjectStep(shown_items(operator), schema))
+    return CountWindowStep(state, step, where, ProjectStep(output_items(operator), schema))
 
 
 def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:
@@ -153,7 +153,7 @@ _AT_ONCE = 1 << 20  # maximum number of rows in copied windows at a time
 
 @stored_as("lives", version=1)
 @dataclass(slots=True)
-class LivesState:
+class UnexpiredRowsState:
     """Unexpired rows in order of arrival, and the watermark."""
 
     slices: list[Slice] = field(default_factory=list)
@@ -161,7 +161,7 @@ class LivesState:
 
 
 @dataclass(frozen=True, slots=True)
-class LivingRows:
+class WindowResults:
     """Results of windows: ends, representative rows, and call values."""
 
     moments: Int64s
@@ -169,7 +169,7 @@ class LivingRows:
     values: dict[str, pa.Array]
 
 
-class Lives:
+class UnexpiredRowsEvaluator:
     """Calls over the unexpired rows of each group.
 
     Calls are evaluated for each new row, or at each slide for all groups. `keys` name the columns with the
@@ -177,14 +177,14 @@ class Lives:
     """
 
     def __init__(
-        self, evaluates: Sequence[Evaluate], keys: Sequence[str], slide: int | None, state: LivesState
+        self, evaluates: Sequence[Evaluate], keys: Sequence[str], slide: int | None, state: UnexpiredRowsState
     ) -> None:
         self.state = state
         self._evaluates = evaluates
         self._keys = keys
         self._slide = slide
 
-    def run(self, new: pa.Table, now: int) -> LivingRows:
+    def run(self, new: pa.Table, now: int) -> WindowResults:
         """Process new rows in order.
 
         No later row has a time before `now`.
@@ -196,7 +196,7 @@ class Lives:
         fresh = np.arange(len(rows)) >= len(rows) - len(new)
         found = self._each(rows, fresh) if self._slide is None else self._sliding(rows, self._slide, now)
         limit = now if self._slide is None or now == NEVER else _next(now, self._slide) - 1
-        state.slices = kept(state.slices, new, _numpy(rows, END) > limit)
+        state.slices = keep_needed(state.slices, new, _numpy(rows, END) > limit)
         state.now = now
         return found
 
@@ -209,7 +209,7 @@ class Lives:
         alive = any((_numpy(piece.table, END) >= end).any() for piece in self.state.slices)
         return end if alive else None
 
-    def _each(self, rows: pa.Table, fresh: Bools) -> LivingRows:
+    def _each(self, rows: pa.Table, fresh: Bools) -> WindowResults:
         """Return results for each new row over its group, including the row."""
         order, _, head = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
@@ -217,14 +217,14 @@ class Lives:
         parts = []
         for first, last in _blocks(asked - head[asked] + 1):
             some = asked[first:last]
-            places, sizes = _alive(head, times, ends, some)
+            places, sizes = _rows_in_windows(head, times, ends, some)
             parts.append(self._values(rows, order[places], sizes))
         # Restore the order of arrival.
-        found = self._together(rows, parts)
+        found = self._concat_values(rows, parts)
         shown = order[asked][found.windows]
         return self._results(rows, _numpy(rows, TIME)[shown], shown, np.argsort(shown, kind="stable"), found)
 
-    def _sliding(self, rows: pa.Table, slide: int, now: int) -> LivingRows:
+    def _sliding(self, rows: pa.Table, slide: int, now: int) -> WindowResults:
         """Return results of windows that ended, by end, then by first row."""
         order, groups, _ = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
@@ -232,7 +232,7 @@ class Lives:
         last = np.minimum(ends, now) // slide * slide
         moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
         for low, high in _periods(first, last, slide):
-            places, at = _expanded(np.maximum(first, low), np.minimum(last, high), slide)
+            places, at = _repeat_rows(np.maximum(first, low), np.minimum(last, high), slide)
             # Sort by end. Rows with one end stay sorted by group.
             by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
             places, at = places[by_end], at[by_end]
@@ -242,19 +242,19 @@ class Lives:
             parts.append(self._values(rows, order[places], np.diff(starts, append=len(places))))
             moments.append(at[starts])
             firsts.append(order[places[starts]])
-        found = self._together(rows, parts)
+        found = self._concat_values(rows, parts)
         moment, shown = np.concatenate(moments)[found.windows], np.concatenate(firsts)[found.windows]
         return self._results(rows, moment, shown, np.lexsort((shown, moment)), found)
 
     def _results(
         self, rows: pa.Table, moments: Int64s, shown: Int64s, order: Int64s, found: CallValues
-    ) -> LivingRows:
+    ) -> WindowResults:
         values = {name: column.take(pa.array(order)) for name, column in found.columns.items()}
-        return LivingRows(moments[order], rows.take(pa.array(shown[order])), values)
+        return WindowResults(moments[order], rows.take(pa.array(shown[order])), values)
 
     def _sorted(self, rows: pa.Table) -> tuple[Int64s, Int64s, Int64s]:
         """Return row positions by group and arrival, their groups, and group starts."""
-        keys = distinct_keys([whole(rows.column(name)) for name in self._keys], len(rows))
+        keys = distinct_keys([to_array(rows.column(name)) for name in self._keys], len(rows))
         order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
         return order, groups.astype(np.int64), head
 
@@ -274,9 +274,9 @@ class Lives:
 
         side_by_side = WindowRows(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), column)
         found = [evaluate(side_by_side, windows) for evaluate in self._evaluates]
-        return len(sizes), aligned(found, len(sizes))
+        return len(sizes), align_results(found, len(sizes))
 
-    def _together(self, rows: pa.Table, parts: Sequence[tuple[int, CallValues]]) -> CallValues:
+    def _concat_values(self, rows: pa.Table, parts: Sequence[tuple[int, CallValues]]) -> CallValues:
         """Concatenate the values of all parts, with consecutive window numbers."""
         none = np.zeros(0, np.int64)
         parts = parts or [self._values(rows, none, none)]
@@ -326,7 +326,7 @@ def _entries(first: Int64s, last: Int64s, low: int, high: int, slide: int) -> in
     return int(np.maximum(counts, 0).sum())
 
 
-def _expanded(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64s]:
+def _repeat_rows(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64s]:
     """Repeat each row for every end at which it is alive.
 
     Return the row positions and the ends.
@@ -338,7 +338,7 @@ def _expanded(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64s]:
 
 
 @kernel
-def _alive(head: Int64s, times: Int64s, ends: Int64s, asked: Int64s) -> tuple[Int64s, Int64s]:
+def _rows_in_windows(head: Int64s, times: Int64s, ends: Int64s, asked: Int64s) -> tuple[Int64s, Int64s]:
     """Return the rows alive at the time of each asked row.
 
     Only rows of the same group count. The row positions for all asked rows are concatenated.
@@ -359,7 +359,7 @@ def _alive(head: Int64s, times: Int64s, ends: Int64s, asked: Int64s) -> tuple[In
 
 
 def _numpy(table: pa.Table, name: str) -> Int64s:
-    found: Int64s = numbers(whole(table.column(name)))
+    found: Int64s = numbers(to_array(table.column(name)))
     return found
 
 
@@ -374,14 +374,14 @@ _START, _END = "window_start", "window_end"
 
 @stored_as("living_windows", version=1)
 @dataclass(slots=True)
-class LivingState:
+class RelationAggregateState:
     """Unexpired rows, and the number of emitted rows.
 
     A window by rows also keeps the number of tuples that arrived, and the times of the last ones. The
     first `passed` of these are in no window any more.
     """
 
-    lives: LivesState = field(default_factory=LivesState)
+    lives: UnexpiredRowsState = field(default_factory=UnexpiredRowsState)
     given: int = 0
     arrived: int = 0
     times: list[Slice] = field(default_factory=list)
@@ -398,22 +398,24 @@ def argument_column(place: int | str) -> str:
     return f"argument {place}"
 
 
-class _Windows:
+class _RelationWindowsStep:
     """Common part of both steps: input of the kernel, and output rows."""
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         schema = context.schemas[0]
-        self.state = context.state if isinstance(context.state, LivingState) else LivingState()
+        self.state = (
+            context.state if isinstance(context.state, RelationAggregateState) else RelationAggregateState()
+        )
         self._names = [item.name for item in operator.group_by]
         keys = [item.expr for item in operator.group_by]
-        given = [needed_arguments(call, context.catalog) for call in operator.calls]
+        given = [column_arguments(call, context.catalog) for call in operator.calls]
         exprs: list[Expr] = list(dict.fromkeys(expr for of_call in given for expr in of_call))
-        self._columns = Columns([keys, exprs], schema)
+        self._columns = CompiledColumns([keys, exprs], schema)
         self._key_columns = [key_column(place) for place in range(len(keys))]
         self._argument_columns = [argument_column(place) for place in range(len(exprs))]
         columns = dict(zip(exprs, self._argument_columns, strict=True))
         evaluates = evaluators(operator.calls, columns, context)
-        self._lives = Lives(evaluates, self._key_columns, operator.slide, self.state.lives)
+        self._lives = UnexpiredRowsEvaluator(evaluates, self._key_columns, operator.slide, self.state.lives)
         self._schema = with_system_columns(to_arrow(context.node.schema))
 
     def _rows(self, table: pa.Table, times: Int64s, ends: Int64s) -> pa.Table:
@@ -428,11 +430,11 @@ class _Windows:
         return pa.table(columns | dict(zip(self._argument_columns, arguments, strict=True))).combine_chunks()
 
     def _table(
-        self, found: LivingRows, times: Int64s, arrivals: pa.ChunkedArray, bounds: Sequence[Int64s]
+        self, found: WindowResults, times: Int64s, arrivals: pa.ChunkedArray, bounds: Sequence[Int64s]
     ) -> pa.Table:
         columns = {TS: pa.array(times), SEQ: found.rows.column(SEQ), ARRIVAL: arrivals}
         for name, key in zip(self._names, self._key_columns, strict=True):
-            columns[name] = shown(found.rows.column(key))
+            columns[name] = normalize_zeros(found.rows.column(key))
         columns |= found.values
         for name, bound in zip((_START, _END), bounds, strict=False):
             columns[name] = fixed_width(bound, None, pa.timestamp("us", tz="UTC"))
@@ -440,10 +442,10 @@ class _Windows:
 
     def _counted(self, out: pa.Table) -> pa.Table:
         first, self.state.given = self.state.given, self.state.given + out.num_rows
-        return renumbered(out, first)
+        return renumber(out, first)
 
 
-class TimedWindowsStep(_Windows):
+class TimedWindowsStep(_RelationWindowsStep):
     """Windows by time.
 
     A tuple counts while it is in its window. A joined tuple counts while all its components are in their
@@ -459,7 +461,7 @@ class TimedWindowsStep(_Windows):
         self._numbering = (
             None if partition_keys(operator) is None else Numbering(context.seq_bits, ranks=True, fans=True)
         )
-        self._by_place = numbered_by_place(operator)
+        self._by_place = numbers_by_group(operator)
         self._cells = context.cell.count
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -479,10 +481,10 @@ class TimedWindowsStep(_Windows):
         if self._by_place:
             out = self._placed(out, found)
         else:
-            out = self._counted(out) if self._numbering is None else self._numbering.applied(out)
+            out = self._counted(out) if self._numbering is None else self._numbering.apply(out)
         return out, until if held is None else min(until, held)
 
-    def _placed(self, out: pa.Table, found: LivingRows) -> pa.Table:
+    def _placed(self, out: pa.Table, found: WindowResults) -> pa.Table:
         """Number rows by their group's position in the window.
 
         Groups are ordered by their first row. Sequence numbers of joined rows do not increase with time,
@@ -490,7 +492,7 @@ class TimedWindowsStep(_Windows):
         """
         out = with_seqs(out, np.zeros(out.num_rows, np.int64))
         if self._cells == 1:
-            return fanned(out, GROUP_BITS)
+            return number_ties(out, GROUP_BITS)
         for place, name in enumerate((TIME, SEQ)):
             out = out.append_column(tie_name(place, GROUP_BITS), found.rows.column(name))
         return out
@@ -499,7 +501,7 @@ class TimedWindowsStep(_Windows):
         return self._lives.due()
 
 
-class CountedWindowsStep(_Windows):
+class CountedWindowsStep(_RelationWindowsStep):
     """Windows over the last rows, with the tuple number as time.
 
     With a slide of n, each n-th tuple causes a row per group in the window. Otherwise each tuple causes a
@@ -530,14 +532,14 @@ class CountedWindowsStep(_Windows):
         bounds = (times[oldest], times[latest]) if self._slides else ()
         out = self._table(found, times[latest], arrivals, bounds)
         passed = state.passed + max(known.num_rows - self._extent, 0)
-        state.times, state.passed = kept_from(state.times, clock, passed)
+        state.times, state.passed = drop_first_rows(state.times, clock, passed)
         return self._counted(out), complete[0]
 
     def due(self) -> int | None:
         return None
 
 
-def living_windows(
+def relation_windows(
     operator: RelationAggregate, context: StepContext
 ) -> TimedWindowsStep | CountedWindowsStep:
     """Return the step of an aggregate over such windows."""
@@ -554,9 +556,9 @@ def living_windows(
 # order in which a single cell would have them.
 
 
-def redistributed(
-    operator: RelationAggregate, states: Sequence[LivingState | None], change: Redistribution
-) -> LivingState:
+def redistribute_state(
+    operator: RelationAggregate, states: Sequence[RelationAggregateState | None], change: Redistribution
+) -> RelationAggregateState:
     """Return the state of a new cell.
 
     At least one old cell has state.
@@ -564,9 +566,9 @@ def redistributed(
     found = [state for state in states if state is not None]
     now = max(state.lives.now for state in found)
     keys = [item.expr for item in operator.group_by]
-    pieces = [piece.table for state in change.waiting_in(0, states) for piece in state.lives.slices]
+    pieces = [piece.table for state in change.reading_states(0, states) for piece in state.lives.slices]
     if not pieces:
-        return LivingState(LivesState(now=now))
+        return RelationAggregateState(UnexpiredRowsState(now=now))
     rows = pa.concat_tables(pieces).combine_chunks()
     order = np.lexsort([rows.column(name).to_numpy() for name in (SEQ, TIME)])
     rows = rows.take(pa.array(order))
@@ -576,4 +578,4 @@ def redistributed(
 
     mine = change.is_read(0, KeptRows(rows.column(SEQ).to_numpy(), value))
     kept = rows.filter(pa.array(mine)).combine_chunks()
-    return LivingState(LivesState([Slice(kept)] if kept.num_rows else [], now))
+    return RelationAggregateState(UnexpiredRowsState([Slice(kept)] if kept.num_rows else [], now))

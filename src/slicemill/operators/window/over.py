@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.aggregates.functions import has_kernel, stored_arguments
+from slicemill.aggregates.functions import count_stored_arguments, has_kernel
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import to_arrow, with_system_columns
-from slicemill.columns.keys import Keys, distinct_keys, grown, whole
-from slicemill.columns.order import ranked
+from slicemill.columns.keys import Keys, distinct_keys, extend_array, to_array
+from slicemill.columns.order import rank_seqs
 from slicemill.columns.pieces import Slice
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.functions.evaluate import compile_many
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import arrow_type, numbers
 from slicemill.kernels.arrays import Int64s
-from slicemill.metrics.due_times import released_by_time
+from slicemill.metrics.due_times import trigger_arrivals
 from slicemill.operators.step import StepContext, StepResult
 from slicemill.operators.window.compiled import WindowCallsStep
 from slicemill.operators.window.over_groups import (
@@ -34,8 +34,8 @@ from slicemill.operators.window.over_groups import (
     SEQUENCE,
     TIME,
     TUPLE,
-    Group,
     GroupSpan,
+    OverGroup,
     OverGroupState,
     WindowAnswers,
     pane_of,
@@ -79,7 +79,7 @@ class Cohort:
             old = dict(zip(_frames(self.calls), self.kept.groups, strict=True))
             names = {str(before.index(expr)): str(place) for place, expr in enumerate(after)}
             groups = [
-                _narrowed(old[frame], _used(staying, frame), names, after)
+                _narrow_state(old[frame], _columns_of_frame(staying, frame), names, after)
                 for frame in _frames(_calls(staying))
             ]
             self.kept = replace(self.kept, groups=groups)
@@ -163,7 +163,7 @@ def _calls(members: Mapping[str, WindowAggregate]) -> tuple[WindowCall, ...]:
 
 def _columns(calls: Sequence[WindowCall]) -> list[Expr]:
     """Return the stored arguments in the order of their column numbers (`calls.WindowCalls`)."""
-    return list(dict.fromkeys(e for call in calls for e in call.arguments[: stored_arguments(call)]))
+    return list(dict.fromkeys(e for call in calls for e in call.arguments[: count_stored_arguments(call)]))
 
 
 def _frames(calls: Sequence[WindowCall]) -> list[FrameUnit]:
@@ -171,11 +171,11 @@ def _frames(calls: Sequence[WindowCall]) -> list[FrameUnit]:
     return list(dict.fromkeys(call.window.frame for call in calls))
 
 
-def _used(members: Mapping[str, WindowAggregate], frame: FrameUnit) -> list[Expr]:
+def _columns_of_frame(members: Mapping[str, WindowAggregate], frame: FrameUnit) -> list[Expr]:
     return _columns([call for call in _calls(members) if call.window.frame is frame])
 
 
-def _narrowed(
+def _narrow_state(
     kept: OverGroupState, used: Sequence[Expr], names: Mapping[str, str], after: Sequence[Expr]
 ) -> OverGroupState:
     """Rename the columns of a group and drop arguments no longer used."""
@@ -257,14 +257,14 @@ class WindowState:
     groups: list[OverGroupState]
     sequence: int = 0
     now: int = _BEGINNING
-    waiting: Events | None = None
+    waiting: WindowEvents | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class CallGroup:
     """A group with its PARTITION BY and its calls."""
 
-    group: Group
+    group: OverGroup
     partitioning: int
     calls: tuple[int, ...]
 
@@ -293,9 +293,9 @@ class WindowCalls:
         self._names = list(schema.names)
         self._types = [arrow_type(call.columns[0].type) for call in calls]
         partitions = list(dict.fromkeys(call.partition_by for call in calls))
-        arguments = [call.arguments[: stored_arguments(call)] for call in calls]
+        arguments = [call.arguments[: count_stored_arguments(call)] for call in calls]
         self._columns = list(dict.fromkeys(expr for of_call in arguments for expr in of_call))
-        self._groups = _grouped(calls, partitions, self._columns, arguments)
+        self._groups = _group_calls(calls, partitions, self._columns, arguments)
         self._partition_sizes = [len(exprs) for exprs in partitions]
         keys: list[Expr] = [expr for exprs in partitions for expr in exprs]
         self._evaluate = compile_many([*keys, *self._columns], schema)
@@ -318,7 +318,7 @@ class WindowCalls:
         table = table.combine_chunks()
         came = table
         if self._active and len(table):
-            seqs = ranked(numbers(table.column(SEQ).combine_chunks()), 0, self._seq_bits)
+            seqs = rank_seqs(numbers(table.column(SEQ).combine_chunks()), 0, self._seq_bits)
             table = table.set_column(1, SEQ, pa.array(seqs))
         ts: Int64s = numbers(table.column(TS).combine_chunks())
         before, now = state.now, max([state.now, complete, *ts[-1:].tolist()])
@@ -337,7 +337,9 @@ class WindowCalls:
             partition = state.partitions[place]
             np.add.at(partition.arrived, span.partitions, 1)
             self._forget(place)
-        out = self._held_back(table, sequence, found) if self._waits else self._at_once(table, found)
+        out = (
+            self._output_in_time_order(table, sequence, found) if self._waits else self._at_once(table, found)
+        )
         return out, min(complete, self._held())
 
     def due(self) -> int | None:
@@ -356,7 +358,7 @@ class WindowCalls:
         of_keys = sum(self._partition_sizes)
         for place, outcome in enumerate(self._evaluate(table)):
             if not isinstance(outcome, ExpressionError):
-                found.append(whole(outcome))
+                found.append(to_array(outcome))
             elif not self._apart or place < of_keys:
                 raise outcome
             else:
@@ -374,7 +376,7 @@ class WindowCalls:
         for state, columns in zip(self.state.partitions, keys, strict=True):
             numbered = state.keys.number(distinct_keys(columns, rows), columns)
             count = max(len(state.keys), 1)
-            state.arrived = grown(state.arrived, count)
+            state.arrived = extend_array(state.arrived, count)
             spans.append(GroupSpan(numbered, count, state.arrived, before, now))
         return spans
 
@@ -397,24 +399,28 @@ class WindowCalls:
             table, values = table.filter(chosen), [column.filter(chosen) for column in values]
         return self._output(table, values)
 
-    def _held_back(self, table: pa.Table, sequence: Int64s, found: Sequence[WindowAnswers]) -> pa.Table:
+    def _output_in_time_order(
+        self, table: pa.Table, sequence: Int64s, found: Sequence[WindowAnswers]
+    ) -> pa.Table:
         """Return the output where some call has to wait for time."""
         calls = range(len(self._calls))
         nulls = [pa.nulls(len(table), type_) for type_ in self._types]
         marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
-        arrived = Events(table, sequence, np.zeros(len(table), np.bool_), marks, nulls)
+        arrived = WindowEvents(table, sequence, np.zeros(len(table), np.bool_), marks, nulls)
         waited = [] if self.state.waiting is None else [self.state.waiting]
         expired = [self._expiries(place, answers) for place, answers in enumerate(found)]
-        events = joined([*waited, arrived, *_merged([part for part in expired if part is not None])])
+        events = merge_events(
+            [*waited, arrived, *_merge_expiries([part for part in expired if part is not None])]
+        )
         for placed, answers in zip(self._groups, found, strict=True):
             for call, values in zip(placed.calls, answers.values, strict=True):
-                answered(events, call, answers.sequence, values)
-                silenced(events, call, answers.overtaken)
-        out, waiting = released(events)
+                store_results(events, call, answers.sequence, values)
+                mark_silent(events, call, answers.overtaken)
+        out, waiting = split_released(events)
         self.state.waiting = waiting if len(waiting) else None
         return self._output(self._released(out), out.values)
 
-    def _released(self, out: Events) -> pa.Table:
+    def _released(self, out: WindowEvents) -> pa.Table:
         """Return released rows, with the trigger time as arrival time.
 
         This applies to rows that waited for the end of a slot or for an expiry. The arrival time of other
@@ -430,10 +436,10 @@ class WindowCalls:
                     waited = ~out.expiry & (out.marks[call] == ANSWERED)
                     until = np.where(waited, np.maximum(until, slots), until)
         arrivals = numbers(out.tuples.column(ARRIVAL).combine_chunks())
-        found = np.where(until > _BEGINNING, released_by_time(until), arrivals)
+        found = np.where(until > _BEGINNING, trigger_arrivals(until), arrivals)
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
-    def _expiries(self, place: int, answers: WindowAnswers) -> Events | None:
+    def _expiries(self, place: int, answers: WindowAnswers) -> WindowEvents | None:
         """Return rows for tuples that expired, with the time of expiry as timestamp."""
         if answers.expired is None:
             return None
@@ -444,10 +450,10 @@ class WindowCalls:
         assert extent is not None
         left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
         # At equal timestamps, tuples that arrive precede tuples that expire.
-        seqs = ranked(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
+        seqs = rank_seqs(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
         tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
         rows = len(tuples)
-        events = Events(
+        events = WindowEvents(
             tuples,
             numbers(answers.expired.column(SEQUENCE).combine_chunks()),
             np.ones(rows, np.bool_),
@@ -507,12 +513,12 @@ class WindowCalls:
                 kept.last.keep(alive)
 
 
-def _grouped(
+def _group_calls(
     calls: Sequence[WindowCall],
     partitions: Sequence[tuple[Expr, ...]],
     columns: Sequence[Expr],
     arguments: Sequence[tuple[Expr, ...]],
-) -> list[Placed]:
+) -> list[CallGroup]:
     """Group calls by PARTITION BY and window.
 
     Plain calls share the rows of the longest window, separately for time windows and row windows. Calls
@@ -527,12 +533,12 @@ def _grouped(
     placed = []
     for (partitioning, _, _), found in members.items():
         used = [[columns.index(expr) for expr in arguments[place]] for place in found]
-        placed.append(Placed(Group([calls[p] for p in found], used), partitioning, tuple(found)))
+        placed.append(CallGroup(OverGroup([calls[p] for p in found], used), partitioning, tuple(found)))
     return placed
 
 
 def _new_rows(
-    table: pa.Table, ts: Int64s, sequence: Int64s, columns: Sequence[pa.Array], group: Group
+    table: pa.Table, ts: Int64s, sequence: Int64s, columns: Sequence[pa.Array], group: OverGroup
 ) -> pa.Table:
     """Return the columns of new tuples that a group stores.
 
@@ -545,11 +551,11 @@ def _new_rows(
     return pa.table(new)
 
 
-def _merged(parts: list[Events]) -> list[Events]:
+def _merge_expiries(parts: list[WindowEvents]) -> list[WindowEvents]:
     """Merge a tuple's expiries from windows of equal length."""
     if len(parts) < 2:
         return parts
-    together = joined(parts)
+    together = merge_events(parts)
     ts, sequence = together.ts, together.sequence
     first = np.ones(len(together), np.bool_)
     first[1:] = (ts[1:] != ts[:-1]) | (sequence[1:] != sequence[:-1])
@@ -582,7 +588,7 @@ Marks = NDArray[np.int8]
 
 @stored_as("over.events", version=1)
 @dataclass(slots=True)
-class Events:
+class WindowEvents:
     """Tuples with sequence numbers, and a mark and value per call."""
 
     tuples: pa.Table
@@ -599,9 +605,9 @@ class Events:
         found: Int64s = numbers(self.tuples.column("_ts").combine_chunks())
         return found
 
-    def take(self, places: Int64s) -> Events:
+    def take(self, places: Int64s) -> WindowEvents:
         chosen = pa.array(places)
-        return Events(
+        return WindowEvents(
             self.tuples.take(chosen),
             self.sequence[places],
             self.expiry[places],
@@ -610,9 +616,9 @@ class Events:
         )
 
 
-def joined(parts: Sequence[Events]) -> Events:
+def merge_events(parts: Sequence[WindowEvents]) -> WindowEvents:
     """Concatenate and sort events."""
-    together = Events(
+    together = WindowEvents(
         pa.concat_tables([part.tuples for part in parts]),
         np.concatenate([part.sequence for part in parts]),
         np.concatenate([part.expiry for part in parts]),
@@ -622,7 +628,7 @@ def joined(parts: Sequence[Events]) -> Events:
     return together.take(np.lexsort((together.sequence, together.expiry, together.ts)))
 
 
-def released(events: Events) -> tuple[Events, Events]:
+def split_released(events: WindowEvents) -> tuple[WindowEvents, WindowEvents]:
     """Split events into emitted and waiting ones."""
     marks = np.stack(events.marks)
     open_ = (marks == OPEN).any(axis=0)
@@ -632,7 +638,7 @@ def released(events: Events) -> tuple[Events, Events]:
     return events.take(places[:until][~silent[:until]]), events.take(places[until:][~silent[until:]])
 
 
-def answered(events: Events, call: int, sequence: Int64s, values: pa.Array) -> None:
+def store_results(events: WindowEvents, call: int, sequence: Int64s, values: pa.Array) -> None:
     """Store a call's results for arrivals."""
     place = np.flatnonzero(~events.expiry)
     rank = np.argsort(events.sequence[place], kind="stable")
@@ -644,7 +650,7 @@ def answered(events: Events, call: int, sequence: Int64s, values: pa.Array) -> N
     events.values[call] = pa.concat_arrays([events.values[call], values]).take(pa.array(source))
 
 
-def silenced(events: Events, call: int, sequence: Int64s) -> None:
+def mark_silent(events: WindowEvents, call: int, sequence: Int64s) -> None:
     """Mark arrivals for which a call returns nothing.
 
     Some of them may have been emitted already.

@@ -18,20 +18,20 @@ from slicemill.aggregates.synopses import is_one
 from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.codec.registry import stored_as
-from slicemill.columns.pieces import Slice, kept, kept_from
+from slicemill.columns.pieces import Slice, drop_first_rows, keep_needed
 from slicemill.columns.ranges import (
     FOREVER,
-    RowStretches,
+    RowRanges,
     by_number,
     by_partition,
     ends_until,
     last_of_each,
-    running,
+    running_totals,
     starts_from,
 )
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Bools, Int64s
-from slicemill.operators.window.running import GroupedRows, RunningFigure, adopt_past, running_figure
+from slicemill.operators.window.running import GroupedRows, RunningAggregate, adopt_past, running_aggregate
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
 _EARLIEST = -(2**63)
@@ -47,7 +47,7 @@ class OverGroupState:
     partition since the start. `past` has the compacted rows of a window with SLIDE that is unbounded or
     counts rows in panes. `summaries` are their accumulators, where rows alone are not enough.
 
-    An unbounded window without SLIDE has an accumulator array over all partitions (`running`) if the
+    An unbounded window without SLIDE has an accumulator array over all partitions (`running_totals`) if the
     function supports one. Otherwise `last` has the compacted rows per partition, or the last rows per
     partition if the window counts rows. Version 1 stored these rows in `past` and `slices`.
     """
@@ -57,8 +57,8 @@ class OverGroupState:
     ones: dict[int, Int64s] = field(default_factory=dict)
     past: pa.Table | None = None
     summaries: NDArray[np.object_] | None = None
-    running: RunningFigure | None = None
-    last: RowStretches | None = None
+    running: RunningAggregate | None = None
+    last: RowRanges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ class WindowAnswers:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedRows:
     """Rows sorted by partition: `order` has their positions in order of arrival.
 
-    The first `kept` rows of the table are from earlier runs. Earlier rows were filtered by `looked_at`,
-    because partitions without a new tuple need no evaluation.
+    The first `keep_needed` rows of the table are from earlier runs. Earlier rows were filtered by
+    `looked_at`, because partitions without a new tuple need no evaluation.
     """
 
     table: pa.Table
@@ -110,7 +110,7 @@ class Sorted:
         return self.order >= self.kept
 
 
-class Group:
+class OverGroup:
     """Evaluator of calls that share rows.
 
     `places` has the argument columns of each call. All calls have the same window, or plain windows
@@ -134,7 +134,7 @@ class Group:
         self._call = calls[0]
         # True if each window ends with its tuple and reads only earlier rows of the partition.
         plain = window.extent is None and window.slide is None
-        self._has_figure = plain and running_figure(calls[0]) is not None
+        self._has_figure = plain and running_aggregate(calls[0]) is not None
         # Moments without a running accumulator are kept beside the rows (`_keep_past`).
         without_moments = plain and not isinstance(self._functions[0], ColumnMoments)
         counted_back = self.by_rows and window.extent is not None
@@ -169,7 +169,7 @@ class Group:
     def _figures(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
         """Evaluate an unbounded window by accumulators per partition."""
         if state.running is None:
-            state.running = running_figure(self._call)
+            state.running = running_aggregate(self._call)
             assert state.running is not None, "seen when the group was made"
             if state.past is not None and len(state.past):
                 numbered = _numpy(state.past, KEY)
@@ -186,7 +186,7 @@ class Group:
     def _adopt_rows(self, state: OverGroupState, span: GroupSpan) -> None:
         """Take over rows that version 1 stored in order of arrival."""
         if state.last is None:
-            state.last = RowStretches()
+            state.last = RowRanges()
             state.last.reach(span.count)
             if (rows := _kept_rows(state)) is not None:
                 order, partitions, _ = by_partition(_numpy(rows, KEY), span.count)
@@ -204,7 +204,7 @@ class Group:
             in_slot = any(len(t) and (_numpy(t, TIME) >= end - self.window.slide).any() for t in tables)
             return end if in_slot else None
         for piece in state.slices:
-            left = _left(_numpy(piece.table, TIME), self._extent, now)
+            left = _times_in_window(_numpy(piece.table, TIME), self._extent, now)
             if len(left):
                 return int(left[0]) + self._extent + 1
         return None
@@ -215,13 +215,13 @@ class Group:
 
     # -- rows ------------------------------------------------------------------------------------------
 
-    def _sorted(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> Sorted:
+    def _sorted(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> SortedRows:
         table = new.add_column(0, KEY, pa.array(span.partitions))
         if self._by_partition:
             before_now, looked_at, old = _rows_of(state, np.unique(span.partitions).astype(np.int64))
         else:
             before_now = _kept_rows(state)
-            looked_at = self._looked_at(before_now, span)
+            looked_at = self._read_mask(before_now, span)
             old = int(looked_at.sum())
         zeros = pa.array(np.zeros(len(new), np.int64))
         counted = [NUMBER] * self.numbered + [_ones(place) for place in self._ones]
@@ -242,14 +242,14 @@ class Group:
                 place = int(name.removeprefix(_ones("")))
                 argument = table.column(str(self._places[place][0])).combine_chunks()
                 mask = fresh & is_one(argument)[order]
-                before = _padded(state.ones.get(place), span.count)
+                before = _pad_counts(state.ones.get(place), span.count)
                 state.ones[place] = before + np.bincount(sorted_partitions[mask], minlength=span.count)
-            total = running(sorted_partitions, mask, before) - (name == NUMBER)
+            total = running_totals(sorted_partitions, mask, before) - (name == NUMBER)
             found[name] = np.where(fresh, total, _numpy(table, name)[order])
             stored = np.empty(len(order), np.int64)
             stored[order] = found[name]
             table = table.set_column(table.schema.get_field_index(name), name, pa.array(stored))
-        return Sorted(
+        return SortedRows(
             table,
             old,
             looked_at,
@@ -261,7 +261,7 @@ class Group:
             {place: found[_ones(place)] for place in self._ones},
         )
 
-    def _looked_at(self, rows: pa.Table | None, span: GroupSpan) -> Bools:
+    def _read_mask(self, rows: pa.Table | None, span: GroupSpan) -> Bools:
         """Return a mask of the kept rows that this run reads.
 
         A run reads the rows of partitions with new tuples, or all rows if time alone can cause output.
@@ -275,7 +275,7 @@ class Group:
         found: Bools = present[_numpy(rows, KEY)]
         return found
 
-    def _rows(self, rows: Sorted, summaries: NDArray[np.object_] | None) -> list[Rows]:
+    def _rows(self, rows: SortedRows, summaries: NDArray[np.object_] | None) -> list[Rows]:
         """Return the rows that each function reads."""
         taken: dict[int, pa.Array] = {}
         order = pa.array(rows.order)
@@ -294,7 +294,7 @@ class Group:
     def _values(self, seen: Sequence[Rows], windows: Sequence[Windows]) -> list[pa.Array]:
         return [f.answers(rows, own) for f, rows, own in zip(self._functions, seen, windows, strict=True)]
 
-    def _summaries(self, state: OverGroupState, rows: Sorted) -> NDArray[np.object_] | None:
+    def _summaries(self, state: OverGroupState, rows: SortedRows) -> NDArray[np.object_] | None:
         if state.summaries is None:
             return None
         all_ = np.empty(len(rows.order), np.object_)
@@ -303,7 +303,7 @@ class Group:
 
     # -- windows ---------------------------------------------------------------------------------------
 
-    def _starts(self, rows: Sorted, window: Window) -> Int64s:
+    def _starts(self, rows: SortedRows, window: Window) -> Int64s:
         extent = _reach(window)
         if window.extent is None:
             return rows.head
@@ -317,7 +317,7 @@ class Group:
         latest = rows.ts if window.slide is None else _slot_end(rows.ts, window.slide)
         return starts_from(rows.head, rows.ts, latest - extent)
 
-    def _asked(self, rows: Sorted, span: GroupSpan) -> tuple[Int64s, Int64s]:
+    def _asked(self, rows: SortedRows, span: GroupSpan) -> tuple[Int64s, Int64s]:
         """Return the rows to evaluate now, and the rows without a result."""
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
@@ -333,7 +333,7 @@ class Group:
         return np.flatnonzero(last & waited & (ends <= span.now)), np.flatnonzero(~last & waited)
 
     def _expired(
-        self, rows: Sorted, span: GroupSpan, seen: Sequence[Rows]
+        self, rows: SortedRows, span: GroupSpan, seen: Sequence[Rows]
     ) -> tuple[pa.Table | None, list[pa.Array]]:
         if not self.window.active:
             return None, []
@@ -347,7 +347,7 @@ class Group:
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def _keep(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Sequence[Rows]) -> None:
+    def _keep(self, state: OverGroupState, rows: SortedRows, span: GroupSpan, seen: Sequence[Rows]) -> None:
         if self._by_partition:
             self._keep_last(state, rows, span, seen[0])
             return
@@ -364,15 +364,15 @@ class Group:
         new = rows.table.slice(rows.kept).combine_chunks()
         if not self.by_rows and self.window.slide is None:
             passed = self._passed([*(piece.table for piece in state.slices), new], span)
-            state.slices, state.passed = kept_from(state.slices, new, passed)
+            state.slices, state.passed = drop_first_rows(state.slices, new, passed)
             return
         # All rows of partitions without new tuples are still needed.
         needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
         places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
         needed[places[rows.order]] = self._needed(rows, span)
-        state.slices = kept(state.slices, new, needed)
+        state.slices = keep_needed(state.slices, new, needed)
 
-    def _keep_last(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows) -> None:
+    def _keep_last(self, state: OverGroupState, rows: SortedRows, span: GroupSpan, seen: Rows) -> None:
         """Replace the rows of partitions with new rows."""
         if self.window.extent is None:
             sorted_table = rows.table.take(pa.array(rows.order))
@@ -385,7 +385,7 @@ class Group:
         _replace(state.last, left, _numpy(left, KEY), np.unique(rows.partitions).astype(np.int64))
 
     def _keep_panes(
-        self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows, pane: int
+        self, state: OverGroupState, rows: SortedRows, span: GroupSpan, seen: Rows, pane: int
     ) -> None:
         """Combine the rows of each complete pane that later windows read.
 
@@ -403,7 +403,7 @@ class Group:
         self._keep_past(state, rows, together, (panes + 1) * pane <= come, gone)
 
     def _keep_past(
-        self, state: OverGroupState, rows: Sorted, seen: Rows, closed: Bools, gone: Bools | None = None
+        self, state: OverGroupState, rows: SortedRows, seen: Rows, closed: Bools, gone: Bools | None = None
     ) -> None:
         """Compact closed rows, by the partitions of `seen`."""
         table = rows.table.take(pa.array(rows.order))
@@ -433,7 +433,7 @@ class Group:
                 break
         return passed
 
-    def _needed(self, rows: Sorted, span: GroupSpan) -> Bools:
+    def _needed(self, rows: SortedRows, span: GroupSpan) -> Bools:
         """Return the rows that windows of later tuples or open slots read."""
         window = self.window
         if self.by_rows:
@@ -487,7 +487,7 @@ def _rows_of(state: OverGroupState, partitions: Int64s) -> tuple[pa.Table | None
     return rows.add_column(0, KEY, pa.array(numbered)), np.ones(len(rows), np.bool_), len(rows)
 
 
-def _replace(last: RowStretches, rows: pa.Table, partitions: Any, of: Int64s) -> None:
+def _replace(last: RowRanges, rows: pa.Table, partitions: Any, of: Int64s) -> None:
     """Replace the rows of some partitions by `rows`, which are sorted by partition."""
     ends = np.searchsorted(partitions, of, side="right")
     last.replace(of, ends - np.searchsorted(partitions, of), rows.drop_columns([KEY]))
@@ -501,7 +501,7 @@ def _numpy(table: pa.Table, name: str) -> Any:
     return numbers(table.column(name).combine_chunks())
 
 
-def _padded(counts: Int64s | None, length: int) -> Int64s:
+def _pad_counts(counts: Int64s | None, length: int) -> Int64s:
     known = np.zeros(0, np.int64) if counts is None else counts
     return np.concatenate([known, np.zeros(length - len(known), np.int64)])
 
@@ -510,7 +510,7 @@ def _slot_end(ts: Any, slide: int) -> Any:
     return (ts // slide + 1) * slide
 
 
-def _left(ts: Int64s, extent: int, now: int) -> Int64s:
+def _times_in_window(ts: Int64s, extent: int, now: int) -> Int64s:
     """Return the timestamps of tuples that have not expired."""
     return ts[ts + extent >= now]
 
@@ -536,17 +536,17 @@ def put_together(
     kept = table.take(pa.array(np.concatenate([places[history.places], open_])))
     if history.weights is not None:
         weights = np.concatenate([history.weights, np.ones(stay, np.int64)])
-        kept = _replaced(kept, weight, pa.array(weights))
+        kept = _replace_column(kept, weight, pa.array(weights))
     if history.texts is not None:
         unchanged = kept.column(text).combine_chunks().slice(len(kept) - stay)
-        kept = _replaced(kept, text, pa.concat_arrays([history.texts, unchanged]))
+        kept = _replace_column(kept, text, pa.concat_arrays([history.texts, unchanged]))
     summaries = None
     if history.summaries is not None:
         summaries = np.concatenate([history.summaries, np.full(stay, None)])
     return kept.combine_chunks(), summaries
 
 
-def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
 
 

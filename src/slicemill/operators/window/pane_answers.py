@@ -23,15 +23,15 @@ from slicemill.functions.values import BIGINT_MAX, BIGINT_MIN, EXACT
 from slicemill.functions.vectors import arrow_type, fixed_width
 from slicemill.kernels.arrays import Int64s
 from slicemill.kernels.kernel import kernel
-from slicemill.operators.window.pane_state import Partials, partial_columns, picked, reduced
+from slicemill.operators.window.pane_state import Partials, partial_columns, reduce_groups, take_partials
 from slicemill.operators.window.partial_aggregates import (
     Columns,
-    Counts,
-    Edge,
-    Extreme,
-    Known,
-    Partial,
-    Sum,
+    CountIndex,
+    EdgeValue,
+    NonNullCount,
+    PartialAggregate,
+    PartialExtreme,
+    PartialSum,
     sortable,
 )
 from slicemill.operators.window.spans import Spans
@@ -45,51 +45,51 @@ _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop":
 
 
 @dataclass(frozen=True)
-class Figure:
+class PaneAggregate:
     """Evaluation of an aggregate call over panes: its partials, and its result column."""
 
-    partials: tuple[Partial, ...]
+    partials: tuple[PartialAggregate, ...]
     over: Callable[[PaneView, Spans], pa.Array]
 
 
-def figure_of(call: Call) -> Figure | None:
+def pane_aggregate_of(call: Call) -> PaneAggregate | None:
     """Return the evaluation of a call over panes, or None if unsupported."""
     if call.distinct:
         return None
     if call.name == "count" and not call.arguments:
-        return Figure((), lambda view, spans: pa.array(view.index("").over(spans)))
+        return PaneAggregate((), lambda view, spans: pa.array(view.index("").over(spans)))
     if len(call.arguments) != 1 or len(call.columns) != 1:
         return None
     argument, type_ = call.arguments[0], call.columns[0].type
-    known = Known(argument)
+    known = NonNullCount(argument)
     if call.name == "count":
-        return Figure((known,), lambda view, spans: pa.array(view.index(known.name).over(spans)))
+        return PaneAggregate((known,), lambda view, spans: pa.array(view.index(known.name).over(spans)))
     if call.name in ("min", "max") and sortable(argument.type):
-        return _extreme(known, Extreme(argument, call.name == "max"))
+        return _extreme(known, PartialExtreme(argument, call.name == "max"))
     if call.name in ("first", "last") and (sortable(argument.type) or argument.type.kind is Kind.MONTHS):
-        edge = Edge(argument, call.name == "last")
-        return Figure((edge,), lambda view, spans: view.index(edge.name).over(spans))
+        edge = EdgeValue(argument, call.name == "last")
+        return PaneAggregate((edge,), lambda view, spans: view.index(edge.name).over(spans))
     if argument.type.kind not in _NUMBERS:
         return None
     if call.name == "sum":
-        return _total(known, Sum(argument), call, type_)
+        return _total(known, PartialSum(argument), call, type_)
     if call.name in MEANS:
         if argument.type.kind is Kind.DECIMAL:
-            return _decimal_mean(known, Sum(argument), ColumnMoments("avg", argument.type, type_))
-        return _mean(known, Sum(argument))
+            return _decimal_mean(known, PartialSum(argument), ColumnMoments("avg", argument.type, type_))
+        return _mean(known, PartialSum(argument))
     if call.name in _BIAS:
         return _variance(argument, known, _BIAS[call.name], call.name.startswith("stddev"))
     return None
 
 
-def _extreme(known: Known, extreme: Extreme) -> Figure:
+def _extreme(known: NonNullCount, extreme: PartialExtreme) -> PaneAggregate:
     def over(view: PaneView, spans: Spans) -> pa.Array:
         return view.index(extreme.name).over(spans, view.index(known.name).over(spans) > 0)
 
-    return Figure((known, extreme), over)
+    return PaneAggregate((known, extreme), over)
 
 
-def _total(known: Known, sum_: Sum, call: Call, type_: Type) -> Figure:
+def _total(known: NonNullCount, sum_: PartialSum, call: Call, type_: Type) -> PaneAggregate:
     def over(view: PaneView, spans: Spans) -> pa.Array:
         totals: Totals = view.index(sum_.name).over(spans)
         valid = view.index(known.name).over(spans) > 0
@@ -104,7 +104,7 @@ def _total(known: Known, sum_: Sum, call: Call, type_: Type) -> Figure:
             return _decimals(whole, valid, type_)
         return fixed_width(whole.astype(np.int64), None if valid.all() else valid, pa.int64())
 
-    return Figure((known, sum_), over)
+    return PaneAggregate((known, sum_), over)
 
 
 def _limits(type_: Type) -> tuple[int, int]:
@@ -126,26 +126,26 @@ def _decimals(whole: NDArray[Any], valid: NDArray[np.bool_], type_: Type) -> pa.
     return pa.array(values, arrow_type(type_))
 
 
-def _mean(known: Known, sum_: Sum) -> Figure:
+def _mean(known: NonNullCount, sum_: PartialSum) -> PaneAggregate:
     def over(view: PaneView, spans: Spans) -> pa.Array:
         count: Int64s = view.index(known.name).over(spans)
         return _doubles(view.index(sum_.name).over(spans).means(count), count > 0)
 
-    return Figure((known, sum_), over)
+    return PaneAggregate((known, sum_), over)
 
 
-def _decimal_mean(known: Known, sum_: Sum, statistic: ColumnMoments) -> Figure:
+def _decimal_mean(known: NonNullCount, sum_: PartialSum, statistic: ColumnMoments) -> PaneAggregate:
     def over(view: PaneView, spans: Spans) -> pa.Array:
         count: Int64s = view.index(known.name).over(spans)
         whole = view.index(sum_.name).over(spans).whole
         assert whole is not None, "sums of decimals are whole numbers of their last digits"
         return statistic.means_of(whole, count)
 
-    return Figure((known, sum_), over)
+    return PaneAggregate((known, sum_), over)
 
 
-def _variance(argument: Expr, known: Known, bias: int, root: bool) -> Figure:
-    first, second = Sum(argument), Sum(argument, 2)
+def _variance(argument: Expr, known: NonNullCount, bias: int, root: bool) -> PaneAggregate:
+    first, second = PartialSum(argument), PartialSum(argument, 2)
 
     def over(view: PaneView, spans: Spans) -> pa.Array:
         count: Int64s = view.index(known.name).over(spans)
@@ -153,7 +153,7 @@ def _variance(argument: Expr, known: Known, bias: int, root: bool) -> Figure:
         found = span_variances(totals[0], totals[1], count, bias)
         return _doubles(np.sqrt(found) if root else found, count > bias)
 
-    return Figure((known, first, second), over)
+    return PaneAggregate((known, first, second), over)
 
 
 def _doubles(values: NDArray[np.float64], valid: NDArray[np.bool_]) -> pa.Array:
@@ -186,13 +186,13 @@ class PaneView:
         """Return the index of a partial, built on first use."""
         if name not in self._made:
             if not name:
-                self._made[name] = Counts(self.columns["rows"])
+                self._made[name] = CountIndex(self.columns["rows"])
             else:
                 columns = partial_columns(self.columns, name)
                 self._made[name] = self.partials[name].index(columns, self.begin)
         return self._made[name]
 
-    def shown_keys(self, values: Callable[[Int64s], list[pa.Array]]) -> list[pa.Array]:
+    def output_keys(self, values: Callable[[Int64s], list[pa.Array]]) -> list[pa.Array]:
         """Return the key columns, with -0.0 replaced by 0.0."""
         if "keys" not in self._made:
             self._made["keys"] = [
@@ -212,7 +212,7 @@ class PaneView:
 
 def by_key(entries: Columns, n_keys: int) -> Columns:
     """Return the entries ordered by key, then time."""
-    return picked(entries, _key_order(entries["key"], n_keys))
+    return take_partials(entries, _key_order(entries["key"], n_keys))
 
 
 def view_of(
@@ -224,7 +224,7 @@ def view_of(
     views.
     """
     wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
-    columns = ordered if wanted.all() else picked(ordered, np.flatnonzero(wanted))
+    columns = ordered if wanted.all() else take_partials(ordered, np.flatnonzero(wanted))
     key, start = columns["key"], columns["start"]
     if not len(key):
         return PaneView(key, np.zeros(1, np.int64), columns, partials)
@@ -232,7 +232,7 @@ def view_of(
     again = ~changes & (start[1:] == start[:-1])
     if not single and again.any():
         group = np.concatenate(([0], np.cumsum(~again)))
-        columns = reduced(columns, group, int(group[-1]) + 1, partials)
+        columns = reduce_groups(columns, group, int(group[-1]) + 1, partials)
         key = columns["key"]
         changes = key[1:] != key[:-1]
     begin = np.concatenate(([0], np.flatnonzero(changes) + 1, [len(key)]))

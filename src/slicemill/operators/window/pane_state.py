@@ -22,7 +22,7 @@ from slicemill.columns.pieces import Slice
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import kernel
-from slicemill.operators.window.partial_aggregates import Columns, Partial, taken
+from slicemill.operators.window.partial_aggregates import Columns, PartialAggregate, take_values
 from slicemill.operators.window.spans import first_of_group, sum_by_group
 
 BEGINNING = -(2**63) + 1
@@ -32,13 +32,13 @@ _SMALL = 1 << 12
 _FEW = 1 << 10
 
 
-def _unbalanced(slices: Sequence[Slice]) -> bool:
+def _is_unbalanced(slices: Sequence[Slice]) -> bool:
     return len(slices) > 1 and slices[-2].table.num_rows <= 2 * slices[-1].table.num_rows
 
 
 @stored_as("panes.entries", version=1)
 @dataclass
-class Store:
+class PaneStore:
     """Entries in slices, ordered by pane.
 
     If `single`, each entry holds one tuple and is never merged.
@@ -49,13 +49,19 @@ class Store:
 
     def append(self, entries: Columns, partials: Partials) -> None:
         self.slices.append(Slice(to_table(entries)))
-        while _unbalanced(self.slices):
+        while _is_unbalanced(self.slices):
             newer, older = (from_table(self.slices.pop().table) for _ in range(2))
-            together = joined([older, newer], partials) if self.single else merged(older, newer, partials)
+            together = (
+                concat_partials([older, newer], partials)
+                if self.single
+                else merge_panes(older, newer, partials)
+            )
             self.slices.append(Slice(to_table(together)))
 
     def all(self, partials: Partials) -> Columns:
-        return joined([no_entries(), *(from_table(part.table) for part in self.slices)], partials)
+        return concat_partials(
+            [empty_partials(), *(from_table(part.table) for part in self.slices)], partials
+        )
 
     def keep(self, needed: Callable[[Int64s, Int64s], NDArray[np.bool_]]) -> None:
         """Evict entries that are not needed.
@@ -81,7 +87,7 @@ class Store:
 
     def renumber(self, column: str, numbers: NDArray[np.integer[Any]]) -> None:
         """Replace key or pattern numbers by `numbers[old]`."""
-        self.slices = [Slice(_renumbered(part.table, column, numbers)) for part in self.slices]
+        self.slices = [Slice(_renumber_column(part.table, column, numbers)) for part in self.slices]
 
     @property
     def rows(self) -> int:
@@ -116,7 +122,7 @@ class StoredKeys:
             if new:
                 self._slices.append(Slice(_key_table(new)))
             self._stored = len(self._keys)
-            while _unbalanced(self._slices):
+            while _is_unbalanced(self._slices):
                 newer, older = self._slices.pop().table, self._slices.pop().table
                 self._slices.append(Slice(pa.concat_tables([older, newer]).combine_chunks()))
         return self._slices
@@ -166,8 +172,8 @@ class PaneState:
     """
 
     keys: StoredKeys = field(default_factory=StoredKeys)
-    entries: Store = field(default_factory=Store)
-    values: Store = field(default_factory=lambda: Store(single=True))
+    entries: PaneStore = field(default_factory=PaneStore)
+    values: PaneStore = field(default_factory=lambda: PaneStore(single=True))
     patterns: list[frozenset[str]] = field(default_factory=list)
     members: dict[str, MemberState] = field(default_factory=dict)
     seen: int = 0
@@ -233,7 +239,7 @@ class PaneState:
             store.renumber("key", numbers)
         for member in self.members.values():
             if member.waiting is not None:
-                member.waiting = _renumbered(member.waiting, "_key", numbers)
+                member.waiting = _renumber_column(member.waiting, "_key", numbers)
 
     def _forget_patterns(self) -> None:
         count = len(self.patterns)
@@ -244,7 +250,7 @@ class PaneState:
                 store.renumber("pattern", np.cumsum(alive) - 1)
 
 
-def _renumbered(table: pa.Table, column: str, numbers: NDArray[np.integer[Any]]) -> pa.Table:
+def _renumber_column(table: pa.Table, column: str, numbers: NDArray[np.integer[Any]]) -> pa.Table:
     changed = numbers[table.column(column).to_numpy()].astype(np.int64)
     return table.set_column(table.column_names.index(column), column, pa.array(changed))
 
@@ -259,10 +265,10 @@ def _renumbered(table: pa.Table, column: str, numbers: NDArray[np.integer[Any]])
 _SPARE_CELLS = 4
 _OWN = ("start", "key", "pattern", "seq", "rows")
 
-Partials = Mapping[str, Partial]  # by name
+Partials = Mapping[str, PartialAggregate]  # by name
 
 
-def entries_of(
+def aggregate_panes(
     panes: tuple[Int64s, Int64s],
     cells: tuple[Int64s, int],
     seqs: Int64s,
@@ -277,9 +283,9 @@ def entries_of(
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)
     first = first_of_group(slot, count)
-    entries: dict[str, Any] = {"start": starts[pane], "seq": seqs[first], "rows": _counted(slot, count)}
+    entries: dict[str, Any] = {"start": starts[pane], "seq": seqs[first], "rows": _count_rows(slot, count)}
     for name, columns in lifted.items():
-        entries |= _stored(name, partials[name].reduce(columns, slot, count))
+        entries |= _prefix_columns(name, partials[name].reduce(columns, slot, count))
     return entries, first
 
 
@@ -297,7 +303,7 @@ def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> 
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
-def _counted(slot: Int64s, count: int) -> Int64s:
+def _count_rows(slot: Int64s, count: int) -> Int64s:
     return np.bincount(slot, minlength=count).astype(np.int64)
 
 
@@ -318,7 +324,7 @@ def _slots(cells: Int64s, n_cells: int, borders: Int64s) -> tuple[Int64s, Int64s
     return slot, pane[:count], count
 
 
-def reduced(entries: Columns, group: Int64s, count: int, partials: Partials) -> Columns:
+def reduce_groups(entries: Columns, group: Int64s, count: int, partials: Partials) -> Columns:
     """Combine entries of the same group.
 
     The result keeps `seq` of the group's first tuple.
@@ -327,11 +333,11 @@ def reduced(entries: Columns, group: Int64s, count: int, partials: Partials) -> 
     made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
     made["rows"] = sum_by_group(entries["rows"], group, count)
     for name, partial in partials.items():
-        made |= _stored(name, partial.reduce(_own(entries, name), group, count))
+        made |= _prefix_columns(name, partial.reduce(_own(entries, name), group, count))
     return made
 
 
-def joined(parts: Sequence[Columns], partials: Partials) -> Columns:
+def concat_partials(parts: Sequence[Columns], partials: Partials) -> Columns:
     """Concatenate entries.
 
     Partials missing in some parts are filled in; unused partials are dropped.
@@ -339,19 +345,19 @@ def joined(parts: Sequence[Columns], partials: Partials) -> Columns:
     made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
     for name, partial in partials.items():
         own = [_own(part, name) or partial.missing(len(part["start"])) for part in parts]
-        made |= _stored(name, partial.joined(own))
+        made |= _prefix_columns(name, partial.joined(own))
     return made
 
 
-def no_entries() -> Columns:
+def empty_partials() -> Columns:
     return {name: np.empty(0, np.int64) for name in _OWN}
 
 
-def picked(entries: Columns, places: Int64s) -> Columns:
-    return {name: taken(column, places) for name, column in entries.items()}
+def take_partials(entries: Columns, places: Int64s) -> Columns:
+    return {name: take_values(column, places) for name, column in entries.items()}
 
 
-def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
+def merge_panes(older: Columns, newer: Columns, partials: Partials) -> Columns:
     """Merge two consecutive sets of entries.
 
     The last pane of `older` may be the first of `newer`.
@@ -359,7 +365,7 @@ def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
     border = newer["start"][0]
     head = int(np.searchsorted(older["start"], border))
     tail = int(np.searchsorted(newer["start"], border, side="right"))
-    whole = joined([older, newer], partials)
+    whole = concat_partials([older, newer], partials)
     if head == len(older["start"]):
         return whole
     last = len(older["start"]) + tail
@@ -371,7 +377,7 @@ def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
     group = np.concatenate((np.arange(head), head + ranks[group]))
     count = int(group.max()) + 1
     rest = len(whole["start"]) - last
-    return reduced(whole, np.concatenate((group, count + np.arange(rest))), count + rest, partials)
+    return reduce_groups(whole, np.concatenate((group, count + np.arange(rest))), count + rest, partials)
 
 
 def partial_columns(entries: Columns, name: str) -> Columns:
@@ -383,7 +389,7 @@ def _own(entries: Columns, name: str) -> Columns:
     return {column.removeprefix(prefix): v for column, v in entries.items() if column.startswith(prefix)}
 
 
-def _stored(name: str, columns: Columns) -> dict[str, Any]:
+def _prefix_columns(name: str, columns: Columns) -> dict[str, Any]:
     return {f"{name}|{field}": values for field, values in columns.items()}
 
 

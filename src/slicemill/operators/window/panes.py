@@ -22,21 +22,27 @@ from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import fixed_width, numbers
 from slicemill.kernels.arrays import Bools, Int32s, Int64s
 from slicemill.kernels.kernel import kernel
-from slicemill.metrics.due_times import released_by_time
-from slicemill.operators.call_values import Evaluate, WindowRows, aligned, evaluators, needed_arguments
+from slicemill.metrics.due_times import trigger_arrivals
+from slicemill.operators.call_values import Evaluate, WindowRows, align_results, column_arguments, evaluators
 from slicemill.operators.filter_project import WORD_BITS, compile_masks
 from slicemill.operators.step import StepContext, StepResult
-from slicemill.operators.window.pane_answers import Figure, PaneView, by_key, figure_of, view_of
+from slicemill.operators.window.pane_answers import (
+    PaneAggregate,
+    PaneView,
+    by_key,
+    pane_aggregate_of,
+    view_of,
+)
 from slicemill.operators.window.pane_state import (
     BEGINNING,
     NEVER,
     MemberState,
     PaneState,
     StoredKeys,
+    aggregate_panes,
     cells_of,
-    entries_of,
 )
-from slicemill.operators.window.partial_aggregates import Columns, Partial, Values
+from slicemill.operators.window.partial_aggregates import Columns, PartialAggregate, ValueList
 from slicemill.operators.window.spans import Spans, cut, spans_at, spans_of
 from slicemill.operators.window.spec import (
     PaneCall,
@@ -89,7 +95,7 @@ class SharedWindowsStep:
                 parts.append(answer)
             else:
                 table, until = answer
-                made = schema.empty_table() if table is None else numbering.applied(table.cast(schema))
+                made = schema.empty_table() if table is None else numbering.apply(table.cast(schema))
                 parts.append((made, until))
         return parts
 
@@ -124,34 +130,34 @@ def _member(member: WindowMember, context: StepContext) -> Member:
     if isinstance(operator, WindowAggregate):
         lengths = [length for length, _ in member.windows]
         figures = {
-            call.columns[0].name: (length, _figure(call))
+            call.columns[0].name: (length, _pane_aggregate(call))
             for call, length in zip(operator.calls, lengths, strict=True)
         }
-        return Yields(member.windows[0][1], figures, member.columns)
+        return OverWindows(member.windows[0][1], figures, member.columns)
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
     grows = operator.windows[0][1].grows
     if not member.partial:
         return _by_value(member, operator, names, context)
-    read = {call.columns[0].name: _figure(call) for call in member.calls_read}
-    return Groups(length, slide, names, read, member.columns, grows=grows)
+    read = {call.columns[0].name: _pane_aggregate(call) for call in member.calls_read}
+    return GroupWindows(length, slide, names, read, member.columns, grows=grows)
 
 
 def _by_value(
     member: WindowMember, operator: RelationAggregate, names: tuple[str, ...], context: StepContext
-) -> ValueGroups:
+) -> ValueGroupWindows:
     (length, slide), catalog = member.windows[0], context.catalog
-    arguments = (a for call in operator.calls for a in needed_arguments(call, catalog))
-    values = {argument: Values(argument) for argument in arguments}
+    arguments = (a for call in operator.calls for a in column_arguments(call, catalog))
+    values = {argument: ValueList(argument) for argument in arguments}
     columns = {argument: value.name for argument, value in values.items()}
     evaluates = evaluators(operator.calls, columns, context)
     grows = operator.windows[0][1].grows
-    return ValueGroups(
+    return ValueGroupWindows(
         length, slide, names, {}, member.columns, tuple(values.values()), evaluates, grows=grows
     )
 
 
-def _figure(call: PaneCall) -> Figure:
-    figure = figure_of(call)
+def _pane_aggregate(call: PaneCall) -> PaneAggregate:
+    figure = pane_aggregate_of(call)
     assert figure is not None, "the plan says that panes can answer it"
     return figure
 
@@ -185,11 +191,11 @@ class PaneWindows:
         self._members = members
         self._edges = edges
         holds = {name: member.holds for name, member in members.items()}
-        self._selection = Selection(given, conditions, holds)
-        self._partials: dict[str, Partial] = {}
-        self._values: dict[str, Partial] = {}
+        self._selection = TupleSelection(given, conditions, holds)
+        self._partials: dict[str, PartialAggregate] = {}
+        self._values: dict[str, PartialAggregate] = {}
         for member in members.values():
-            known = self._values if isinstance(member, ValueGroups) else self._partials
+            known = self._values if isinstance(member, ValueGroupWindows) else self._partials
             known.update((partial.name, partial) for partial in member.partials)
 
     def run(self, table: pa.Table, until: int) -> list[Answer]:
@@ -245,13 +251,13 @@ class PaneWindows:
         if self._values:
             self._take_values(selected.table, panes, numbers, patterns, columns, places)
         for name, member in self._live():
-            if isinstance(member, Yields):
+            if isinstance(member, OverWindows):
                 own = self._selection.takes(name, selected)
                 member.take(state.members[name], selected.table.filter(pa.array(own)), numbers[own])
 
     def _put(
         self,
-        selected: Selected,
+        selected: SelectedTuples,
         panes: tuple[Int64s, Int64s],
         seqs: Int64s,
         lifted: Mapping[str, Columns],
@@ -267,14 +273,14 @@ class PaneWindows:
         patterns = np.array([state.pattern(members) for members in names], np.int64)[found]
         state.newest = int(panes[0][-1])
         self._note(panes, found, names)
-        if any(not isinstance(member, ValueGroups) for _, member in self._live()):
+        if any(not isinstance(member, ValueGroupWindows) for _, member in self._live()):
             cells = cells_of(distinct.codes, len(distinct.values), found, len(names))
-            entries, first = entries_of(panes, cells, seqs, lifted, self._partials)
+            entries, first = aggregate_panes(panes, cells, seqs, lifted, self._partials)
             entries = {**entries, "key": numbers[first], "pattern": patterns[first]}
             state.entries.append(entries, self._partials)
         return numbers, patterns
 
-    def _arguments(self, selected: Selected) -> dict[str, pa.Array]:
+    def _arguments(self, selected: SelectedTuples) -> dict[str, pa.Array]:
         """Return the argument column of each partial."""
         users: dict[Expr, list[str]] = {}
         for name, member in self._live():
@@ -295,7 +301,7 @@ class PaneWindows:
         places: Int64s,
     ) -> None:
         wanted = np.array(
-            [any(isinstance(self._members.get(n), ValueGroups) for n in p) for p in self.state.patterns]
+            [any(isinstance(self._members.get(n), ValueGroupWindows) for n in p) for p in self.state.patterns]
         )
         rows = np.flatnonzero(wanted[patterns])
         if not len(rows):
@@ -335,7 +341,7 @@ class PaneWindows:
         """
         alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
         for name in ready:
-            by_value = isinstance(self._members[name], ValueGroups)
+            by_value = isinstance(self._members[name], ValueGroupWindows)
             signature = tuple(name in pattern for pattern in self.state.patterns)
             alike.setdefault((by_value, signature), []).append(name)
         answers: dict[str, pa.Table] = {}
@@ -358,7 +364,7 @@ class PaneWindows:
 
     def _answer(self, name: str, view: PaneView, until: int) -> pa.Table:
         member, state = self._members[name], self.state.members[name]
-        if isinstance(member, Yields):
+        if isinstance(member, OverWindows):
             return member.answer(view, state, until)
         return member.answer(view, self.state.keys, state, until)
 
@@ -378,23 +384,23 @@ class PaneInput:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectedTuples:
     """Tuples that some query selects, with condition bits and keys."""
 
     table: pa.Table
     words: NDArray[np.uint64]
     keys: list[pa.ChunkedArray] = field(default_factory=list)
 
-    def only(self, rows: Bools) -> Selected:
+    def only(self, rows: Bools) -> SelectedTuples:
         if rows.all():
             return self
         chosen = pa.array(rows)
-        return Selected(
+        return SelectedTuples(
             self.table.filter(chosen), self.words[:, rows], [key.filter(chosen) for key in self.keys]
         )
 
 
-class Selection:
+class TupleSelection:
     """Evaluator of the conditions, keys and arguments of all queries.
 
     `conditions` select the tuples of a query; None selects all. `holds` returns which timestamps lie in a
@@ -414,11 +420,13 @@ class Selection:
         self._masks = compile_masks(distinct, given.schema)
         self._keys = compile_many(given.keys, given.schema)
 
-    def select(self, table: pa.Table, live: Collection[str]) -> tuple[Selected, dict[str, ExpressionError]]:
+    def select(
+        self, table: pa.Table, live: Collection[str]
+    ) -> tuple[SelectedTuples, dict[str, ExpressionError]]:
         """Return the tuples that live queries select, and the failed queries."""
         masks = self._masks(table)
         failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
-        selected = Selected(table, masks.words)
+        selected = SelectedTuples(table, masks.words)
         if all(self._place[name] is not None for name in live if name not in failed):
             selected = selected.only(np.asarray(masks.words.any(axis=0)))
         keys = self._keys(selected.table)
@@ -434,22 +442,24 @@ class Selection:
             selected = selected.only(rows)
             keys = self._keys(selected.table)
         found = [key for key in keys if isinstance(key, pa.ChunkedArray)]
-        return Selected(selected.table, selected.words, found), failed
+        return SelectedTuples(selected.table, selected.words, found), failed
 
-    def takes(self, name: str, selected: Selected) -> Bools:
+    def takes(self, name: str, selected: SelectedTuples) -> Bools:
         place = self._place[name]
         if place is None:
             return np.ones(selected.table.num_rows, np.bool_)
         return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
 
-    def _needs(self, name: str, selected: Selected) -> Bools:
+    def _needs(self, name: str, selected: SelectedTuples) -> Bools:
         """Return a mask of tuples for which a query needs its arguments.
 
         The group keys count as arguments.
         """
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
-    def patterns(self, selected: Selected, live: Collection[str]) -> tuple[Int64s, list[frozenset[str]]]:
+    def patterns(
+        self, selected: SelectedTuples, live: Collection[str]
+    ) -> tuple[Int64s, list[frozenset[str]]]:
         """Return each tuple's pattern number, and each pattern's queries."""
         found = distinct_keys([pa.array(word) for word in selected.words], selected.table.num_rows)
         names = []
@@ -461,7 +471,7 @@ class Selection:
         return found.codes, names
 
     def arguments(
-        self, selected: Selected, users: Mapping[Expr, Collection[str]]
+        self, selected: SelectedTuples, users: Mapping[Expr, Collection[str]]
     ) -> tuple[dict[Expr, pa.Array], dict[str, ExpressionError]]:
         """Return the column of each expression, and the failed queries.
 
@@ -499,7 +509,7 @@ def first_end_after(ts: int, slide: int) -> int:
 
 
 @dataclass(frozen=True)
-class Groups:
+class GroupWindows:
     """`GROUP BY` over `[RANGE … SLIDE …]`: one row per non-empty window.
 
     If `grows` is set, windows begin at multiples of `length` and end at each slide (cumulative windows).
@@ -508,12 +518,12 @@ class Groups:
     length: int
     slide: int
     key_names: tuple[str, ...]
-    figures: Mapping[str, Figure]  # by the name of the column
+    figures: Mapping[str, PaneAggregate]  # by the name of the column
     columns: tuple[Column, ...]
     grows: bool = field(default=False, kw_only=True)
 
     @property
-    def partials(self) -> tuple[Partial, ...]:
+    def partials(self) -> tuple[PartialAggregate, ...]:
         return tuple(partial for figure in self.figures.values() for partial in figure.partials)
 
     def begins(self, end: Any) -> Any:
@@ -561,10 +571,10 @@ class Groups:
             "_seq": view.columns["seq"][spans.lo],
             "_arr": np.zeros(len(spans), np.int64),
         }
-        groups = dict(zip(self.key_names, view.shown_keys(keys.values), strict=True))
+        groups = dict(zip(self.key_names, view.output_keys(keys.values), strict=True))
         for column in self.columns:
             if column.name in groups:
-                arrays[column.name] = _taken(groups[column.name], spans.rank)
+                arrays[column.name] = _take_at(groups[column.name], spans.rank)
             elif column.name == "window_end":
                 arrays[column.name] = fixed_width(spans.end, None, _INSTANT)
             elif column.name == "window_start":
@@ -574,7 +584,7 @@ class Groups:
         return pa.table(arrays)
 
 
-def _taken(column: pa.Array, places: Int32s) -> pa.Array:
+def _take_at(column: pa.Array, places: Int32s) -> pa.Array:
     plain = pa.types.is_primitive(column.type) and not pa.types.is_boolean(column.type)
     if plain and not column.null_count:
         return fixed_width(numbers(column)[places], None, column.type)
@@ -582,14 +592,14 @@ def _taken(column: pa.Array, places: Int32s) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class ValueGroups(Groups):
-    """Like `Groups`, for calls that need all values of a window (`call_values`)."""
+class ValueGroupWindows(GroupWindows):
+    """Like `GroupWindows`, for calls that need all values of a window (`call_values`)."""
 
-    values: tuple[Values, ...]  # the arguments of all calls
+    values: tuple[ValueList, ...]  # the arguments of all calls
     evaluates: tuple[Evaluate, ...]
 
     @property
-    def partials(self) -> tuple[Partial, ...]:
+    def partials(self) -> tuple[PartialAggregate, ...]:
         return self.values
 
     def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
@@ -599,7 +609,7 @@ class ValueGroups(Groups):
         windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
         rows = WindowRows(partitions, view.index)
-        found = aligned([evaluate(rows, windows) for evaluate in self.evaluates], len(order))
+        found = align_results([evaluate(rows, windows) for evaluate in self.evaluates], len(order))
         places = order[found.windows]
         back = np.argsort(places, kind="stable")
         taken = {name: array.take(pa.array(back)) for name, array in found.columns.items()}
@@ -607,14 +617,14 @@ class ValueGroups(Groups):
 
 
 @dataclass(frozen=True)
-class Yields:
+class OverWindows:
     """`OVER (… RANGE … SLIDE …)`, evaluated at the end of each slot.
 
     The last tuple of each key in the slot gets the results.
     """
 
     slide: int
-    figures: Mapping[str, tuple[int, Figure]]  # by column: the length of the window, and the aggregate
+    figures: Mapping[str, tuple[int, PaneAggregate]]  # by column: the length of the window, and the aggregate
     columns: tuple[Column, ...]
 
     @property
@@ -622,11 +632,11 @@ class Yields:
         return max(length for length, _ in self.figures.values())
 
     @property
-    def partials(self) -> tuple[Partial, ...]:
+    def partials(self) -> tuple[PartialAggregate, ...]:
         return tuple(partial for _, figure in self.figures.values() for partial in figure.partials)
 
     @property
-    def carried(self) -> list[str]:
+    def input_columns(self) -> list[str]:
         """Return the output columns that are copied from the tuple."""
         return [column.name for column in self.columns if column.name not in self.figures]
 
@@ -651,7 +661,7 @@ class Yields:
 
         Each replaces the waiting tuple of its key and slot.
         """
-        chosen = table.select(["_ts", "_seq", *self.carried])
+        chosen = table.select(["_ts", "_seq", *self.input_columns])
         ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
         chosen = chosen.append_column(_SLOT, pa.array(ends)).append_column(_KEY, pa.array(keys))
         if state.waiting is not None:
@@ -668,8 +678,8 @@ class Yields:
         state.waiting = rest if rest.num_rows else None
         ranks, ends = view.ranks(rows.column(_KEY).to_numpy()), rows.column(_SLOT).to_numpy()
         spans: dict[int, Spans] = {}
-        arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_seq", *self.carried)}
-        arrays["_arr"] = released_by_time(ends)
+        arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_seq", *self.input_columns)}
+        arrays["_arr"] = trigger_arrivals(ends)
         for name, (length, figure) in self.figures.items():
             if length not in spans:
                 spans[length] = spans_at(view.begin, view.start, length, ranks, ends)
@@ -695,4 +705,4 @@ def _last_of_slots(slots: Int64s, keys: Int64s, n_keys: int) -> Int64s:
     return kept[:count][::-1].copy()
 
 
-Member = Groups | Yields
+Member = GroupWindows | OverWindows

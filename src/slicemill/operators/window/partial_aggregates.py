@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from slicemill.aggregates import exact as doubles
 from slicemill.aggregates.exact import SMALLEST, Totals, double_units, integers
 from slicemill.catalog.expressions import Expr
-from slicemill.functions.decimals import unscaled
+from slicemill.functions.decimals import digits_of
 from slicemill.functions.render import render
-from slicemill.functions.values import unscaled as whole_of
+from slicemill.functions.values import decimal_digits as whole_of
 from slicemill.functions.vectors import arrow_type, boolean_array, fixed_width, numbers, validity
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import kernel
@@ -31,7 +31,7 @@ from slicemill.types import Kind, Type
 Columns: TypeAlias = Mapping[str, Any]  # NumPy arrays, or Arrow arrays for types without a NumPy counterpart
 
 
-class Partial(Protocol):
+class PartialAggregate(Protocol):
     """A partial aggregate of one argument.
 
     `name` is the same in every plan with the same partial. Stored columns are found by this name.
@@ -56,27 +56,27 @@ class Partial(Protocol):
     def index(self, columns: Columns, begin: Int64s) -> Any: ...
 
 
-def concatenated(arrays: Sequence[Any]) -> Any:
+def concat_values(arrays: Sequence[Any]) -> Any:
     if isinstance(arrays[0], pa.Array):
         return pa.concat_arrays(arrays)
     return np.concatenate(arrays)
 
 
-def taken(array: Any, places: Int64s) -> Any:
+def take_values(array: Any, places: Int64s) -> Any:
     return array.take(pa.array(places)) if isinstance(array, pa.Array) else array[places]
 
 
-class Named:
+class NamedPartial:
     def __init__(self, what: str, expr: Expr) -> None:
         self.expr = expr
         self.type = expr.type
         self.name = f"{what} of {render(expr)} as {expr.type}"
 
     def joined(self, parts: Sequence[Columns]) -> Columns:
-        return {field: concatenated([part[field] for part in parts]) for field in parts[0]}
+        return {field: concat_values([part[field] for part in parts]) for field in parts[0]}
 
 
-class Known(Named):
+class NonNullCount(NamedPartial):
     """Number of values that are not NULL."""
 
     def __init__(self, expr: Expr) -> None:
@@ -92,11 +92,11 @@ class Known(Named):
     def missing(self, count: int) -> Columns:
         return {"n": np.zeros(count, np.int64)}
 
-    def index(self, columns: Columns, begin: Int64s) -> Counts:  # noqa: ARG002
-        return Counts(columns["n"])
+    def index(self, columns: Columns, begin: Int64s) -> CountIndex:  # noqa: ARG002
+        return CountIndex(columns["n"])
 
 
-class Counts:
+class CountIndex:
     """Prefix sums of counts."""
 
     def __init__(self, counts: Int64s) -> None:
@@ -114,7 +114,7 @@ def difference(before: Int64s, lo: Int32s, hi: Int32s) -> Int64s:
     return out
 
 
-class Edge(Named):
+class EdgeValue(NamedPartial):
     """First or last value of an entry, which may be NULL."""
 
     def __init__(self, expr: Expr, last: bool) -> None:
@@ -126,16 +126,16 @@ class Edge(Named):
 
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns:
         chosen = least_of_group(columns["place"], group, groups)
-        return {"value": taken(columns["value"], chosen), "place": columns["place"][chosen]}
+        return {"value": take_values(columns["value"], chosen), "place": columns["place"][chosen]}
 
     def missing(self, count: int) -> Columns:
         return {"value": pa.nulls(count, arrow_type(self.type)), "place": np.zeros(count, np.int64)}
 
-    def index(self, columns: Columns, begin: Int64s) -> Edges:  # noqa: ARG002
-        return Edges(columns["value"], self.last)
+    def index(self, columns: Columns, begin: Int64s) -> EdgeValueIndex:  # noqa: ARG002
+        return EdgeValueIndex(columns["value"], self.last)
 
 
-class Edges:
+class EdgeValueIndex:
     def __init__(self, values: pa.Array, last: bool) -> None:
         self._values = values
         self._last = last
@@ -146,7 +146,7 @@ class Edges:
         return self._values.take(pa.array(chosen, mask=empty) if empty.any() else pa.array(chosen))
 
 
-class Values(Named):
+class ValueList(NamedPartial):
     """All values, for aggregates that need each of them.
 
     Entries hold single tuples and are not reduced.
@@ -185,7 +185,7 @@ _ROOT = 2.0**31
 _NONFINITE = ("nan", "up", "down")
 
 
-class Sum(Named):
+class PartialSum(NamedPartial):
     """Sum of the values (`degree` 1) or of their squares (`degree` 2)."""
 
     def __init__(self, expr: Expr, degree: int = 1) -> None:
@@ -205,7 +205,7 @@ class Sum(Named):
         if self._double:
             return self._lift_doubles(numbers(column), valid)
         if self.type.kind is Kind.DECIMAL:
-            values, wide = unscaled(column)
+            values, wide = digits_of(column)
             if (wide if valid is None else wide & valid).any():
                 scale = self.type.scale or 0
                 digits = [0 if v is None else whole_of(v, scale) for v in column.to_pylist()]
@@ -281,18 +281,18 @@ class Sum(Named):
             **nonfinite,
         }
 
-    def index(self, columns: Columns, begin: Int64s) -> Sums:
-        nonfinite = {f: Counts(columns[f]) for f in _NONFINITE if f in columns}
+    def index(self, columns: Columns, begin: Int64s) -> SumIndex:
+        nonfinite = {f: CountIndex(columns[f]) for f in _NONFINITE if f in columns}
         if "s" in columns and _fits(columns["s"]):
             before = np.concatenate(([0], np.cumsum(columns["s"])))
-            return Sums(self, before=before, nonfinite=nonfinite)
+            return SumIndex(self, before=before, nonfinite=nonfinite)
         if "hi" in columns:
             hi, lo, exact = doubles.prefixes(columns["hi"], columns["lo"], begin)
             if exact and np.isfinite(hi).all():
-                return Sums(self, high=hi, low=lo, nonfinite=nonfinite)
+                return SumIndex(self, high=hi, low=lo, nonfinite=nonfinite)
         wide = self.widened(columns)["x"]
         before = np.concatenate((integers([0]), np.cumsum(wide))) if len(wide) else integers([0])
-        return Sums(self, before=before, nonfinite=nonfinite)
+        return SumIndex(self, before=before, nonfinite=nonfinite)
 
 
 def _fits(values: Int64s) -> bool:
@@ -300,14 +300,14 @@ def _fits(values: Int64s) -> bool:
 
 
 @dataclass(frozen=True)
-class Sums:
+class SumIndex:
     """Prefix sums: integers over all entries, or pairs of doubles per key."""
 
-    partial: Sum
+    partial: PartialSum
     before: NDArray[Any] | None = None
     high: NDArray[np.float64] | None = None
     low: NDArray[np.float64] | None = None
-    nonfinite: dict[str, Counts] = field(default_factory=dict)
+    nonfinite: dict[str, CountIndex] = field(default_factory=dict)
 
     def over(self, spans: Spans) -> Totals:
         nonfinite = {f: counts.over(spans) for f, counts in self.nonfinite.items()}
@@ -354,7 +354,7 @@ def sortable(type_: Type) -> bool:
     return type_.kind in _PLAIN or type_.kind in _RANKED
 
 
-class Extreme(Named):
+class PartialExtreme(NamedPartial):
     """Minimum or maximum. NaN is the greatest value."""
 
     def __init__(self, expr: Expr, greatest: bool) -> None:
@@ -380,7 +380,7 @@ class Extreme(Named):
         if "rank" in columns:
             return {field: c[least_of_group(c, group, groups)] for field, c in columns.items()}
         ranks, _ = self._ranks(columns["value"])
-        return {"value": taken(columns["value"], least_of_group(ranks, group, groups))}
+        return {"value": take_values(columns["value"], least_of_group(ranks, group, groups))}
 
     def missing(self, count: int) -> Columns:
         if self.type.kind in _RANKED:
@@ -407,7 +407,7 @@ class Extreme(Named):
             made.append({**part, "zero": zero})
         return made
 
-    def index(self, columns: Columns, begin: Int64s) -> Extremes:
+    def index(self, columns: Columns, begin: Int64s) -> ExtremeIndex:
         values = None
         if "rank" in columns:
             ranks = columns["rank"]
@@ -415,7 +415,7 @@ class Extreme(Named):
             ranks, values = self._ranks(columns["value"])
         longest = int(np.diff(begin).max(initial=1))
         zeros = _levels(columns["zero"], longest) if "zero" in columns else None
-        return Extremes(_levels(ranks, longest), values, zeros, self)
+        return ExtremeIndex(_levels(ranks, longest), values, zeros, self)
 
     def _ranks(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
         """Return each value's rank among the distinct values, and these values."""
@@ -434,7 +434,7 @@ class Extreme(Named):
             return places[codes], values
         return np.where(valid, places[np.where(valid, codes, 0)], _NOTHING), values
 
-    def signed(self, ranks: Int64s, zeros: Int64s) -> Int64s:
+    def restore_zero_signs(self, ranks: Int64s, zeros: Int64s) -> Int64s:
         """Replace ranks of -0.0 by the unused rank next to 0.0."""
         return np.where((ranks == self._rank_of_zero) & (zeros % 2 > 0), ~self._rank_of_zero, ranks)
 
@@ -464,14 +464,14 @@ def _rank(values: NDArray[Any]) -> Int64s:
     return np.where(one_zero >= 0, one_zero, one_zero ^ _FLIP)
 
 
-class Extremes:
+class ExtremeIndex:
     """Sparse table: row j has the minimum rank of each 2^j consecutive entries.
 
     Two of them cover any span (C17).
     """
 
     def __init__(
-        self, levels: Int64s, values: pa.Array | None, zeros: Int64s | None, partial: Extreme
+        self, levels: Int64s, values: pa.Array | None, zeros: Int64s | None, partial: PartialExtreme
     ) -> None:
         self._levels = levels
         self._values = values
@@ -481,7 +481,7 @@ class Extremes:
     def over(self, spans: Spans, known: NDArray[np.bool_]) -> pa.Array:
         ranks = _least(self._levels, spans.lo, spans.hi)
         if self._zeros is not None:
-            ranks = self._partial.signed(ranks, _least(self._zeros, spans.lo, spans.hi))
+            ranks = self._partial.restore_zero_signs(ranks, _least(self._zeros, spans.lo, spans.hi))
         return self._partial.shown(ranks, self._values, known)
 
 

@@ -20,31 +20,39 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.aggregates import exact as limbs
-from slicemill.aggregates.columns import Rows, Windows, bigints, doubles, known, weights_of, whole_numbers
-from slicemill.aggregates.definition import declared
-from slicemill.aggregates.moments import MANY, ColumnMoments, Prepared
+from slicemill.aggregates.columns import (
+    Rows,
+    Windows,
+    bigints,
+    doubles,
+    valid_mask,
+    weights_of,
+    whole_numbers,
+)
+from slicemill.aggregates.definition import result_converter
+from slicemill.aggregates.moments import MANY, ColumnMoments, PreparedNumbers
 from slicemill.catalog.expressions import Case, ColumnRef, Expr, Literal
 from slicemill.catalog.queries import AggregateCall, WindowCall
 from slicemill.codec.registry import stored_as
-from slicemill.columns.keys import Keys, distinct_keys, first_rows, grown, touched
-from slicemill.columns.ranges import by_partition, last_of_each, running
+from slicemill.columns.keys import Keys, distinct_keys, distinct_numbers, extend_array, first_rows
+from slicemill.columns.ranges import by_partition, last_of_each, running_totals
 from slicemill.functions.vectors import arrow_type, fixed_width
 from slicemill.kernels.arrays import Bools, Int32s, Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.window.accumulators import Accumulator, Call, accumulator_of
 from slicemill.types import NULL
 
-# Rows of a run by group, the input of running aggregates (`over.running`).
+# Rows of a run by group, the input of running aggregates (`over.running_totals`).
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
     """Rows of a run with their group numbers.
 
-    There are `count` groups in all. `touched` are the groups with rows in this run. `order` sorts rows by
-    group; `groups` has for each sorted row the index of its group in `touched`. `signs` are 1 for inserted
-    and -1 for retracted rows. `tells` marks the rows after which a result is needed. Without these two,
-    all rows are inserts and each needs a result.
+    There are `count` groups in all. `distinct_numbers` are the groups with rows in this run. `order` sorts
+    rows by group; `groups` has for each sorted row the index of its group in `distinct_numbers`. `signs`
+    are 1 for inserted and -1 for retracted rows. `tells` marks the rows after which a result is needed.
+    Without these two, all rows are inserts and each needs a result.
     """
 
     numbered: Int32s
@@ -59,7 +67,7 @@ class GroupedRows:
     def of(
         numbered: Int32s, count: int, signs: Int64s | None = None, tells: Bools | None = None
     ) -> GroupedRows:
-        distinct, local = touched(numbered)
+        distinct, local = distinct_numbers(numbered)
         order, groups, _ = by_partition(local, len(distinct))
         return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
 
@@ -75,7 +83,7 @@ class GroupedRows:
         `kept` has the counts of earlier runs, and is updated.
         """
         signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
-        found = running(self.groups, signs[self.order], kept[self.touched])
+        found = running_totals(self.groups, signs[self.order], kept[self.touched])
         self.keep_last(found, kept)
         return self.in_rows(found)
 
@@ -85,14 +93,14 @@ class GroupedRows:
         kept[self.touched] = figures[last]
 
 
-def no_figures() -> Int64s:
+def empty_counts() -> Int64s:
     return np.zeros(0, np.int64)
 
 
 def all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Bools:
     chosen = np.ones(len(rows.numbered), np.bool_)
     for argument in arguments:
-        chosen &= known(argument)
+        chosen &= valid_mask(argument)
     return chosen
 
 
@@ -117,7 +125,7 @@ class RunningMoments:
     below 2**`high`, and no group has more than `most` numbers.
     """
 
-    counts: Int64s = field(default_factory=no_figures)
+    counts: Int64s = field(default_factory=empty_counts)
     sums: NDArray[np.uint32] = field(default_factory=_no_limbs)
     squares: NDArray[np.uint32] = field(default_factory=_no_limbs)
     odd: dict[str, Int64s] = field(default_factory=dict)
@@ -131,18 +139,18 @@ class RunningMoments:
     ) -> pa.Array:
         statistic = _statistic(call)
         order = pa.array(rows.order)
-        prepared = statistic.prepared(Rows(rows.groups, [arguments[0].take(order)]))
+        prepared = statistic.prepare(Rows(rows.groups, [arguments[0].take(order)]))
         leaves = None if rows.signs is None else rows.signs[rows.order] < 0
-        self.counts = grown(self.counts, rows.count)
-        counts = _counted(rows, prepared.counts, leaves, self.counts)
+        self.counts = extend_array(self.counts, rows.count)
+        counts = _running_counts(rows, prepared.counts, leaves, self.counts)
         odd = self._odd(rows, prepared, leaves)
         self._fit(prepared, int(counts.max(initial=1)))
         prepared = replace(prepared, exponent=self.exponent)
         numbers = statistic.limbs_of(prepared, self.size)
         squares = statistic.squares_of(prepared, numbers) if statistic.degree == 2 else None
-        self.sums, sums = _summed_moments(rows, numbers, leaves, self.sums)
+        self.sums, sums = _sum_moments(rows, numbers, leaves, self.sums)
         if squares is not None:
-            self.squares, squares = _summed_moments(rows, squares, leaves, self.squares)
+            self.squares, squares = _sum_moments(rows, squares, leaves, self.squares)
         told = np.arange(len(order)) if rows.tells is None else np.flatnonzero(rows.tells[rows.order])
         values = self._values(statistic, sums, squares, counts, odd, told)
         places = np.full(len(order), -1)
@@ -153,20 +161,20 @@ class RunningMoments:
         """Take over the moments of partitions from the state of an unbounded window."""
         statistic = _statistic(call)
         nothing = Rows(past.partitions, [past.arguments[0]], summaries=past.summaries)
-        prepared = statistic.prepared(nothing)
+        prepared = statistic.prepare(nothing)
         self._fit(prepared, int(prepared.counts.max(initial=1)))
         prepared = replace(prepared, exponent=self.exponent)
         numbers = statistic.limbs_of(prepared, self.size)
-        self.counts = grown(self.counts, count)
+        self.counts = extend_array(self.counts, count)
         self.counts[past.partitions] = prepared.counts
-        self.sums = grown(self.sums, count * self.size)
+        self.sums = extend_array(self.sums, count * self.size)
         self.sums.reshape(-1, self.size)[past.partitions] = numbers
         if statistic.degree == 2:
-            self.squares = grown(self.squares, count * 2 * self.size)
+            self.squares = extend_array(self.squares, count * 2 * self.size)
             squares = statistic.squares_of(prepared, numbers)
             self.squares.reshape(-1, 2 * self.size)[past.partitions] = squares
         for name, copies in prepared.odd.items():
-            self.odd[name] = grown(no_figures(), count)
+            self.odd[name] = extend_array(empty_counts(), count)
             self.odd[name][past.partitions] = copies
 
     def keep(self, alive: Bools) -> None:
@@ -199,16 +207,16 @@ class RunningMoments:
         totals = [limbs.ints_of(power[ends]) for power in powers]
         return statistic.by_moments(statistic.moments(counts, totals, odd, self.exponent))
 
-    def _odd(self, rows: GroupedRows, prepared: Prepared, leaves: Bools | None) -> dict[str, Int64s]:
+    def _odd(self, rows: GroupedRows, prepared: PreparedNumbers, leaves: Bools | None) -> dict[str, Int64s]:
         """Return running counts of NaNs and infinities in each row's group."""
         none = np.zeros(len(rows.groups), np.int64)
         found = {}
         for name in {**self.odd, **prepared.odd}:
-            self.odd[name] = grown(self.odd.get(name, no_figures()), rows.count)
-            found[name] = _counted(rows, prepared.odd.get(name, none), leaves, self.odd[name])
+            self.odd[name] = extend_array(self.odd.get(name, empty_counts()), rows.count)
+            found[name] = _running_counts(rows, prepared.odd.get(name, none), leaves, self.odd[name])
         return found
 
-    def _fit(self, prepared: Prepared, most: int) -> None:
+    def _fit(self, prepared: PreparedNumbers, most: int) -> None:
         """Widen the sums as far as the new numbers require."""
         self.most = max(self.most, most)
         self.high = max(self.high, prepared.exponent + prepared.bits)
@@ -216,8 +224,8 @@ class RunningMoments:
         size = limbs.limbs_for(self.high - exponent, self.most)
         if (size, exponent) != (self.size, self.exponent):
             shift = (self.exponent - exponent) // _LIMB_BITS
-            self.sums = _refitted(self.sums, self.size, size, shift)
-            self.squares = _refitted(self.squares, 2 * self.size, 2 * size, 2 * shift)
+            self.sums = _refit_limbs(self.sums, self.size, size, shift)
+            self.squares = _refit_limbs(self.squares, 2 * self.size, 2 * size, 2 * shift)
             self.size, self.exponent = size, exponent
 
 
@@ -225,26 +233,26 @@ def _statistic(call: AggregateCall | WindowCall) -> ColumnMoments:
     return ColumnMoments(call.name.lower(), call.arguments[0].type, call.columns[0].type)
 
 
-def _refitted(flat: NDArray[np.uint32], before: int, size: int, shift: int) -> NDArray[np.uint32]:
-    return limbs.widened(flat.reshape(-1, before), size, shift).reshape(-1)
+def _refit_limbs(flat: NDArray[np.uint32], before: int, size: int, shift: int) -> NDArray[np.uint32]:
+    return limbs.widen(flat.reshape(-1, before), size, shift).reshape(-1)
 
 
-def _counted(rows: GroupedRows, counted: Int64s, leaves: Bools | None, kept: Int64s) -> Int64s:
+def _running_counts(rows: GroupedRows, counted: Int64s, leaves: Bools | None, kept: Int64s) -> Int64s:
     """Return the counts of groups up to each sorted row, and update `kept`."""
     signed = counted if leaves is None else np.where(leaves, -counted, counted)
-    found: Int64s = running(rows.groups, signed, kept[rows.touched])
+    found: Int64s = running_totals(rows.groups, signed, kept[rows.touched])
     rows.keep_last(found, kept)
     return found
 
 
-def _summed_moments(
+def _sum_moments(
     rows: GroupedRows, numbers: limbs.Limbs, leaves: Bools | None, kept: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], limbs.Limbs]:
     """Return the sums to keep, and running sums after a zero row."""
     size = numbers.shape[1]
     if leaves is not None:
         limbs.negate_where(numbers, leaves)
-    kept = grown(kept, rows.count * size)
+    kept = extend_array(kept, rows.count * size)
     by_group = kept.reshape(-1, size)
     found = limbs.running_sums(rows.groups, numbers, by_group[rows.touched])
     by_group[rows.touched] = found[1:][last_of_each(rows.groups)]
@@ -255,7 +263,7 @@ _EXACT = 2**53  # doubles represent all integers up to here
 _LOW_BITS = 32
 
 
-class RunningFigure(Protocol):
+class RunningAggregate(Protocol):
     """Accumulators of all groups for one call; `counts` has the values of each group so far."""
 
     counts: Int64s
@@ -264,7 +272,7 @@ class RunningFigure(Protocol):
         """Process rows, and return the aggregate of each row's group after the row."""
 
 
-class RetractableFigure(RunningFigure, Protocol):
+class RetractableAggregate(RunningAggregate, Protocol):
     """Running aggregate with support for retracted rows."""
 
     def keep(self, alive: Bools) -> None:
@@ -274,10 +282,10 @@ class RetractableFigure(RunningFigure, Protocol):
 @stored_as("group.count", version=1)
 @dataclass(slots=True)
 class RunningCount:
-    counts: Int64s = field(default_factory=no_figures)
+    counts: Int64s = field(default_factory=empty_counts)
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:  # noqa: ARG002
-        self.counts = grown(self.counts, rows.count)
+        self.counts = extend_array(self.counts, rows.count)
         return bigints(rows.counted(all_known(rows, arguments), self.counts))
 
     def keep(self, alive: Bools) -> None:
@@ -293,7 +301,7 @@ class RunningDistinct:
     next, so a pair is copied only when the number of pairs has doubled.
     """
 
-    counts: Int64s = field(default_factory=no_figures)
+    counts: Int64s = field(default_factory=empty_counts)
     values: Keys = field(default_factory=Keys)
     met: list[Int64s] = field(default_factory=list)
 
@@ -322,7 +330,7 @@ class RunningDistinct:
         begins = np.zeros(len(rows.numbered), np.bool_)
         begins[chosen[first[new]]] = True
         self._meet(np.sort(pairs[new]))
-        self.counts = grown(self.counts, rows.count)
+        self.counts = extend_array(self.counts, rows.count)
         return bigints(rows.counted(begins, self.counts))
 
     def _meet(self, pairs: Int64s) -> None:
@@ -358,26 +366,26 @@ class RunningSum:
     A sum is split into its upper half and a lower half of 32 bits that is never negative.
     """
 
-    counts: Int64s = field(default_factory=no_figures)
-    upper: Int64s = field(default_factory=no_figures)
-    lower: Int64s = field(default_factory=no_figures)
+    counts: Int64s = field(default_factory=empty_counts)
+    upper: Int64s = field(default_factory=empty_counts)
+    lower: Int64s = field(default_factory=empty_counts)
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
         chosen = all_known(rows, arguments)
         self.counts, self.upper, self.lower = (
-            grown(kept, rows.count) for kept in (self.counts, self.upper, self.lower)
+            extend_array(kept, rows.count) for kept in (self.counts, self.upper, self.lower)
         )
         counts = rows.counted(chosen, self.counts)
         values = np.where(chosen, whole_numbers(arguments[0]), 0)
         signs = 1 if rows.signs is None else rows.signs
-        upper = _summed(rows, signs * (values >> _LOW_BITS), self.upper)
-        lower = _summed(rows, signs * (values & (2**_LOW_BITS - 1)), self.lower)
+        upper = _running_sum(rows, signs * (values >> _LOW_BITS), self.upper)
+        lower = _running_sum(rows, signs * (values & (2**_LOW_BITS - 1)), self.lower)
         upper, lower = upper + (lower >> _LOW_BITS), lower & (2**_LOW_BITS - 1)
         valid = counts > 0
         wide = (upper < -(2**31)) | (upper >= 2**31)
         sums = (upper << _LOW_BITS) | lower
         if call.name.lower() == "sum":
-            convert = declared(call.columns[0].type)
+            convert = result_converter(call.columns[0].type)
             for place in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
                 # The sum does not fit into its column. Raise the same error as row-wise evaluation.
                 assert convert is not None
@@ -393,7 +401,7 @@ class RunningSum:
     def adopt(self, past: Rows, count: int) -> None:
         """Take over the moments of partitions."""
         self.counts, self.upper, self.lower = (
-            grown(kept, count) for kept in (self.counts, self.upper, self.lower)
+            extend_array(kept, count) for kept in (self.counts, self.upper, self.lower)
         )
         assert past.summaries is not None, "windows without a beginning keep moments"
         for partition, moments in zip(past.partitions.tolist(), past.summaries.tolist(), strict=True):
@@ -405,7 +413,7 @@ class RunningSum:
         self.counts, self.upper, self.lower = self.counts[alive], self.upper[alive], self.lower[alive]
 
 
-def _summed(rows: GroupedRows, values: Int64s, kept: Int64s) -> Int64s:
+def _running_sum(rows: GroupedRows, values: Int64s, kept: Int64s) -> Int64s:
     """Return the running sums of rows including earlier runs, and update `kept`."""
     sums = running_sums(rows.groups, values[rows.order], kept[rows.touched])
     rows.keep_last(sums, kept)
@@ -438,14 +446,17 @@ class RunningExtreme:
     Groups without values have the neutral element.
     """
 
-    counts: Int64s = field(default_factory=no_figures)
-    best: Int64s = field(default_factory=no_figures)
+    counts: Int64s = field(default_factory=empty_counts)
+    best: Int64s = field(default_factory=empty_counts)
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
         greatest = call.name.lower() == "max"
         beyond = -(2**63) if greatest else 2**63 - 1
         chosen = all_known(rows, arguments)
-        self.counts, self.best = grown(self.counts, rows.count), grown(self.best, rows.count, beyond)
+        self.counts, self.best = (
+            extend_array(self.counts, rows.count),
+            extend_array(self.best, rows.count, beyond),
+        )
         counts = rows.counted(chosen, self.counts)
         values = np.where(chosen, whole_numbers(arguments[0]), beyond)
         found = running_extremes(rows.groups, values[rows.order], self.best[rows.touched], greatest)
@@ -468,13 +479,13 @@ def values_counted(call: Call) -> tuple[Expr, ...]:
     return call.arguments
 
 
-def running_figure(call: Call) -> RunningFigure | None:
+def running_aggregate(call: Call) -> RunningAggregate | None:
     """Return the running aggregate for a call, or None if there is none."""
     kind = accumulator_of(call)
     return None if kind is None else _FIGURES[kind]()
 
 
-_FIGURES: Mapping[Accumulator, type[RunningFigure]] = {
+_FIGURES: Mapping[Accumulator, type[RunningAggregate]] = {
     Accumulator.COUNT: RunningCount,
     Accumulator.DISTINCT: RunningDistinct,
     Accumulator.SUM: RunningSum,
@@ -483,16 +494,16 @@ _FIGURES: Mapping[Accumulator, type[RunningFigure]] = {
 }
 
 
-def retractable_figure(call: Call) -> RetractableFigure | None:
+def retractable_aggregate(call: Call) -> RetractableAggregate | None:
     """Return the running aggregate for a call over a changelog, or None.
 
     Extremes are excluded: after a retraction of the maximum, a smaller value becomes the maximum.
     """
-    figure = running_figure(call)
+    figure = running_aggregate(call)
     return figure if isinstance(figure, RunningCount | RunningSum | RunningMoments) else None
 
 
-def adopt_past(figure: RunningFigure, past: Rows, count: int, call: Call) -> None:
+def adopt_past(figure: RunningAggregate, past: Rows, count: int, call: Call) -> None:
     """Initialise an accumulator from the state of an unbounded window with `count` partitions."""
     if isinstance(figure, RunningMoments):
         figure.adopt(past, count, call)

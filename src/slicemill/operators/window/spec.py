@@ -10,7 +10,7 @@ from slicemill.catalog.builtin_aggregates import BUILTINS
 from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal, conjunction
 from slicemill.catalog.queries import AggregateCall, FrameUnit, RankedBy, SelectItem, Window, WindowCall
-from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 from slicemill.functions.render import render
 from slicemill.operators.changelog.spec import order_of
 from slicemill.operators.protocol import (
@@ -24,11 +24,11 @@ from slicemill.operators.protocol import (
     SharedOperator,
     UnitOf,
     each,
-    grouped,
+    grouping_facts,
     length_of,
     longest_us,
-    many,
     partition,
+    pluralize,
     window_calls,
 )
 from slicemill.operators.window.accumulators import is_by_itself, sources_of_calls, sources_of_columns
@@ -90,12 +90,12 @@ def _describe_panes(shared: SharedWindows) -> Description:
     facts = [("in", f"panes cut {panes}")]
     facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
     facts += partition(shared.keys)
-    return Description("γ", f"Windows of {many(len(shared.members), 'aggregate')}", tuple(facts))
+    return Description("γ", f"Windows of {pluralize(len(shared.members), 'aggregate')}", tuple(facts))
 
 
-def _member_words(member: WindowMember) -> Description:
+def _describe_window_member(member: WindowMember) -> Description:
     if isinstance(member.operator, RelationAggregate):
-        facts = words_of_windows(member.operator).facts
+        facts = describe_windows(member.operator).facts
     else:
         facts = window_calls(member.operator.calls)
     where = conjunction(member.conditions)
@@ -122,15 +122,15 @@ def _holds(kept: WindowMember, member: WindowMember) -> bool:
             return False
         if replace(kept.operator, calls=()) != replace(member.operator, calls=()):
             return False
-        return kept_for(member.calls_read) <= kept_for(kept.calls_read)
-    if not isinstance(member.operator, WindowAggregate) or _passed(kept) != _passed(member):
+        return partials_for(member.calls_read) <= partials_for(kept.calls_read)
+    if not isinstance(member.operator, WindowAggregate) or _input_columns(kept) != _input_columns(member):
         return False
     same_keys = kept.operator.calls[0].partition_by == member.operator.calls[0].partition_by
     in_time = set(member.windows) <= set(kept.windows)
-    return same_keys and in_time and kept_for(member.operator.calls) <= kept_for(kept.operator.calls)
+    return same_keys and in_time and partials_for(member.operator.calls) <= partials_for(kept.operator.calls)
 
 
-def _passed(member: WindowMember) -> list[Column]:
+def _input_columns(member: WindowMember) -> list[Column]:
     """Return the input columns in the member's output.
 
     Waiting tuples are stored with these columns.
@@ -158,10 +158,10 @@ _PANES_KINDS = (
         unit=UnitOf.KEYS,
         keys=lambda shared: (shared.keys,),
         member=MemberKind(
-            words=_member_words,
+            words=_describe_window_member,
             history_us=_member_history_us,
             # A user-defined aggregate may return several rows for a window.
-            seq_bits=lambda member, bits, _: bits if member.partial else fanned_bits(bits),
+            seq_bits=lambda member, bits, _: bits if member.partial else fan_out_bits(bits),
             holds=_holds,
         ),
         stored={"plan.window_member": WindowMember},
@@ -220,7 +220,7 @@ def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...
     )
 
 
-def kept_for(calls: Sequence[PaneCall]) -> set[tuple[str, Expr]]:
+def partials_for(calls: Sequence[PaneCall]) -> set[tuple[str, Expr]]:
     """Return the partials that panes store for some calls.
 
     The tuple count for `count(*)` is always stored.
@@ -236,7 +236,7 @@ def kept_for(calls: Sequence[PaneCall]) -> set[tuple[str, Expr]]:
     return {(kept, argument) for call in calls for argument in call.arguments for kept in KEPT[call.name]}
 
 
-def kept_in_panes(call: PaneCall, catalog: Catalog) -> bool:
+def combines_panes(call: PaneCall, catalog: Catalog) -> bool:
     """Return True if results can be combined from partial aggregates of panes."""
     if call.name not in KEPT or call.distinct or catalog.aggregates(call.name) != (None, None):
         return False
@@ -311,12 +311,13 @@ def holds(kept: OverMember, member: OverMember) -> bool:
             and (before.window.extent or 0) >= (call.window.extent or 0)
             for before in kept.operator.calls
         )
-        and _stored([call]) <= _stored(c for c in kept.operator.calls if c.window.frame is call.window.frame)
+        and _argument_exprs([call])
+        <= _argument_exprs(c for c in kept.operator.calls if c.window.frame is call.window.frame)
         for call in member.operator.calls
     )
 
 
-def _stored(calls: Iterable[WindowCall]) -> set[Expr]:
+def _argument_exprs(calls: Iterable[WindowCall]) -> set[Expr]:
     return {expr for call in calls for expr in BUILTINS[call.name.lower()].stored(call.arguments)}
 
 
@@ -344,8 +345,8 @@ def returns_many(calls: Sequence[WindowCall], catalog: Catalog) -> bool:
 
 
 def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object) -> int:
-    bits = ranked_bits(bits) if has_expiries(over.calls) else bits
-    return fanned_bits(bits) if returns_many(over.calls, catalog) else bits
+    bits = rank_bits(bits) if has_expiries(over.calls) else bits
+    return fan_out_bits(bits) if returns_many(over.calls, catalog) else bits
 
 
 def calls_wait(calls: Sequence[WindowCall]) -> bool:
@@ -359,9 +360,9 @@ def _over_keys(over: WindowAggregate) -> tuple[Keys, ...] | None:
     return tuple(partitions) if len(partitions) == 1 else None
 
 
-def _shared_words(shared: SharedOver) -> Description:
+def _describe_shared_over(shared: SharedOver) -> Description:
     facts = (*window_calls(shared.calls), *partition(shared.keys))
-    return Description("γ", f"Rows of {many(len(shared.members), 'window aggregate')}", facts)
+    return Description("γ", f"Rows of {pluralize(len(shared.members), 'window aggregate')}", facts)
 
 
 def _columns_of_members(shared: SharedOver) -> ColumnsRead:
@@ -395,7 +396,7 @@ _OVER_KINDS = (
     OperatorKind(
         spec=SharedOver,
         role=Role.STATEFUL,
-        words=lambda shared, *_: _shared_words(shared),
+        words=lambda shared, *_: _describe_shared_over(shared),
         columns_read=lambda shared, *_: _columns_of_members(shared),
         unit=UnitOf.KEYS,
         keys=lambda shared: (shared.keys,),
@@ -433,7 +434,7 @@ class RelationAggregate(Operator):
     where: Expr | None = None
 
 
-def words_of_windows(aggregate: RelationAggregate) -> Description:
+def describe_windows(aggregate: RelationAggregate) -> Description:
     windows = [window for _, window in aggregate.windows]
     aliases = [(column or "").removesuffix("._ts") for column, _ in aggregate.windows]
     extents = each(aliases, [length_of(window) for window in windows])
@@ -441,7 +442,7 @@ def words_of_windows(aggregate: RelationAggregate) -> Description:
     if aggregate.slide is not None:
         frame = next(window.frame for window in windows if window.slide is not None)
         report = format_us(aggregate.slide) if frame is FrameUnit.RANGE else f"{aggregate.slide} tuples"
-    facts = [*grouped(aggregate.calls, aggregate.group_by), ("window", extents)]
+    facts = [*grouping_facts(aggregate.calls, aggregate.group_by), ("window", extents)]
     if aggregate.where is not None:
         facts.append(("where", render(aggregate.where)))
     return Description("γ", "Aggregate", (*facts, ("every", report)))
@@ -457,7 +458,7 @@ def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
     return (tuple(item.expr for item in aggregate.group_by),)
 
 
-def numbered_by_place(aggregate: RelationAggregate) -> bool:
+def numbers_by_group(aggregate: RelationAggregate) -> bool:
     """Return True if results of a window are numbered from 0.
 
     Results are numbered so for sliding windows over joins, if these are partitioned by key.
@@ -474,9 +475,9 @@ def _windowed_group_columns_read(aggregate: RelationAggregate) -> ColumnsRead:
 
 
 def _seq_bits(aggregate: RelationAggregate, bits: int) -> int:
-    if numbered_by_place(aggregate):
+    if numbers_by_group(aggregate):
         return GROUP_BITS
-    return SEQ_BITS if keys_of_windows(aggregate) is None else fanned_bits(ranked_bits(bits))
+    return SEQ_BITS if keys_of_windows(aggregate) is None else fan_out_bits(rank_bits(bits))
 
 
 def _windowed_group_takes(kept: RelationAggregate, aggregate: RelationAggregate) -> list[int] | None:
@@ -490,7 +491,7 @@ _WINDOWED_GROUP_KINDS = (
     OperatorKind(
         spec=RelationAggregate,
         role=Role.STATEFUL,
-        words=lambda aggregate, *_: words_of_windows(aggregate),
+        words=lambda aggregate, *_: describe_windows(aggregate),
         label=lambda _: "aggregate",
         waits_for_time=lambda aggregate, _: (
             aggregate.slide is not None and aggregate.windows[0][1].frame is FrameUnit.RANGE
@@ -505,7 +506,7 @@ _WINDOWED_GROUP_KINDS = (
         step="slicemill.operators.window.expiring_rows:windowed_group",
         takes=_windowed_group_takes,
         taken_over="slicemill.operators.window.state_takeover:taken_over",
-        redistribute="slicemill.operators.window.expiring_rows:redistributed",
+        redistribute="slicemill.operators.window.expiring_rows:redistribute_state",
     ),
 )
 
@@ -564,7 +565,7 @@ def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall,
     )
 
 
-def shown_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
+def output_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
     """Return the select list: group keys with -0.0 as 0.0, and call results."""
     groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
     columns = (column for call in operator.calls for column in call.columns)

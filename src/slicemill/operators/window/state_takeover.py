@@ -11,7 +11,7 @@ import pyarrow as pa
 from slicemill.columns.pieces import Slice
 from slicemill.errors import SlicemillError
 from slicemill.operators.window.accumulators import stored, stored_columns
-from slicemill.operators.window.expiring_rows import CountWindowState, LivingState, argument_column
+from slicemill.operators.window.expiring_rows import CountWindowState, RelationAggregateState, argument_column
 from slicemill.operators.window.over import WindowState
 from slicemill.operators.window.over_groups import OverGroupState
 from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
@@ -68,13 +68,15 @@ def _columns_of(group: OverGroupState) -> list[str]:
 # State of windows of FROM that a replaced definition hands to its successor.
 
 
-def taken_over(_: RelationAggregate, state: object, columns: Sequence[int]) -> CountWindowState | LivingState:
+def taken_over(
+    _: RelationAggregate, state: object, columns: Sequence[int]
+) -> CountWindowState | RelationAggregateState:
     """Return the state of other calls over the same windows, given the former index of each column."""
     if isinstance(state, CountWindowState) and isinstance(state.calls, WindowState):
         names = {str(former): str(place) for place, former in enumerate(columns)}
         groups = [with_columns(group, names) for group in state.calls.groups]
         return replace(state, calls=replace(state.calls, groups=groups))
-    if isinstance(state, LivingState):
+    if isinstance(state, RelationAggregateState):
         slices = [Slice(_with_arguments(piece.table, columns)) for piece in state.lives.slices]
         return replace(state, lives=replace(state.lives, slices=slices))
     raise not_taken_over()

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.columns.keys import distinct_keys
-from slicemill.columns.order import order_codes, ordered_by, renumbered
-from slicemill.columns.pieces import together
+from slicemill.columns.order import order_codes, renumber, sort_positions
+from slicemill.columns.pieces import concat_with_nulls
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Int64s
-from slicemill.operators.step import Columns, StepContext
+from slicemill.operators.step import CompiledColumns, StepContext
 from slicemill.operators.window.spec import WindowTop
 from slicemill.time import END
 
@@ -36,7 +36,7 @@ class WindowTopStep:
         self.state = context.state if isinstance(context.state, WindowTopState) else WindowTopState()
         self._limit = operator.limit
         self._by = operator.by
-        self._columns = Columns(
+        self._columns = CompiledColumns(
             [operator.by.partition_by, [expr for expr, _ in operator.by.order_by]], schema
         )
         self._falls = [falls for _, falls in operator.by.order_by]
@@ -45,12 +45,12 @@ class WindowTopStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, until = self.state, complete[0]
-        rows = tables[0] if state.waiting is None else together([state.waiting, tables[0]])
+        rows = tables[0] if state.waiting is None else concat_with_nulls([state.waiting, tables[0]])
         ts = _times(rows)
         ready = len(ts) if until == END else int(np.searchsorted(ts, until))
         state.waiting = rows.slice(ready).combine_chunks()
         held = int(ts[ready]) if ready < len(ts) else END
-        out = renumbered(self._ordered(rows.slice(0, ready).combine_chunks()), state.next_seq)
+        out = renumber(self._ordered(rows.slice(0, ready).combine_chunks()), state.next_seq)
         state.next_seq += out.num_rows
         return out.select(self._schema.names).cast(self._schema), min(until, held)
 
@@ -66,7 +66,7 @@ class WindowTopStep:
         if keys:
             found = distinct_keys(keys, len(ts))
             groups.append(np.asarray(found.rows)[found.codes])  # partitions by their first rows
-        order = ordered_by([*groups, *codes], -arrival if self._by.latest_first else arrival)
+        order = sort_positions([*groups, *codes], -arrival if self._by.latest_first else arrival)
         if self._limit is None:
             return rows.take(pa.array(order))
         first = _begins(groups, order)

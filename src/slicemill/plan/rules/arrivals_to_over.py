@@ -23,9 +23,9 @@ from slicemill.operators.specs import Project
 from slicemill.operators.window.spec import (
     RelationAggregate,
     WindowAggregate,
+    output_items,
     over_calls,
     same_over,
-    shown_items,
 )
 from slicemill.types import Schema
 
@@ -35,7 +35,7 @@ def arrivals_to_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     for node in graph:
         operator = node.operator
         if isinstance(operator, RelationAggregate) and (window := _over(operator, catalog)) is not None:
-            nodes.update((made.id, made) for made in _rewritten(graph, node, operator, window))
+            nodes.update((made.id, made) for made in _rewrite_node(graph, node, operator, window))
         else:
             nodes[node.id] = node
     return QueryGraph(nodes, graph.streams)
@@ -54,7 +54,9 @@ def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
     return Window(window.frame, window.extent - 1)
 
 
-def _rewritten(graph: QueryGraph, node: Node, operator: RelationAggregate, window: Window) -> Iterator[Node]:
+def _rewrite_node(
+    graph: QueryGraph, node: Node, operator: RelationAggregate, window: Window
+) -> Iterator[Node]:
     calls = over_calls(operator, window)
     columns = tuple(column for call in calls for column in call.columns)
     source = graph[node.inputs[0]]
@@ -65,4 +67,4 @@ def _rewritten(graph: QueryGraph, node: Node, operator: RelationAggregate, windo
         schema=Schema((*source.schema.columns, *columns)),
     )
     yield over
-    yield replace(node, operator=Project(shown_items(operator)), inputs=(over.id,))
+    yield replace(node, operator=Project(output_items(operator)), inputs=(over.id,))

@@ -45,7 +45,7 @@ def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tupl
     return source, conjunction(tuple(conditions))
 
 
-def places_of(graph: QueryGraph, node: Node) -> Places:
+def column_inputs_of(graph: QueryGraph, node: Node) -> Places:
     """Map every column of a join to its input and name."""
     own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
     times = [(port, "_ts") for port in range(len(node.inputs))]
@@ -105,7 +105,7 @@ def _key(expr: Expr, port: int, places: Places, shared: Type) -> Expr | None:
     names = columns_of(expr)
     if not names or any(places[name][0] != port for name in names) or not _cannot_fail(expr):
         return None
-    own = _moved(expr, lambda ref: ColumnRef(places[ref.name][1], ref.type))
+    own = _map_columns(expr, lambda ref: ColumnRef(places[ref.name][1], ref.type))
     if expr.type == shared or expr.type.kind is shared.kind is not Kind.DECIMAL:
         return own
     return Cast(own, shared) if (expr.type.kind, shared.kind) in _WIDENED else None
@@ -121,7 +121,7 @@ def _cannot_fail(expr: Expr) -> bool:
 
 def in_sides(expr: Expr, places: Places) -> Expr:
     """Translate an expression over a join's columns into columns of its sides."""
-    return _moved(expr, lambda ref: _of_side(ref, places))
+    return _map_columns(expr, lambda ref: _of_side(ref, places))
 
 
 def _of_side(ref: ColumnRef, places: Places) -> ColumnRef:
@@ -129,5 +129,5 @@ def _of_side(ref: ColumnRef, places: Places) -> ColumnRef:
     return ColumnRef.to(Column(own, ref.type).of(port))
 
 
-def _moved(expr: Expr, change: Callable[[ColumnRef], ColumnRef]) -> Expr:
+def _map_columns(expr: Expr, change: Callable[[ColumnRef], ColumnRef]) -> Expr:
     return transform(expr, lambda e: change(e) if isinstance(e, ColumnRef) else None)

@@ -28,8 +28,8 @@ from slicemill.operators.join.multiway_form import forms_of_member
 from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, one_key
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.specs import Part
-from slicemill.plan.content import digest, short
-from slicemill.plan.rules.join_parts import Places, equal_in, in_sides, input_of, places_of
+from slicemill.plan.content import digest, short_name
+from slicemill.plan.rules.join_parts import Places, column_inputs_of, equal_in, in_sides, input_of
 from slicemill.plan.rules.sharing import (
     between_logs,
     columns_read,
@@ -60,7 +60,7 @@ def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) ->
         join = node.operator
         if not isinstance(join, WindowJoin) or len(node.inputs) < 3 or not _in_time(join):
             continue
-        member = joined_member(graph, node, join)
+        member = member_of_join(graph, node, join)
         forms = forms_of_member(member)
         expires = any(window.expires is not None for window in join.windows)
         if forms is not None and forms.use_tree and not (always or join.limit or expires):
@@ -78,17 +78,17 @@ def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) ->
             alone = SharedMultiJoin(tuple(by_name), (member,))
             inputs = tuple(source.id for source in by_name.values())
             made[node.id] = replace(node, operator=alone, inputs=inputs, schema=schema)
-    return _replaced(graph, shared, made)
+    return _add_shared_nodes(graph, shared, made)
 
 
 def _in_time(join: WindowJoin) -> bool:
     return all(window.frame is FrameUnit.RANGE for window in join.windows)
 
 
-def joined_member(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoinMember:
+def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoinMember:
     """Return a join as a member of a shared node."""
     given = [input_of(graph, node, join, port) for port in range(len(node.inputs))]
-    places = places_of(graph, node)
+    places = column_inputs_of(graph, node)
     equal, residual = equalities(conjuncts(join.condition), places)
     read = columns_read(graph, node)
     return MultiJoinMember(
@@ -114,13 +114,13 @@ def equalities(
     rest: list[Expr] = []
     for part in parts:
         found = equal_in(part, places)
-        if found is None or not _united(sets, dict(found)):
+        if found is None or not _merge_equalities(sets, dict(found)):
             rest.append(in_sides(part, places))
     equal = tuple(tuple(sorted(one.items(), key=lambda item: item[0])) for one in sets)
     return equal, conjunction(tuple(rest))
 
 
-def _united(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
+def _merge_equalities(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
     """Merge a pair into the sets that contain one of its expressions.
 
     Return False if a set would have two expressions of one side.
@@ -151,7 +151,7 @@ def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) 
         for equal in member.equal
     ]
     sets.sort(key=lambda one: [(name, render(key)) for name, key in one])
-    equal = short([" = ".join(render(key) for _, key in one) for one in sets], sets)
+    equal = short_name([" = ".join(render(key) for _, key in one) for one in sets], sets)
     label = f"joins of {', '.join(first)} and {last}" + (f" on {equal}" if equal else "")
     if one_key(member) is not None and all(log_of(source, graph) is not None for source in sources.values()):
         return label, states_id(label)
@@ -163,7 +163,9 @@ def states_id(label: str) -> str:
     return f"{label} #{digest('states', label)}"
 
 
-def _replaced(graph: QueryGraph, shared: dict[str, _SharedStates], made: dict[str, Node]) -> QueryGraph:
+def _add_shared_nodes(
+    graph: QueryGraph, shared: dict[str, _SharedStates], made: dict[str, Node]
+) -> QueryGraph:
     nodes: dict[str, Node] = {}
     for node in graph:
         new = made.get(node.id, node)

@@ -29,7 +29,7 @@ def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
     renamed: dict[str, Node] = {}
     nodes: dict[str, Node] = {}
     for node in graph:
-        made = _named(node, graph, catalog, owners[node.id], renamed)
+        made = _name_node(node, graph, catalog, owners[node.id], renamed)
         renamed[node.id] = nodes.setdefault(made.id, made)
     return QueryGraph(nodes, {name: renamed[node_id].id for name, node_id in graph.streams.items()})
 
@@ -53,7 +53,7 @@ def _owners(graph: QueryGraph) -> dict[str, str]:
     return owners
 
 
-def _named(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, renamed: dict[str, Node]) -> Node:
+def _name_node(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, renamed: dict[str, Node]) -> Node:
     operator, inputs = node.operator, tuple(renamed[source] for source in node.inputs)
     kind = kind_of(operator)
     made = replace(node, inputs=tuple(source.id for source in inputs))
@@ -68,7 +68,11 @@ def _named(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, renamed:
     owned = any(log is None and source.owner for log, source in zip(logs, inputs, strict=True))
     stays = log_of(node, graph) is not None or not kind.for_all(operator, node, graph)
     own = owner if owned or stays else ""
-    label = f"{own}: {_word(operator)}" if own else f"{_first_log(node, graph)}: {_words(operator)}"
+    label = (
+        f"{own}: {_operator_label(operator)}"
+        if own
+        else f"{_first_log(node, graph)}: {_selection_label(operator)}"
+    )
     content = digest_of_calls(catalog, own, operator, given)
     return replace(made, id=f"{label} #{content}", operator=operator, label=label, owner=own)
 
@@ -79,14 +83,14 @@ def _first_log(node: Node, graph: QueryGraph) -> str:
     return log
 
 
-def _words(operator: Operator) -> str:
+def _selection_label(operator: Operator) -> str:
     """Return a short label of a selection; many queries may share it."""
     shared = kind_of(operator).shared_label
-    text = _word(operator) if shared is None else shared(operator)
+    text = _operator_label(operator) if shared is None else shared(operator)
     return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."
 
 
-def _word(operator: Operator) -> str:
+def _operator_label(operator: Operator) -> str:
     label = kind_of(operator).label
     assert label is not None, "what is shared and its parts come later, from nodes that have names"
     return label(operator)

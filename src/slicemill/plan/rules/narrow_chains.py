@@ -32,10 +32,10 @@ def narrow_chains(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: A
                 read |= columns_of(join.condition)
             items = tuple(item for item in before.operator.items if item.name in read)
             dropped = {item.name for item in before.operator.items} - {item.name for item in items}
-            nodes[before.id] = replace(_without(before, dropped), operator=Project(items))
-            nodes[node.id] = _without(node, dropped)
+            nodes[before.id] = replace(_without_columns(before, dropped), operator=Project(items))
+            nodes[node.id] = _without_columns(node, dropped)
     return QueryGraph(nodes, graph.streams)
 
 
-def _without(node: Node, names: set[str]) -> Node:
+def _without_columns(node: Node, names: set[str]) -> Node:
     return replace(node, schema=Schema(tuple(column for column in node.schema if column.name not in names)))

@@ -33,7 +33,7 @@ def _below_join(node: Node, join: WindowJoin, graph: QueryGraph) -> list[Node]:
     filters: list[Node] = []
     for port, (alias, window) in enumerate(zip(join.aliases, join.windows, strict=True)):
         # Rows of the preserved side of an outer join are emitted even if ON does not hold.
-        if window.frame is FrameUnit.ROWS or port in join.kind.unmatched:
+        if window.frame is FrameUnit.ROWS or port in join.kind.outer_inputs:
             continue
         kept, pushed = _split(kept, alias)
         if pushed is not None:

@@ -25,8 +25,8 @@ from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin, WindowJoin
 from slicemill.operators.specs import Part
-from slicemill.plan.content import digest, short
-from slicemill.plan.rules.join_parts import Keys, input_of, keys_of, places_of
+from slicemill.plan.content import digest, short_name
+from slicemill.plan.rules.join_parts import Keys, column_inputs_of, input_of, keys_of
 from slicemill.plan.rules.sharing import (
     between_logs,
     columns_read,
@@ -37,7 +37,7 @@ from slicemill.plan.rules.sharing import (
 
 
 @dataclass
-class _Shared:
+class _SharedJoinBuilder:
     """A shared node under construction."""
 
     label: str
@@ -47,14 +47,14 @@ class _Shared:
 
 
 def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
-    shared: dict[str, _Shared] = {}
+    shared: dict[str, _SharedJoinBuilder] = {}
     made: dict[str, Node] = {}
     for node in graph:
         join = node.operator
         if not isinstance(join, WindowJoin) or len(node.inputs) != 2:
             continue
         (left, left_where), (right, right_where) = (input_of(graph, node, join, port) for port in (0, 1))
-        places = places_of(graph, node)
+        places = column_inputs_of(graph, node)
         keys, residual = keys_of(conjuncts(join.condition), places)
         read = columns_read(graph, node)
         schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
@@ -68,16 +68,18 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
             # unmatched.
             judged = join.kind is not JoinKind.INNER and not keys[0]
             label, name = _name(graph, (left, right), keys, counted=counted, judged=judged)
-            found = shared.setdefault(name, _Shared(label, (left, right), keys))
+            found = shared.setdefault(name, _SharedJoinBuilder(label, (left, right), keys))
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
             found.members.append(member)
         else:
             alone = SharedJoin(keys, (member,))
             made[node.id] = replace(node, operator=alone, inputs=(left.id, right.id), schema=schema)
-    return _replaced(graph, shared, made)
+    return _add_shared_nodes(graph, shared, made)
 
 
-def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Node]) -> QueryGraph:
+def _add_shared_nodes(
+    graph: QueryGraph, shared: dict[str, _SharedJoinBuilder], made: dict[str, Node]
+) -> QueryGraph:
     nodes: dict[str, Node] = {}
     for node in graph:
         new = made.get(node.id, node)
@@ -96,7 +98,7 @@ def _name(
 ) -> tuple[str, str]:
     """Return label and id, which depend only on the inputs and keys."""
     inputs = " and ".join(source_name(graph, source) for source in sources)
-    equal = short([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
+    equal = short_name([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
     label = f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
     label += " by rows" if counted else ""
     label += " with unmatched rows" if judged else ""

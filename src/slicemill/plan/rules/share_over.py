@@ -17,7 +17,13 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.queries import WindowCall
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.window.spec import OverMember, SharedOver, WindowAggregate, is_plain
-from slicemill.plan.rules.sharing import SharedByKey, between_logs, columns_read, shared_by_key, with_parts
+from slicemill.plan.rules.sharing import (
+    SharedByKey,
+    between_logs,
+    columns_read,
+    get_or_add_shared,
+    with_parts,
+)
 from slicemill.types import Kind
 
 # Values of these types have no order or no column type (`aggregates.functions.has_kernel`).
@@ -35,7 +41,7 @@ def share_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         if len(keys) > 1 or not all(_is_shared(call, catalog) for call in operator.calls):
             continue
         (key,) = keys
-        found = shared_by_key(shared, "rows", graph, graph[node.inputs[0]], key)
+        found = get_or_add_shared(shared, "rows", graph, graph[node.inputs[0]], key)
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         parts[node.id] = found.add(node, columns, OverMember(node.id, operator, columns))
     made = {one.id: one.node(SharedOver(one.keys, tuple(one.members))) for one in shared.values()}

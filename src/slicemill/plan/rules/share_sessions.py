@@ -20,7 +20,7 @@ from slicemill.plan.rules.sharing import (
     between_logs,
     columns_read,
     filtered_input,
-    shared_by_key,
+    get_or_add_shared,
     with_parts,
     without_loose_ends,
 )
@@ -34,7 +34,7 @@ def share_sessions(graph: QueryGraph, _: Catalog) -> QueryGraph:
         if not isinstance(operator, SessionAggregate) or not between_logs(graph, node):
             continue
         source, conditions = filtered_input(graph, node)
-        found = shared_by_key(shared, "sessions", graph, source, operator.keys)
+        found = get_or_add_shared(shared, "sessions", graph, source, operator.keys)
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         parts[node.id] = found.add(node, columns, SessionMember(node.id, conditions, operator, columns))
     made = {one.id: one.node(SharedSessions(one.keys, tuple(one.members))) for one in shared.values()}

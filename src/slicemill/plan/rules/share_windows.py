@@ -26,15 +26,15 @@ from slicemill.operators.window.spec import (
     SharedWindows,
     WindowAggregate,
     WindowMember,
-    kept_in_panes,
+    combines_panes,
 )
 from slicemill.plan.rules.sharing import (
     SharedByKey,
-    alone,
     between_logs,
     columns_read,
     filtered_input,
-    shared_by_key,
+    get_or_add_shared,
+    single_member_node,
     with_parts,
     without_loose_ends,
 )
@@ -51,14 +51,14 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         if apart and isinstance(node.operator, WindowAggregate):
             continue  # the kernels of OVER compute it
         assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
-        partial = all(kept_in_panes(call, catalog) for call in node.operator.calls)
+        partial = all(combines_panes(call, catalog) for call in node.operator.calls)
         if isinstance(node.operator, WindowAggregate) and not partial:
             continue  # runs the aggregate's window version, which must see every tuple
         source, conditions = (graph[node.inputs[0]], ()) if apart else filtered_input(graph, node)
         found = (
-            alone(shared, "windows", node, source, keys)
+            single_member_node(shared, "windows", node, source, keys)
             if apart
-            else shared_by_key(shared, "windows", graph, source, keys)
+            else get_or_add_shared(shared, "windows", graph, source, keys)
         )
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         member = WindowMember(node.id, conditions, node.operator, columns, partial)

@@ -22,7 +22,7 @@ from slicemill.operators.specs import (
     Unnest,
     WholeWindows,
 )
-from slicemill.plan.content import digest, quoted, short
+from slicemill.plan.content import digest, quote_name, short_name
 from slicemill.plan.units import log_of
 from slicemill.types import Column
 
@@ -56,20 +56,20 @@ class SharedByKey(Generic[M]):
         return Node(self.id, operator, (self.source.id,), self.source.schema, self.source.kind, self.label)
 
 
-def shared_by_key(
+def get_or_add_shared(
     known: dict[str, SharedByKey[M]], what: str, graph: QueryGraph, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
     """Return the shared node of a kind, input and keys.
 
     Create it on first use.
     """
-    of, by = source_name(graph, source), short([render(key) for key in keys], keys)
+    of, by = source_name(graph, source), short_name([render(key) for key in keys], keys)
     label = f"{what} of {of} by {by}" if keys else f"{what} of {of}"
     name = f"{label} #{digest(what, content_of(graph, source), keys)}"
     return known.setdefault(name, SharedByKey(name, label, source, keys))
 
 
-def alone(
+def single_member_node(
     known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
     """Create an unshared node of the same kind with one member."""
@@ -155,7 +155,7 @@ def without_loose_ends(graph: QueryGraph) -> QueryGraph:
 def source_name(graph: QueryGraph, source: Node) -> str:
     """Return the display name of an input."""
     log = log_of(source, graph)
-    return source.name if log is None else quoted(log)
+    return source.name if log is None else quote_name(log)
 
 
 def content_of(graph: QueryGraph, source: Node) -> str:

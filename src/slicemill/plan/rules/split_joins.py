@@ -22,8 +22,8 @@ from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.multiway_form import forms_of_member
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, WindowJoin
-from slicemill.plan.rules.join_parts import Places, input_of, keys_of, places_of
-from slicemill.plan.rules.multi_joins import joined_member
+from slicemill.plan.rules.join_parts import Places, column_inputs_of, input_of, keys_of
+from slicemill.plan.rules.multi_joins import member_of_join
 from slicemill.plan.rules.sharing import columns_read
 from slicemill.types import BIGINT, TIMESTAMP, Column, Schema
 
@@ -37,7 +37,7 @@ def split_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
             and len(node.inputs) > 2
             and all(window.frame is FrameUnit.RANGE for window in join.windows)
         ):
-            forms = forms_of_member(joined_member(graph, node, join))
+            forms = forms_of_member(member_of_join(graph, node, join))
             why = "" if forms is None else forms.why
             nodes.update((made.id, made) for made in _Split(graph, node, join, why).nodes())
         else:
@@ -54,7 +54,7 @@ class _Split:
 
     def nodes(self) -> Iterator[Node]:
         """Yield the binary joins and an ordering node named like the join."""
-        places = places_of(self.graph, self.node)
+        places = column_inputs_of(self.graph, self.node)
         pending = list(conjuncts(self.join.condition))
         read = columns_read(self.graph, self.node)
         order = self._order(pending, places)

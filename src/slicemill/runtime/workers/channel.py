@@ -214,7 +214,7 @@ class Channel:
         self._sock.close()
 
 
-class Entrance:
+class WorkerListener:
     """Listening socket for workers: TCP, or a Unix socket without `listen`.
 
     Each peer has a thread and limited time for the handshake. After the handshake the peer is passed to
@@ -298,7 +298,7 @@ class Entrance:
         late = threading.Timer(self._limit_s, _hang_up, (peer,))
         late.daemon = True
         late.start()
-        hello = self._introduction(peer)
+        hello = self._read_hello(peer)
         late.cancel()
         if hello is None:
             peer.close()
@@ -307,7 +307,7 @@ class Entrance:
         with self._changing:
             del self._peers[threading.current_thread()]
 
-    def _introduction(self, peer: socket.socket) -> Hello | None:
+    def _read_hello(self, peer: socket.socket) -> Hello | None:
         connection: Connection[bytes, bytes] | None = None
         try:
             peer.setblocking(True)

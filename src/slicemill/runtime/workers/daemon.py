@@ -37,7 +37,7 @@ _ZIP = "pyspark.zip"
 _VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)""", re.MULTILINE)
 
 
-def installed_first(path: list[str]) -> list[str]:
+def remove_pyspark_zip(path: list[str]) -> list[str]:
     """Remove pyspark.zip from the path if the same version is installed."""
     zips = [entry for entry in path if Path(entry).name == _ZIP and zipfile.is_zipfile(entry)]
     folders = (Path(entry) / "pyspark" / "version.py" for entry in path if entry not in zips)
@@ -53,7 +53,7 @@ def installed_first(path: list[str]) -> list[str]:
     return [entry for entry in path if entry not in zips]
 
 
-def without_last_words(worker: Worker) -> Worker:
+def silence_broken_pipes(worker: Worker) -> Worker:
     def quiet(sock: socket.socket, authenticated: bool) -> int:
         try:
             status = worker(sock, authenticated)
@@ -90,17 +90,17 @@ def be_killed_before_java() -> None:
 
 def run() -> None:
     be_killed_before_java()
-    sys.path[:] = installed_first(sys.path)
+    sys.path[:] = remove_pyspark_zip(sys.path)
     from pyspark import daemon
 
-    from slicemill.kernels.numba_kernels import get_ready
+    from slicemill.kernels.numba_kernels import initialise_numba
 
     for module in PRELOADED:
         importlib.import_module(module)
     # Compile or load kernels before forking; workers then load machine code in a few milliseconds.
-    get_ready()
+    initialise_numba()
     # The daemon's loop looks up these names in its module.
-    vars(daemon)["worker"] = without_last_words(daemon.worker)
+    vars(daemon)["worker"] = silence_broken_pipes(daemon.worker)
     vars(daemon)["gc"] = SparseCollector()
     gc.freeze()
     daemon.manager()

@@ -37,8 +37,8 @@ from slicemill.runtime.workers.events import (
     writer_name,
 )
 from slicemill.runtime.workers.interrupt import Interrupts
-from slicemill.runtime.workers.pool import is_running, why
-from slicemill.runtime.workers.worker import answered, retire
+from slicemill.runtime.workers.pool import is_running, job_failure_cause
+from slicemill.runtime.workers.worker import answer_message, retire
 from slicemill.time import wall_clock_us
 
 # Attempts of a task that run its message. A second attempt may also be speculative execution.
@@ -81,7 +81,7 @@ class _Work:
             faulthandler.dump_traceback_later(self.limit_s, exit=True, file=nowhere)
             try:
                 made = _handler(self, worker, task.taskAttemptId())
-                answer, lives = answered(made.handler, memoryview(message)[1:])
+                answer, lives = answer_message(made.handler, memoryview(message)[1:])
             except Exception as error:
                 return _JobAnswer(worker, bytes(encode(ANSWER, failure(error))), ())
             finally:
@@ -222,9 +222,9 @@ class JobPool:
             pairs = [(sent.worker, sent.message) for sent in job]
             for done in self._context.parallelize(pairs, len(pairs)).mapPartitions(self._work).collect():
                 if done.answer is not None:
-                    events += _told(by_worker.pop(done.worker), done)
+                    events += _job_events(by_worker.pop(done.worker), done)
         except Exception as error:
-            reason, stopped = why(error), not is_running(self._context)
+            reason, stopped = job_failure_cause(error), not is_running(self._context)
         for sent in by_worker.values():
             events.append(WorkerLeft(sent.worker, sent.incarnation, reason, spark_stopped=stopped))
             if not stopped:
@@ -233,7 +233,7 @@ class JobPool:
         self._awake.set()
 
 
-def _told(sent: _SentMessage, done: _JobAnswer) -> Iterator[Event]:
+def _job_events(sent: _SentMessage, done: _JobAnswer) -> Iterator[Event]:
     for notice in done.notices:
         yield Notice(sent.worker, sent.incarnation, notice)
     assert done.answer is not None

@@ -19,25 +19,25 @@ from slicemill.runtime.pipeline import UnitPlan
 _REMEMBERED = 1 << 14  # nodes of some thousand queries
 
 
-def packed(plan: UnitPlan) -> bytes:
+def pack_plan(plan: UnitPlan) -> bytes:
     """Serialize a plan; equal plans have equal bytes."""
-    nodes = [_packed_node(node) for node in plan.graph]
+    nodes = [_pack_node(node) for node in plan.graph]
     message: bytes = cloudpickle.dumps((replace(plan, graph=QueryGraph({}, plan.graph.streams)), nodes))
     return message
 
 
-def unpacked(message: bytes) -> UnitPlan:
+def unpack_plan(message: bytes) -> UnitPlan:
     plan, packed_nodes = cast(tuple[UnitPlan, list[bytes]], cloudpickle.loads(message))
-    nodes = map(_unpacked_node, packed_nodes)
+    nodes = map(_unpack_node, packed_nodes)
     return replace(plan, graph=QueryGraph({node.id: node for node in nodes}, plan.graph.streams))
 
 
 @lru_cache(_REMEMBERED)
-def _packed_node(node: Node) -> bytes:
+def _pack_node(node: Node) -> bytes:
     found: bytes = cloudpickle.dumps(node)  # it may contain user-defined functions
     return found
 
 
 @lru_cache(_REMEMBERED)
-def _unpacked_node(packed_node: bytes) -> Node:
+def _unpack_node(packed_node: bytes) -> Node:
     return cast(Node, cloudpickle.loads(packed_node))

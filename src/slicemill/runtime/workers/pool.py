@@ -40,8 +40,8 @@ from slicemill.runtime.workers.channel import (
     READY,
     Address,
     Channel,
-    Entrance,
     Hello,
+    WorkerListener,
     encode,
 )
 from slicemill.runtime.workers.events import Event, Notice, WorkerAnswer, WorkerJoined, WorkerLeft, failure
@@ -130,7 +130,7 @@ class WorkerPool:
         for end in (self._wake, self._woken):
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._entrance: Entrance | None = None
+        self._entrance: WorkerListener | None = None
         self.address: Address | None = None  # the listening address
         self._reached_at: Address = ""  # the address to which workers connect
         self._supervisors: list[Supervisor] = []
@@ -140,7 +140,7 @@ class WorkerPool:
     def start(self) -> None:
         """Submit the workers' jobs; `wait` reports when workers have joined."""
         listen = None if self._local else listen_address(self._context)
-        self._entrance = Entrance(listen, self._key, self._arrived)
+        self._entrance = WorkerListener(listen, self._key, self._arrived)
         self.address = address = self._entrance.address
         if not isinstance(address, str):
             # Executors may reach the driver under a name that the driver cannot listen on.
@@ -171,7 +171,7 @@ class WorkerPool:
             if slot.connection is None:
                 supervisor.cancel()
             else:  # its job ends when the connection is closed
-                slot.lost.append(self._leave(slot, "it was not wanted any more"))
+                slot.lost.append(self._remove_worker(slot, "it was not wanted any more"))
         for worker in range(before, count):
             if worker == len(self._slots):
                 self._slots.append(_WorkerSlot())
@@ -208,7 +208,7 @@ class WorkerPool:
         try:
             connection.channel.send(frame)
         except OSError:
-            slot.lost.append(self._leave(slot, _GONE))
+            slot.lost.append(self._remove_worker(slot, _GONE))
             self.wake()
             return
         self._watch(connection)
@@ -253,7 +253,7 @@ class WorkerPool:
                     else "its handler was not made"
                 )
                 _end(connection)
-                events.append(self._leave(slot, what))
+                events.append(self._remove_worker(slot, what))
         return events
 
     def wake(self) -> None:
@@ -328,7 +328,7 @@ class WorkerPool:
             for frame in connection.channel.receive():
                 self._read(connection, frame, events)
         except (EOFError, OSError, MemoryError):
-            events.append(self._leave(slot, connection.reason))
+            events.append(self._remove_worker(slot, connection.reason))
 
     def _read(self, connection: _Connection, frame: memoryview, events: list[Event]) -> None:
         worker, incarnation = connection.hello.worker, connection.hello.incarnation
@@ -348,7 +348,7 @@ class WorkerPool:
         elif kind == LEAVING:
             connection.reason = str(value)
 
-    def _leave(self, slot: _WorkerSlot, reason: str) -> WorkerLeft:
+    def _remove_worker(self, slot: _WorkerSlot, reason: str) -> WorkerLeft:
         connection = slot.connection
         assert connection is not None
         self._selector.unregister(connection.channel)
@@ -370,7 +370,7 @@ class WorkerPool:
         slot = self._slots[hello.worker]
         if slot.connection is not None:
             _end(slot.connection)
-            events.append(self._leave(slot, "a newer attempt has taken its place"))
+            events.append(self._remove_worker(slot, "a newer attempt has taken its place"))
         process = _process(hello.pid) if self._local else None
         channel = Channel(arrival.sock)
         slot.connection = _Connection(hello, channel, process, self._clock() + _READY_S)
@@ -385,7 +385,7 @@ class WorkerPool:
         if not report.goes_on:
             incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
             if slot.connection is not None:
-                self._leave(slot, _GONE)
+                self._remove_worker(slot, _GONE)
             events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped", spark_stopped=True))
         elif not slot.connected:
             events.append(
@@ -409,7 +409,7 @@ class WorkerPool:
         for slot in self._slots:
             if slot.connection is not None:
                 _end(slot.connection)
-                self._leave(slot, _GONE)
+                self._remove_worker(slot, _GONE)
 
     # Other threads.
 
@@ -520,7 +520,7 @@ class Supervisor:
             self._context.setJobGroup(self._group, f"slicemill {self._what}", interruptOnCancel=True)
             said = self._context.parallelize([0], 1).mapPartitions(self._task).collect()
         except Exception as error:
-            return why(error)
+            return job_failure_cause(error)
         return str(said[0]) if said else None
 
 
@@ -532,7 +532,7 @@ def is_running(context: SparkContext) -> bool:
         return False
 
 
-def why(error: BaseException) -> str:
+def job_failure_cause(error: BaseException) -> str:
     """Extract the cause of a failed job from Spark's long message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "Caused by"))]

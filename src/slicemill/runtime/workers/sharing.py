@@ -56,8 +56,8 @@ class _IdlePools:
 _kept = _IdlePools()
 
 
-def borrow(context: SparkContext, execution: Execution) -> Pool:
-    """Return a pool for one mill, until `give_back`."""
+def borrow_pool(context: SparkContext, execution: Execution) -> Pool:
+    """Return a pool for one mill, until `return_pool`."""
     with _kept.lock:
         idle = _kept.idle.get((id(context), execution), [])
         if idle:
@@ -70,7 +70,7 @@ def borrow(context: SparkContext, execution: Execution) -> Pool:
     return pool
 
 
-def give_back(context: SparkContext, execution: Execution, pool: Pool) -> None:
+def return_pool(context: SparkContext, execution: Execution, pool: Pool) -> None:
     with _kept.lock:
         if id(context) in _kept.contexts:
             pool.resize(max(1, worker_count(context)))  # to the default size
@@ -80,7 +80,7 @@ def give_back(context: SparkContext, execution: Execution, pool: Pool) -> None:
 
 
 @contextmanager
-def kept_workers(context: SparkContext) -> Iterator[None]:
+def keep_workers(context: SparkContext) -> Iterator[None]:
     """Keep workers alive between mills, inside the context."""
     with _kept.lock:
         _kept.contexts.add(id(context))

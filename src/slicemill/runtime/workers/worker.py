@@ -116,10 +116,10 @@ class _Worker:
                     # faulthandler also ends a process in which hanging code holds the interpreter lock.
                     faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
                     with ended_by_frames(self._connection):
-                        answer, lives = answered(handler, memoryview(frame)[1:])
+                        answer, lives = answer_message(handler, memoryview(frame)[1:])
                     faulthandler.cancel_dump_traceback_later()
                 else:
-                    answer, lives = answered(handler, memoryview(frame)[1:])
+                    answer, lives = answer_message(handler, memoryview(frame)[1:])
                 self._send(answer)
                 if not lives:
                     self._send(encode(LEAVING, SHORT_OF_MEMORY))
@@ -160,7 +160,7 @@ def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
 
 
-def answered(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
+def answer_message(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
     """Return the answer, and True if the process can continue."""
     try:
         return encode(ANSWER, handler(pickle.loads(pickled))), True

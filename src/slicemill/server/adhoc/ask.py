@@ -22,12 +22,23 @@ from sqlglot import exp
 from slicemill.columns.arrow_schema import as_results, is_system_column, with_system_columns
 from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Int64s
-from slicemill.server.adhoc.errors import OutOfMemory, UnknownName, refused, unknown_in
+from slicemill.server.adhoc.errors import OutOfMemory, UnknownName, duckdb_error, no_such_relation
 from slicemill.server.adhoc.messages import ProcessLimits
-from slicemill.server.adhoc.postgres_catalog import is_system_question, may_be_system_question, postgres_tree
-from slicemill.server.adhoc.pushdown import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
+from slicemill.server.adhoc.postgres_catalog import (
+    is_system_catalog_query,
+    may_be_catalog_query,
+    postgres_tree,
+)
+from slicemill.server.adhoc.pushdown import (
+    Limit,
+    LimitOrder,
+    RelationPushdown,
+    is_system,
+    parse_query,
+    pushdowns_of,
+)
 from slicemill.storage.log import Epoch, EpochSpans
-from slicemill.storage.segments import ExtentGone
+from slicemill.storage.segments import ExtentFreed
 
 _BATCH_ROWS = 8_192
 # Column types are decided on the first rows of an answer, up to this size. Smaller answers are seen as a
@@ -47,9 +58,9 @@ class Answer:
 
 
 @contextmanager
-def answering(
+def run_adhoc_query(
     sql: str,
-    relation_of: Callable[[str], AskedRelation],
+    relation_of: Callable[[str], QueryableRelation],
     parameters: Sequence[object] = (),
     limits: ProcessLimits = ProcessLimits(),  # noqa: B008
 ) -> Iterator[Answer]:
@@ -57,34 +68,34 @@ def answering(
 
     `parameters` are the values of $1, $2, … The rows can be read inside the context only.
     """
-    needs = needs_of(parsed(sql), parameters)
-    relations: dict[str, AskedRelation] = {}
+    needs = pushdowns_of(parse_query(sql), parameters)
+    relations: dict[str, QueryableRelation] = {}
     for name in needs:
         try:
             relations[name] = relation_of(name)
         except UnknownName as problem:
-            raise unknown_in(sql, name, problem) from None
-    connection = connected(limits)
+            raise no_such_relation(sql, name, problem) from None
+    connection = open_connection(limits)
     try:
         for name, relation in relations.items():
             connection.register(name, _without_zones(relation.shape()))
         connection.begin()  # in one transaction, now() is the same everywhere
-        question = _Question(connection, sql, parameters)
+        question = _DuckDBQuery(connection, sql, parameters)
         if relations:
             question.check()  # report errors before any rows are read
         for name, relation in relations.items():
             rows = relation.read(needs[name], _bounds(question, name, needs[name]))
             connection.register(name, _without_zones(rows))
-        yield _in_our_types(question.batches())
+        yield _to_engine_types(question.batches())
     except duckdb.OutOfMemoryException:
         raise OutOfMemory(limits.memory_bytes) from None
     except duckdb.Error as problem:
-        raise refused(sql, problem) from None
+        raise duckdb_error(sql, problem) from None
     finally:
         connection.close()
 
 
-def connected(
+def open_connection(
     limits: ProcessLimits = ProcessLimits(),  # noqa: B008
 ) -> duckdb.DuckDBPyConnection:
     """Open an in-memory database without access to files, network or settings."""
@@ -104,7 +115,7 @@ def connected(
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _DuckDBQuery:
     """Ad hoc query on a connection. Parts of the query can be evaluated separately."""
 
     connection: duckdb.DuckDBPyConnection
@@ -157,7 +168,7 @@ class _Question:
 class _Bounds:
     """Time bounds of one relation in an ad hoc query (implements `rows.Bounds`)."""
 
-    question: _Question
+    question: _DuckDBQuery
     name: str
     first_us: int | None
     last_us: int | None
@@ -168,12 +179,12 @@ class _Bounds:
         if found is None:
             return None
         times: list[int] = found.column(0).cast(pa.int64()).to_pylist()
-        if limit.wanted is not Wanted.ANY:
-            times.sort(reverse=limit.wanted is Wanted.NEWEST)
+        if limit.wanted is not LimitOrder.ANY:
+            times.sort(reverse=limit.wanted is LimitOrder.NEWEST)
         return times[: limit.rows]
 
 
-def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], _Bounds]:
+def _bounds(question: _DuckDBQuery, name: str, need: RelationPushdown) -> Callable[[], _Bounds]:
     def found() -> _Bounds:
         firsts = [value for bound in need.first if (value := question.value(bound)) is not None]
         lasts = [value for bound in need.last if (value := question.value(bound)) is not None]
@@ -184,21 +195,21 @@ def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], 
 
 def reads_system_tables(sql: str) -> bool:
     """Return True if a query names tables or functions of PostgreSQL's system catalog."""
-    if not may_be_system_question(sql):
+    if not may_be_catalog_query(sql):
         return False
     try:
         tree = postgres_tree(sql)
     except sqlglot.errors.SqlglotError:
         return False
-    return is_system_question(tree) or any(is_system(table) for table in tree.find_all(exp.Table))
+    return is_system_catalog_query(tree) or any(is_system(table) for table in tree.find_all(exp.Table))
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
     """Remove time zones (all are UTC), because DuckDB would need its calendar extension for them."""
-    return _retyped(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
+    return _cast_types(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
 
-def _in_our_types(batches: pa.RecordBatchReader) -> Answer:
+def _to_engine_types(batches: pa.RecordBatchReader) -> Answer:
     """Return timestamps in UTC, and 128-bit integers (sums in DuckDB) as BIGINT if they fit.
 
     The first rows decide whether the integers fit.
@@ -210,15 +221,15 @@ def _in_our_types(batches: pa.RecordBatchReader) -> Answer:
         size += batch.nbytes
         if size > _DECIDED_BYTES:
             break
-    first = _retyped(pa.Table.from_batches(begun, batches.schema), _shown_type)
+    first = _cast_types(pa.Table.from_batches(begun, batches.schema), _client_type)
     with suppress(pa.ArrowInvalid):
-        first = _retyped(first, lambda kind: pa.int64() if kind == _HUGE else kind)
-    return Answer(first, _rest(batches, first.schema))
+        first = _cast_types(first, lambda kind: pa.int64() if kind == _HUGE else kind)
+    return Answer(first, _cast_batches(batches, first.schema))
 
 
-def _rest(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _cast_batches(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        shown = _retyped(pa.Table.from_batches([batch]), _shown_type)
+        shown = _cast_types(pa.Table.from_batches([batch]), _client_type)
         try:
             yield from shown.cast(schema).to_batches()
         except pa.ArrowInvalid as problem:
@@ -228,7 +239,7 @@ def _rest(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Recor
             ) from None
 
 
-def pieces_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+def split_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table in batches of limited size."""
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1))
@@ -236,13 +247,13 @@ def pieces_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, rows)
 
 
-def _shown_type(kind: pa.DataType) -> pa.DataType:
+def _client_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return _UTC
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _retyped(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) -> pa.Table:
+def _cast_types(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) -> pa.Table:
     return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
 
 
@@ -275,7 +286,7 @@ class Bounds(Protocol):
         """Return the timestamps of the given rows that a LIMIT selects, in its order; None if unknown."""
 
 
-class AskedLog(Protocol):
+class QueryableLog(Protocol):
     """Part of the interface of `storage.log.Log` that ad hoc queries use."""
 
     @property
@@ -285,18 +296,18 @@ class AskedLog(Protocol):
     def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table: ...
 
 
-class AskedRelation(Protocol):
+class QueryableRelation(Protocol):
     """Relation that an ad hoc query can read."""
 
     def shape(self) -> pa.Table:
         """Return the columns as a table without rows."""
 
-    def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
+    def read(self, need: RelationPushdown, bounds: Callable[[], Bounds], /) -> pa.Table:
         """Return the rows, or at least those that are needed."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRows:
+class InMemoryRelation:
     """Relation whose rows are in memory as a whole: a table or a view."""
 
     columns: pa.Schema
@@ -305,29 +316,29 @@ class HeldRows:
     def shape(self) -> pa.Table:
         return self.columns.empty_table()
 
-    def read(self, need: RelationNeed, _: Callable[[], Bounds], /) -> pa.Table:
-        return _selected(self.rows(), need)
+    def read(self, need: RelationPushdown, _: Callable[[], Bounds], /) -> pa.Table:
+        return _prune_columns(self.rows(), need)
 
 
 @dataclass(frozen=True, slots=True)
-class LogRows:
+class LogRelation:
     """Retained rows of a stream or continuous query, after epoch `after`."""
 
-    log: AskedLog
+    log: QueryableLog
     after: int = -1
 
     def shape(self) -> pa.Table:
         return as_results(with_system_columns(self.log.columns_shown).empty_table())
 
-    def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
+    def read(self, need: RelationPushdown, bounds: Callable[[], Bounds], /) -> pa.Table:
         if not need.rows:
             return self.shape()
         for _ in range(_TRIES - 1):
-            with suppress(ExtentGone):  # rows were freed while they were read
+            with suppress(ExtentFreed):  # rows were freed while they were read
                 return self._read_needed(need, bounds)
         return self._read_needed(need, bounds)
 
-    def _read_needed(self, need: RelationNeed, bounds: Callable[[], Bounds]) -> pa.Table:
+    def _read_needed(self, need: RelationPushdown, bounds: Callable[[], Bounds]) -> pa.Table:
         spans = self.log.spans()
         places = np.flatnonzero(spans.numbers > self.after)
         if need.first or need.last:
@@ -337,16 +348,18 @@ class LogRows:
             if known.last_us is not None:
                 places = places[spans.first_ts[places] <= known.last_us]
         if need.limit is not None:
-            places = self._enough(spans, places, need, bounds())
+            places = self._epochs_for_limit(spans, places, need, bounds())
         return self._read(spans, places, need)
 
-    def _enough(self, spans: EpochSpans, places: Int64s, need: RelationNeed, bounds: Bounds) -> Int64s:
+    def _epochs_for_limit(
+        self, spans: EpochSpans, places: Int64s, need: RelationPushdown, bounds: Bounds
+    ) -> Int64s:
         """Return the positions of the epochs that contain all rows that a LIMIT selects, including ties."""
         assert need.limit is not None, "asked for a LIMIT only"
         wanted = need.limit.wanted
-        ends = spans.last_ts if wanted is Wanted.NEWEST else spans.first_ts
-        by_time = np.argsort(-ends[places] if wanted is Wanted.NEWEST else ends[places], kind="stable")
-        order = places if wanted is Wanted.ANY else places[by_time]
+        ends = spans.last_ts if wanted is LimitOrder.NEWEST else spans.first_ts
+        by_time = np.argsort(-ends[places] if wanted is LimitOrder.NEWEST else ends[places], kind="stable")
+        order = places if wanted is LimitOrder.ANY else places[by_time]
         rows = np.cumsum(spans.rows[order])
         look = max(_FIRST_ROWS, need.limit.rows)
         while True:
@@ -359,25 +372,25 @@ class LogRows:
             if len(found) >= need.limit.rows:
                 break
             look = _MORE * int(rows[upto - 1])
-        if wanted is Wanted.ANY or not found:
+        if wanted is LimitOrder.ANY or not found:
             return np.sort(order[:upto])
         last = found[-1]
-        inside = ends[places] >= last if wanted is Wanted.NEWEST else ends[places] <= last
+        inside = ends[places] >= last if wanted is LimitOrder.NEWEST else ends[places] <= last
         return places[inside]
 
-    def _read(self, spans: EpochSpans, places: Int64s, need: RelationNeed) -> pa.Table:
+    def _read(self, spans: EpochSpans, places: Int64s, need: RelationPushdown) -> pa.Table:
         if not len(places):
-            return _selected(self.shape(), need)
+            return _prune_columns(self.shape(), need)
         numbers = spans.numbers[places]
         chosen = set(numbers.tolist())
         epochs = self.log.epochs(after=int(numbers[0]) - 1, upto=int(numbers[-1]))
-        names = [name for name in self.log.columns_shown.names if need.wants(name)]
+        names = [name for name in self.log.columns_shown.names if need.requires_column(name)]
         return as_results(self.log.scan((e for e in epochs if e.number in chosen), names))
 
 
-def _selected(table: pa.Table, need: RelationNeed) -> pa.Table:
+def _prune_columns(table: pa.Table, need: RelationPushdown) -> pa.Table:
     if not need.rows:
         table = table.slice(0, 0)
-    wanted = [name for name in table.column_names if is_system_column(name) or need.wants(name)]
+    wanted = [name for name in table.column_names if is_system_column(name) or need.requires_column(name)]
     # Keep one column, as a table without columns has no row count.
     return table.select(wanted or table.column_names[:1])

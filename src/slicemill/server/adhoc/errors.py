@@ -14,11 +14,11 @@ from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
 _HINT = 300
 
 
-class QuestionRefused(SlicemillError):
+class AdhocQueryRejected(SlicemillError):
     """There are too many ad hoc queries at the moment. The client may retry later."""
 
 
-class QuestionEnded(SlicemillError):
+class AdhocQueryCancelled(SlicemillError):
     """The query was ended before its answer was complete, by the user or by a timeout."""
 
 
@@ -41,21 +41,21 @@ class UnknownName(SlicemillError):
         self.hint = hint
 
 
-def unreadable(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillError:
+def syntax_error(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillError:
     """Return the error for a text that is not valid SQL."""
     known: list[dict[str, Any]] = getattr(problem, "errors", [])
     if not known or known[0]["line"] is None:  # for instance an unterminated quote
         said = str(problem).splitlines()[0]
-        return _mistake(sql, f"this question cannot be read: {said}", TextSpan(0, len(sql)))
+        return _error_at(sql, f"this question cannot be read: {said}", TextSpan(0, len(sql)))
     line, column, word = known[0]["line"], known[0]["col"], known[0]["highlight"] or ""
     lines = sql.splitlines(keepends=True)
     end = min(sum(map(len, lines[: line - 1])) + column, len(sql))
     span = TextSpan(max(0, end - len(word)), end)
     said = f"did not expect {word} here" if sql[end:].strip() else f"more is expected behind {word}"
-    return _mistake(sql, said, span)
+    return _error_at(sql, said, span)
 
 
-def refused(sql: str, problem: duckdb.Error) -> SlicemillError:
+def duckdb_error(sql: str, problem: duckdb.Error) -> SlicemillError:
     """Return the error for a query that DuckDB rejects. The connection reports errors as JSON."""
     _, _, said = str(problem).partition(": ")
     try:
@@ -69,16 +69,16 @@ def refused(sql: str, problem: duckdb.Error) -> SlicemillError:
         return SlicemillError(f"{message}; {hint}" if hint else message)
     first, length = json.loads(told["location"])
     start, end = (len(sql.encode()[:place].decode(errors="ignore")) for place in (first, first + length))
-    return _mistake(sql, message, TextSpan(start, end), hint)
+    return _error_at(sql, message, TextSpan(start, end), hint)
 
 
-def unknown_in(sql: str, name: str, problem: UnknownName) -> SlicemillError:
+def no_such_relation(sql: str, name: str, problem: UnknownName) -> SlicemillError:
     """Return the error for an unknown relation in FROM."""
     for token in sqlglot.tokenize(sql, read="duckdb"):
         if token.text.lower() == name.lower():
-            return _mistake(sql, problem.message, TextSpan(token.start, token.end + 1), problem.hint)
+            return _error_at(sql, problem.message, TextSpan(token.start, token.end + 1), problem.hint)
     return problem
 
 
-def _mistake(sql: str, message: str, span: TextSpan, hint: str = "") -> EslError:
+def _error_at(sql: str, message: str, span: TextSpan, hint: str = "") -> EslError:
     return EslError(SourceText(sql), [Diagnostic(message, span, hint)])

@@ -28,7 +28,7 @@ FIRST, WHOLE, BATCH, END, FAILED, SYSTEM = b"f", b"w", b"b", b"z", b"x", b"c"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AdhocQuery:
     """Ad hoc query for a process."""
 
     sql: str
@@ -36,7 +36,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class SystemQuestion:
+class SystemCatalogQuery:
     """Query on PostgreSQL's system catalog, with the relations and settings that the catalog shows."""
 
     sql: str
@@ -47,7 +47,7 @@ class SystemQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedLog:
+class LogReference:
     """Log that a query reads: how to read its epochs, starting after epoch `after`."""
 
     outline: LogOutline
@@ -55,7 +55,7 @@ class NamedLog:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedRows:
+class RowsReference:
     """Columns of a relation whose rows are in the server."""
 
     columns: pa.Schema

@@ -30,8 +30,14 @@ from typing import IO, Any, NoReturn
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.ask import AskedRelation, HeldRows, LogRows
-from slicemill.server.adhoc.errors import OutOfMemory, QuestionEnded, QuestionRefused, UnknownName, unknown_in
+from slicemill.server.adhoc.ask import InMemoryRelation, LogRelation, QueryableRelation
+from slicemill.server.adhoc.errors import (
+    AdhocQueryCancelled,
+    AdhocQueryRejected,
+    OutOfMemory,
+    UnknownName,
+    no_such_relation,
+)
 from slicemill.server.adhoc.messages import (
     BATCH,
     END,
@@ -44,11 +50,11 @@ from slicemill.server.adhoc.messages import (
     SPANS,
     SYSTEM,
     WHOLE,
-    NamedLog,
-    NamedRows,
+    AdhocQuery,
+    LogReference,
     ProcessLimits,
-    Question,
-    SystemQuestion,
+    RowsReference,
+    SystemCatalogQuery,
 )
 from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
 from slicemill.storage.log import Log
@@ -59,7 +65,7 @@ _CANCELLED = "the question was cancelled: its client asked for that, or is gone"
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionLimits:
+class AdhocLimits:
     """Limits of ad hoc queries: time, memory, and the number at once per user and in total.
 
     `seconds` counts the time in which the server waits for the process, not the time in which the client
@@ -75,7 +81,7 @@ class QuestionLimits:
     idle_s: float = 60.0
     ready: int = 2  # idle processes that are kept without demand
 
-    def with_counts(self, at_once: int | None, per_user: int | None) -> QuestionLimits:
+    def with_counts(self, at_once: int | None, per_user: int | None) -> AdhocLimits:
         """Return these limits with other counts. The count per user never exceeds the total."""
         at_once = at_once or max(self.at_once, per_user or 0)
         return replace(self, at_once=at_once, per_user=min(per_user or self.per_user, at_once))
@@ -85,7 +91,7 @@ class QuestionLimits:
         return ProcessLimits(self.memory_bytes, max(1, (os.cpu_count() or 1) // 2))
 
 
-class QuestionProcess:
+class QueryProcess:
     """Process that executes ad hoc queries, with the server's end of its socket."""
 
     def __init__(self, limits: ProcessLimits) -> None:
@@ -193,19 +199,19 @@ class AnswerRows:
         self._end()
 
 
-class QuestionPool:
+class QueryProcessPool:
     """Pool of processes for ad hoc queries. Thread-safe."""
 
-    def __init__(self, limits: QuestionLimits = QuestionLimits()) -> None:  # noqa: B008
+    def __init__(self, limits: AdhocLimits = AdhocLimits()) -> None:  # noqa: B008
         self.limits = limits
         self._changed = threading.Condition()
-        self._idle: list[QuestionProcess] = []
-        self._asked: set[_Asked] = set()  # queries that have a process
+        self._idle: list[QueryProcess] = []
+        self._asked: set[_RunningQuery] = set()  # queries that have a process
         self._waiting: Counter[str] = Counter()
         self._starting = 0
         self.closed = False
         self._problem: str | None = None  # why processes fail to start
-        self._handed = _HandedTables()
+        self._handed = _TableFiles()
 
     # -- calls of clients -----------------------------------------------------------------------------
 
@@ -219,7 +225,7 @@ class QuestionPool:
     def ask(
         self,
         sql: str,
-        relation_of: Callable[[str], AskedRelation],
+        relation_of: Callable[[str], QueryableRelation],
         user: str = "",
         parameters: Sequence[object] = (),
         interrupted: threading.Event | None = None,
@@ -231,14 +237,14 @@ class QuestionPool:
         """
         asked = self._begin(user, interrupted)
         try:
-            asked.send(Question(sql, tuple(parameters)))
+            asked.send(AdhocQuery(sql, tuple(parameters)))
             return asked.answer(sql, relation_of, self._handed)
         except BaseException:
             asked.end()
             raise
 
     def ask_system(
-        self, question: SystemQuestion, user: str = "", interrupted: threading.Event | None = None
+        self, question: SystemCatalogQuery, user: str = "", interrupted: threading.Event | None = None
     ) -> pa.Table | None:
         """Execute a query on PostgreSQL's system catalog. Returns None if it is not supported."""
         asked = self._begin(user, interrupted)
@@ -265,12 +271,12 @@ class QuestionPool:
 
     # -- processes -------------------------------------------------------------------------------------
 
-    def _begin(self, user: str, interrupted: threading.Event | None) -> _Asked:
+    def _begin(self, user: str, interrupted: threading.Event | None) -> _RunningQuery:
         """Acquire a process for a user. Waits for a limited time until one is free."""
         limits, until = self.limits, time.monotonic() + self.limits.wait_s
         with self._changed:
             if self._waiting[user] >= limits.waiting_per_user:
-                raise QuestionRefused(
+                raise AdhocQueryRejected(
                     f"{limits.waiting_per_user} questions of this user wait already; ask again when some "
                     "have been answered"
                 )
@@ -278,9 +284,9 @@ class QuestionPool:
             try:
                 while True:
                     if self.closed:
-                        raise QuestionEnded("the server ends")
+                        raise AdhocQueryCancelled("the server ends")
                     if interrupted is not None and interrupted.is_set():
-                        raise QuestionEnded(_CANCELLED)
+                        raise AdhocQueryCancelled(_CANCELLED)
                     if self._may_begin(user):
                         while self._idle:
                             process = self._idle.pop()
@@ -290,9 +296,9 @@ class QuestionPool:
                         if self._starting < sum(self._waiting.values()):
                             self._start_one()
                         if time.monotonic() >= until + _START_S:
-                            raise QuestionRefused(self._problem or "no process for questions has started")
+                            raise AdhocQueryRejected(self._problem or "no process for questions has started")
                     elif time.monotonic() >= until:
-                        raise QuestionRefused(self._why_full(user))
+                        raise AdhocQueryRejected(self._why_full(user))
                     self._changed.wait(_LOOK_S)
             finally:
                 self._waiting[user] -= 1
@@ -304,9 +310,7 @@ class QuestionPool:
         own = running if len(running) >= self.limits.per_user else self._asked
         oldest = min(own, key=lambda asked: asked.touched_s)
         if not oldest.busy and time.monotonic() - oldest.touched_s > self.limits.idle_s:
-            oldest.give_up(
-                f"no rows were fetched for {self.limits.idle_s:.0f} s, and another question waited"
-            )
+            oldest.abort(f"no rows were fetched for {self.limits.idle_s:.0f} s, and another question waited")
             self._asked.discard(oldest)
             return True
         return False
@@ -323,12 +327,12 @@ class QuestionPool:
             "server with a larger --questions"
         )
 
-    def _given(self, process: QuestionProcess, user: str, interrupted: threading.Event | None) -> _Asked:
-        asked = _Asked(self, process, user, interrupted)
+    def _given(self, process: QueryProcess, user: str, interrupted: threading.Event | None) -> _RunningQuery:
+        asked = _RunningQuery(self, process, user, interrupted)
         self._asked.add(asked)
         return asked
 
-    def taken_back(self, asked: _Asked, *, reusable: bool) -> None:
+    def release_process(self, asked: _RunningQuery, *, reusable: bool) -> None:
         """Release the process of an ended query."""
         with self._changed:
             self._asked.discard(asked)
@@ -352,7 +356,7 @@ class QuestionPool:
     def _run_start(self) -> None:
         process = None
         try:
-            process = QuestionProcess(self.limits.process)
+            process = QueryProcess(self.limits.process)
             process.wait_ready()
             self._problem = None
         except (OSError, EOFError) as problem:
@@ -371,11 +375,11 @@ class QuestionPool:
             process.kill()
 
 
-class _Asked:
+class _RunningQuery:
     """Running ad hoc query with its process."""
 
     def __init__(
-        self, pool: QuestionPool, process: QuestionProcess, user: str, interrupted: threading.Event | None
+        self, pool: QueryProcessPool, process: QueryProcess, user: str, interrupted: threading.Event | None
     ) -> None:
         self.process = process
         self.user = user
@@ -388,10 +392,10 @@ class _Asked:
         self._ended = threading.Lock()
 
     def answer(
-        self, sql: str, relation_of: Callable[[str], AskedRelation], handed: _HandedTables
+        self, sql: str, relation_of: Callable[[str], QueryableRelation], handed: _TableFiles
     ) -> AnswerRows:
         """Serve the requests of the process until its answer begins."""
-        relations: dict[str, AskedRelation] = {}
+        relations: dict[str, QueryableRelation] = {}
         while True:
             kind, content = self.receive()
             if kind == WHOLE:
@@ -414,30 +418,30 @@ class _Asked:
                     self.send(None)
                     self.done()
                     if isinstance(problem, UnknownName):
-                        raise unknown_in(sql, name, problem) from None
+                        raise no_such_relation(sql, name, problem) from None
                     raise
             self._give(kind, relations[name], words, handed)
 
     def _give(
-        self, kind: bytes, relation: AskedRelation, words: dict[str, Any], handed: _HandedTables
+        self, kind: bytes, relation: QueryableRelation, words: dict[str, Any], handed: _TableFiles
     ) -> None:
         if kind == ROWS:
-            assert isinstance(relation, HeldRows), "the rows of a log are in its segments"
+            assert isinstance(relation, InMemoryRelation), "the rows of a log are in its segments"
             file, size = handed.file(relation.rows())
             with file:
                 self.send(size)
                 self.process.send_file(file)
-        elif isinstance(relation, LogRows):
+        elif isinstance(relation, LogRelation):
             log = relation.log
             assert isinstance(log, Log), "the server has the index"
             if kind == NAMED:
-                self.send(NamedLog(log.outline, relation.after))
+                self.send(LogReference(log.outline, relation.after))
             elif kind == SPANS:
                 self.send(log.spans())
             elif kind == EPOCHS:
                 self.send(log.epochs(after=words["after"], upto=words["upto"]))
         else:
-            self.send(NamedRows(relation.shape().schema))
+            self.send(RowsReference(relation.shape().schema))
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         while True:
@@ -458,7 +462,7 @@ class _Asked:
         try:
             self.process.connection.send(message)
         except OSError:
-            self._raise_gone()
+            self._raise_ended()
 
     def receive(self) -> tuple[bytes, memoryview]:
         """Return the next message of the process. Raises on interruption or timeout."""
@@ -467,29 +471,29 @@ class _Asked:
         try:
             while True:
                 if self._interrupted is not None and self._interrupted.is_set():
-                    raise QuestionEnded(_CANCELLED)
+                    raise AdhocQueryCancelled(_CANCELLED)
                 if connection.poll(_LOOK_S):
                     break
                 if self._spent_s + time.monotonic() - began > limit_s:
-                    raise QuestionEnded(
+                    raise AdhocQueryCancelled(
                         f"the question took more than {limit_s:g} s; read fewer rows, or start the server "
                         "with a larger --question-seconds"
                     )
             frame = memoryview(connection.recv_bytes())
         except (EOFError, OSError):
-            self._raise_gone()
+            self._raise_ended()
         except SlicemillError:
             self.end()
             raise
         self._spent_s += time.monotonic() - began
         return bytes(frame[:1]), frame[1:]
 
-    def _raise_gone(self) -> NoReturn:
+    def _raise_ended(self) -> NoReturn:
         """Raise an error with the reason why the process has ended."""
         was_ended = self._ended.locked()
         self.end()
         if was_ended or self._pool.closed:
-            raise QuestionEnded(self._why) from None
+            raise AdhocQueryCancelled(self._why) from None
         raise OutOfMemory(self._pool.limits.memory_bytes) from None
 
     def _problem(self, sql: str, words: dict[str, Any]) -> SlicemillError:
@@ -506,22 +510,22 @@ class _Asked:
     def done(self) -> None:
         """Return the process to the pool for the next query."""
         if self._ended.acquire(blocking=False):
-            self._pool.taken_back(self, reusable=True)
+            self._pool.release_process(self, reusable=True)
 
     def end(self) -> None:
         """Kill the process, unless its answer is complete."""
         if self._ended.acquire(blocking=False):
             self.process.kill()
-            self._pool.taken_back(self, reusable=False)
+            self._pool.release_process(self, reusable=False)
 
-    def give_up(self, why: str) -> None:
+    def abort(self, why: str) -> None:
         """Kill the process and record the reason. The caller has already removed the query from the pool."""
         self._why = why
         if self._ended.acquire(blocking=False):
             self.process.kill()
 
 
-class _HandedTables:
+class _TableFiles:
     """Memory files with the rows of tables, cached as long as the Arrow table exists."""
 
     def __init__(self) -> None:
@@ -562,8 +566,8 @@ def _table(content: memoryview) -> pa.Table:
 
 
 @functools.cache
-def shared_pool() -> QuestionPool:
+def shared_pool() -> QueryProcessPool:
     """Return the shared pool of this process, for services without their own pool."""
-    pool = QuestionPool()
+    pool = QueryProcessPool()
     atexit.register(pool.close)
     return pool

@@ -29,7 +29,13 @@ import pyarrow as pa
 import sqlglot
 
 from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.ask import AskedRelation, HeldRows, LogRows, answering, pieces_of
+from slicemill.server.adhoc.ask import (
+    InMemoryRelation,
+    LogRelation,
+    QueryableRelation,
+    run_adhoc_query,
+    split_batches,
+)
 from slicemill.server.adhoc.errors import OutOfMemory
 from slicemill.server.adhoc.messages import (
     BATCH,
@@ -43,13 +49,13 @@ from slicemill.server.adhoc.messages import (
     SPANS,
     SYSTEM,
     WHOLE,
-    NamedLog,
+    AdhocQuery,
+    LogReference,
     ProcessLimits,
-    Question,
-    SystemQuestion,
+    SystemCatalogQuery,
 )
 from slicemill.server.postgres.system_catalog import system_answer
-from slicemill.sql.cursor import nesting_told
+from slicemill.sql.cursor import report_deep_nesting
 from slicemill.sql.errors import EslError, SourceText
 from slicemill.storage.log import Epoch, EpochSpans, Log
 
@@ -60,11 +66,11 @@ _NICE = 5
 _KILLED_FIRST = 900
 
 
-class Abandoned(Exception):
+class QueryAbandoned(Exception):
     """The server has abandoned the query."""
 
 
-class _Server:
+class _ServerConnection:
     """Connection of the query process to the server."""
 
     def __init__(self, fd: int) -> None:
@@ -87,7 +93,7 @@ class _Server:
         self.send(kind, json.dumps(words).encode())
         answer = self.connection.recv()
         if answer is None:
-            raise Abandoned
+            raise QueryAbandoned
         return answer
 
     def rows(self, name: str) -> pa.Table:
@@ -100,11 +106,11 @@ class _Server:
             os.close(files[0])
         return pa.ipc.open_stream(content).read_all()
 
-    def relation(self, name: str) -> AskedRelation:
+    def relation(self, name: str) -> QueryableRelation:
         named = self.asked(NAMED, name=name)
-        if isinstance(named, NamedLog):
-            return LogRows(_RemoteLog(name, self, Log.outlined(named.outline)), named.after)
-        return HeldRows(named.columns, lambda: self.rows(name))
+        if isinstance(named, LogReference):
+            return LogRelation(_RemoteLog(name, self, Log.from_outline(named.outline)), named.after)
+        return InMemoryRelation(named.columns, lambda: self.rows(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class _RemoteLog:
     """Log whose index is in the server. Its segments are read in this process."""
 
     name: str
-    server: _Server
+    server: _ServerConnection
     log: Log
 
     @property
@@ -133,7 +139,7 @@ class _RemoteLog:
 
 def serve(fd: int, limits: ProcessLimits) -> None:
     """Execute queries until the server has ended."""
-    server = _Server(fd)
+    server = _ServerConnection(fd)
     _limit(limits)
     server.send(READY)
     while True:
@@ -141,38 +147,38 @@ def serve(fd: int, limits: ProcessLimits) -> None:
             question = server.connection.recv()
         except EOFError:
             return
-        with suppress(Abandoned):
-            if isinstance(question, SystemQuestion):
+        with suppress(QueryAbandoned):
+            if isinstance(question, SystemCatalogQuery):
                 _answer_system(server, question)
             else:
                 _answer(server, question, limits)
 
 
-def _answer(server: _Server, question: Question, limits: ProcessLimits) -> None:
+def _answer(server: _ServerConnection, question: AdhocQuery, limits: ProcessLimits) -> None:
     try:
         with (
-            nesting_told(SourceText(question.sql)),
-            answering(question.sql, server.relation, question.parameters, limits) as answer,
+            report_deep_nesting(SourceText(question.sql)),
+            run_adhoc_query(question.sql, server.relation, question.parameters, limits) as answer,
         ):
             batch = next(answer.rest, None)
             if batch is None:
                 server.send(WHOLE, _stream(answer.first))
                 return
             server.send(FIRST, answer.first.schema.serialize())
-            for piece in pieces_of(answer.first):
+            for piece in split_batches(answer.first):
                 server.send(BATCH, piece.serialize())
             while batch is not None:
-                for piece in pieces_of(pa.Table.from_batches([batch])):
+                for piece in split_batches(pa.Table.from_batches([batch])):
                     server.send(BATCH, piece.serialize())
                 batch = next(answer.rest, None)
             server.send(END)
-    except Abandoned:
+    except QueryAbandoned:
         raise
     except Exception as problem:
-        server.send(FAILED, json.dumps(_words(problem, limits)).encode())
+        server.send(FAILED, json.dumps(_error_fields(problem, limits)).encode())
 
 
-def _words(problem: Exception, limits: ProcessLimits) -> dict[str, object]:
+def _error_fields(problem: Exception, limits: ProcessLimits) -> dict[str, object]:
     if isinstance(problem, EslError):
         return {
             "mistakes": [(one.message, one.span.start, one.span.end, one.hint) for one in problem.diagnostics]
@@ -184,7 +190,7 @@ def _words(problem: Exception, limits: ProcessLimits) -> dict[str, object]:
     return {"message": str(problem), "memory": isinstance(problem, OutOfMemory)}
 
 
-def _answer_system(server: _Server, question: SystemQuestion) -> None:
+def _answer_system(server: _ServerConnection, question: SystemCatalogQuery) -> None:
     shapes = {name: schema.empty_table() for name, schema in question.shapes.items()}
     try:
         found = system_answer(question.sql, question.parameters, shapes, question.views, question.settings)

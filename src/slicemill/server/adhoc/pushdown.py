@@ -21,7 +21,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from slicemill.columns.arrow_schema import TS
 from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.errors import unreadable
+from slicemill.server.adhoc.errors import syntax_error
 
 _MIRRORED = {"first": "last", "last": "first"}
 # Nodes allowed in a time bound: the value does not depend on the position in the query.
@@ -43,7 +43,7 @@ _CONSTANT = (
 _CONSTANT_CALLS = ("now", "today", "get_current_timestamp", "current_timestamp", "current_date")
 
 
-class Wanted(Enum):
+class LimitOrder(Enum):
     """Rows that a LIMIT selects: any, or the first or last in time."""
 
     ANY = "any"
@@ -55,13 +55,13 @@ class Wanted(Enum):
 class Limit:
     """LIMIT that can be pushed down. `probe` selects the timestamps of the rows that pass WHERE."""
 
-    wanted: Wanted
+    wanted: LimitOrder
     rows: int
     probe: exp.Select
 
 
 @dataclass(frozen=True, slots=True)
-class RelationNeed:
+class RelationPushdown:
     """Requirements of a query on one relation: `columns` in lower case (None for all), and bounds of `_ts`.
 
     Every row needed lies within each bound. A relation that is named more than once keeps only the bounds
@@ -74,29 +74,29 @@ class RelationNeed:
     limit: Limit | None = None
     rows: bool = True
 
-    def wants(self, column: str) -> bool:
+    def requires_column(self, column: str) -> bool:
         return self.columns is None or column.lower() in self.columns
 
 
-def parsed(sql: str) -> exp.Query:
+def parse_query(sql: str) -> exp.Query:
     """Parse an ad hoc query, which must be one SELECT."""
     try:
         statements = sqlglot.parse(sql, read="duckdb")
     except sqlglot.errors.SqlglotError as problem:
-        raise unreadable(sql, problem) from None
+        raise syntax_error(sql, problem) from None
     trees = [tree for tree in statements if tree is not None]
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise SlicemillError("a question is one SELECT")
     return trees[0]
 
 
-def relations_named(sql: str) -> list[str]:
+def relation_names(sql: str) -> list[str]:
     """Return the names in FROM that are not defined by the query itself.
 
     >>> relations_named("WITH top AS (SELECT * FROM hot) SELECT * FROM top JOIN item USING (id)")
     ['hot', 'item']
     """
-    return sorted(needs_of(parsed(sql)))
+    return sorted(pushdowns_of(parse_query(sql)))
 
 
 def is_system(table: exp.Table) -> bool:
@@ -104,19 +104,19 @@ def is_system(table: exp.Table) -> bool:
     return table.db.lower() in ("pg_catalog", "information_schema") or table.name.lower().startswith("pg_")
 
 
-def needs_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str, RelationNeed]:
+def pushdowns_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str, RelationPushdown]:
     """Return the requirements of a query by relation name, as written in the query."""
     own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
     places = [table for table in tables if not is_system(table) and table.name.lower() not in own]
     if _is_zero(tree.args.get("limit")):
-        return {table.name: RelationNeed(rows=False) for table in places}
+        return {table.name: RelationPushdown(rows=False) for table in places}
     scopes = _scopes(tree)
     named = frozenset(identifier.name.lower() for identifier in tree.find_all(exp.Identifier))
-    found: dict[str, RelationNeed] = {}
+    found: dict[str, RelationPushdown] = {}
     for table in places:
-        need = _need(table, scopes.get(id(table)), named)
-        found[table.name] = _both(found[table.name], need) if table.name in found else need
+        need = _relation_pushdown(table, scopes.get(id(table)), named)
+        found[table.name] = _merge_pushdowns(found[table.name], need) if table.name in found else need
     if len(places) == 1 and (limit := _limit(tree, places[0], parameters)) is not None:
         found = {name: replace(need, limit=limit) for name, need in found.items()}
     return found
@@ -136,18 +136,18 @@ def _scopes(tree: exp.Query) -> dict[int, Scope]:
     }
 
 
-def _need(table: exp.Table, scope: Scope | None, named: frozenset[str]) -> RelationNeed:
+def _relation_pushdown(table: exp.Table, scope: Scope | None, named: frozenset[str]) -> RelationPushdown:
     select = scope.expression if scope is not None else None
     if not isinstance(select, exp.Select) or table.args.get("pivots") or table.args.get("sample"):
-        return RelationNeed()
+        return RelationPushdown()
     joins: list[exp.Join] = select.args.get("joins") or []
-    whole = {table.alias_or_name.lower(), table.name.lower()} & _columns_named(select)
+    whole = {table.alias_or_name.lower(), table.name.lower()} & _column_names(select)
     every = whole or any(join.args.get("method") for join in joins) or _has_star(select)
-    first, last = ((), ()) if any(_picks(join) for join in joins) else _bounds(select, table)
-    return RelationNeed(None if every else named | {TS}, first, last)
+    first, last = ((), ()) if any(_is_positional_join(join) for join in joins) else _bounds(select, table)
+    return RelationPushdown(None if every else named | {TS}, first, last)
 
 
-def _columns_named(select: exp.Select) -> set[str]:
+def _column_names(select: exp.Select) -> set[str]:
     """Return unqualified column names. A table's own name in this position means a whole row."""
     return {column.name.lower() for column in select.find_all(exp.Column) if not column.table}
 
@@ -157,7 +157,7 @@ def _has_star(select: exp.Select) -> bool:
     return any(not isinstance(star.parent, exp.Count) for star in stars)
 
 
-def _picks(join: exp.Join) -> bool:
+def _is_positional_join(join: exp.Join) -> bool:
     """Return True for joins whose matches depend on the other rows: ASOF and POSITIONAL."""
     return str(join.args.get("method") or "").upper() in ("ASOF", "POSITIONAL")
 
@@ -171,7 +171,9 @@ def _bounds(select: exp.Select, table: exp.Table) -> tuple[tuple[exp.Expr, ...],
     where = select.args.get("where")
     found: dict[str, list[exp.Expr]] = {"first": [], "last": []}
     alone = not select.args.get("joins")
-    for condition in where.this.flatten() if where and isinstance(where.this, exp.And) else _whole(where):
+    for condition in (
+        where.this.flatten() if where and isinstance(where.this, exp.And) else _where_condition(where)
+    ):
         bare = condition.unnest()
         for side, bound in _bounds_in(bare, table.alias_or_name.lower(), alone):
             if _is_constant(bound):
@@ -179,7 +181,7 @@ def _bounds(select: exp.Select, table: exp.Table) -> tuple[tuple[exp.Expr, ...],
     return tuple(found["first"]), tuple(found["last"])
 
 
-def _whole(where: exp.Where | None) -> list[exp.Expr]:
+def _where_condition(where: exp.Where | None) -> list[exp.Expr]:
     return [where.this] if where else []
 
 
@@ -212,10 +214,10 @@ def _is_constant(bound: exp.Expr) -> bool:
     return True
 
 
-def _both(one: RelationNeed, other: RelationNeed) -> RelationNeed:
+def _merge_pushdowns(one: RelationPushdown, other: RelationPushdown) -> RelationPushdown:
     """Merge the requirements of two occurrences of a relation. Only identical bounds remain."""
     every = one.columns is None or other.columns is None
-    return RelationNeed(
+    return RelationPushdown(
         None if every else (one.columns or frozenset()) | (other.columns or frozenset()),
         tuple(bound for bound in one.first if bound in other.first),
         tuple(bound for bound in one.last if bound in other.last),
@@ -238,12 +240,12 @@ def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> L
     passed = _count(tree.args["offset"], parameters) if tree.args.get("offset") else 0
     if rows is None or passed is None or _from_of(tree) is not table:
         return None
-    wanted, order = Wanted.ANY, tree.args.get("order")
+    wanted, order = LimitOrder.ANY, tree.args.get("order")
     if order is not None:
         first = order.expressions[0]
         if not _is_time_of(first.this, tree, table):
             return None
-        wanted = Wanted.NEWEST if first.args.get("desc") else Wanted.OLDEST
+        wanted = LimitOrder.NEWEST if first.args.get("desc") else LimitOrder.OLDEST
     probe = exp.select(exp.column(TS, table=table.alias_or_name)).from_(table.copy())
     if tree.args.get("where") is not None:
         probe.set("where", tree.args["where"].copy())

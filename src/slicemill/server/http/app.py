@@ -16,12 +16,12 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from slicemill import __version__
 from slicemill.columns.arrow_schema import to_arrow
-from slicemill.connectors.webhook import place_of
-from slicemill.errors import EngineStopped, SlicemillError, counted
+from slicemill.connectors.webhook import url_origin
+from slicemill.errors import EngineStopped, SlicemillError, format_count
 from slicemill.lifecycle.alerts import AlertStatus
-from slicemill.server.adhoc.errors import QuestionRefused
+from slicemill.server.adhoc.errors import AdhocQueryRejected
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.auth import Access, Denied, UserRole
+from slicemill.server.auth import Access, PermissionDenied, UserRole
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, EpochRows, json_of_epoch, json_rows
 from slicemill.server.http.console_routes import add_console_data, add_console_files
 from slicemill.server.http.messages import (
@@ -44,7 +44,7 @@ from slicemill.server.http.protection import (
     CurrentPrincipal,
     CurrentSession,
     Unauthenticated,
-    chunked,
+    connection_of,
     current_principal,
     protect,
 )
@@ -53,7 +53,7 @@ from slicemill.server.live_results import LiveResults, recent_epoch
 from slicemill.server.logs import note_event
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
-from slicemill.server.service import MillService, NotThere
+from slicemill.server.service import MillService, NotFound
 from slicemill.server.support_bundle import support_bundle
 from slicemill.server.user_session import UserSession
 from slicemill.storage.filesystem import StorageFull, full_message, is_full
@@ -117,11 +117,13 @@ async def _call(function: Callable[[], T]) -> T:
     return await asyncio.to_thread(function)
 
 
-async def _while_there(request: Request, threads: Executor, function: Callable[[threading.Event], T]) -> T:
+async def _run_until_disconnect(
+    request: Request, threads: Executor, function: Callable[[threading.Event], T]
+) -> T:
     """Run a function in a thread; set its event if the client disconnects."""
     interrupted = threading.Event()
     running = asyncio.get_running_loop().run_in_executor(threads, function, interrupted)
-    gone = asyncio.create_task(_gone(request))
+    gone = asyncio.create_task(_wait_for_disconnect(request))
     try:
         waited: set[asyncio.Future[Any]] = {running, gone}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +134,7 @@ async def _while_there(request: Request, threads: Executor, function: Callable[[
     return await running
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -161,20 +163,20 @@ def _add_errors(app: FastAPI, service: MillService) -> None:
         headers = {"WWW-Authenticate": "Bearer"}
         return JSONResponse(problems_of(error).model_dump(), 401, headers)
 
-    @app.exception_handler(Denied)
-    async def denied(_: Request, error: Denied) -> JSONResponse:
+    @app.exception_handler(PermissionDenied)
+    async def denied(_: Request, error: PermissionDenied) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 403)
 
-    @app.exception_handler(NotThere)
-    async def not_there(_: Request, error: NotThere) -> JSONResponse:
+    @app.exception_handler(NotFound)
+    async def not_there(_: Request, error: NotFound) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 404)
 
     @app.exception_handler(EngineStopped)
     async def stopped(_: Request, error: EngineStopped) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 503)
 
-    @app.exception_handler(QuestionRefused)
-    async def too_many(_: Request, error: QuestionRefused) -> JSONResponse:
+    @app.exception_handler(AdhocQueryRejected)
+    async def too_many(_: Request, error: AdhocQueryRejected) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 429)
 
     @app.exception_handler(StorageFull)
@@ -239,7 +241,7 @@ def _add_statements(app: FastAPI) -> None:
             parts = answers_as_json(answers)
             return answers, parts, next(parts)
 
-        answers, parts, first = await _while_there(request, threads, begin)
+        answers, parts, first = await _run_until_disconnect(request, threads, begin)
         return StreamingResponse(_in_threads(parts, first, threads, answers), media_type=JSON)
 
     @app.post("/v1/check", responses=_REFUSED, tags=["statements"])
@@ -270,18 +272,18 @@ def _add_catalog(app: FastAPI) -> None:
     @app.get("/v1/queries", responses=_REFUSED, tags=["catalog"])
     async def queries(session: CurrentSession) -> list[QueryEntry]:
         """All queries, and how they are doing."""
-        return await _call(lambda: [_entry(session.service, name) for name in session.queries()])
+        return await _call(lambda: [_query_entry(session.service, name) for name in session.queries()])
 
     @app.get("/v1/queries/{name}", responses=_REFUSED, tags=["catalog"])
     async def query(name: QueryName, session: CurrentSession) -> QueryEntry:
         """One query, and how it is doing."""
         session.query(name)
-        return await _call(lambda: _entry(session.service, name))
+        return await _call(lambda: _query_entry(session.service, name))
 
     @app.get("/v1/alerts", responses=_REFUSED, tags=["catalog"])
     async def alerts(session: CurrentSession) -> list[AlertEntry]:
         """All alerts, and how they are doing."""
-        return [_alert(one) for one in await _call(session.alerts)]
+        return [_alert_entry(one) for one in await _call(session.alerts)]
 
     @app.get("/v1/explain", responses={**_REFUSED, **_PLANS}, tags=["catalog"], response_class=Response)
     async def explain_all(
@@ -289,7 +291,7 @@ def _add_catalog(app: FastAPI) -> None:
         format: ExplainFormat = "text",  # noqa: A002
     ) -> Response:
         """The query graph that runs."""
-        return await _call(lambda: _explained(session, None, format))
+        return await _call(lambda: _explain_response(session, None, format))
 
     @app.get(
         "/v1/queries/{name}/explain",
@@ -303,17 +305,17 @@ def _add_catalog(app: FastAPI) -> None:
         format: ExplainFormat = "text",  # noqa: A002
     ) -> Response:
         """How a query runs."""
-        return await _call(lambda: _explained(session, name, format))
+        return await _call(lambda: _explain_response(session, name, format))
 
 
 ExplainFormat = Annotated[str, Query(pattern="^(text|json|svg)$")]
 
 
-def _explained(session: UserSession, name: str | None, form: str) -> Response:
+def _explain_response(session: UserSession, name: str | None, form: str) -> Response:
     return Response(session.explain(name, form), media_type=_PLAN_TYPES[form])
 
 
-def _entry(service: MillService, name: str) -> QueryEntry:
+def _query_entry(service: MillService, name: str) -> QueryEntry:
     query = service.mill.catalog.queries[name.lower()]
     handle = service.mill.queries.get(query.name)
     life = handle.life() if handle is not None else None
@@ -334,7 +336,7 @@ def _entry(service: MillService, name: str) -> QueryEntry:
     )
 
 
-def _alert(one: AlertStatus) -> AlertEntry:
+def _alert_entry(one: AlertStatus) -> AlertEntry:
     return AlertEntry(
         name=one.name,
         on=one.on,
@@ -345,7 +347,7 @@ def _alert(one: AlertStatus) -> AlertEntry:
         sent=one.sent,
         last_sent=None if one.sent_us is None else _iso(one.sent_us),
         waiting=one.waiting,
-        webhook=place_of(one.url),
+        webhook=url_origin(one.url),
         error=one.error,
     )
 
@@ -434,7 +436,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         start = since if since is not None else await _call(lambda: recent_epoch(query.log, recent))
 
         async def events() -> AsyncIterator[bytes]:
-            connection = chunked(request.scope)
+            connection = connection_of(request.scope)
             async for epoch in live.follow(query, start, _as_event, _IDLE_S, connection):
                 if current_principal(request) != session.principal:
                     return  # the token was revoked meanwhile
@@ -481,7 +483,7 @@ def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Ac
         locked = access.problems()  # without a working token, no client could read the reason elsewhere
         found = [one for one in service.problems() if one not in locked]
         if found and (principal is None or principal.names):
-            found = [f"{counted(len(found), 'problem')}; who has a token for all names is told which"]
+            found = [f"{format_count(len(found), 'problem')}; who has a token for all names is told which"]
         found = [*locked, *found]
         ready = service.mill.dispatcher.failure is None
         if not ready:

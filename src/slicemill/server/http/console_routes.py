@@ -48,11 +48,11 @@ from slicemill.server.http.console_messages import (
 )
 from slicemill.server.http.messages import RefusedRequest, StatementText
 from slicemill.server.http.protection import CurrentSession
-from slicemill.server.pages.completion import words_for
-from slicemill.server.pages.live_graph import Folding, LiveGraphReader, components_of
+from slicemill.server.pages.completion import completions_for
+from slicemill.server.pages.live_graph import FoldMode, LiveGraphReader, components_of
 from slicemill.server.pages.preview import preview
-from slicemill.server.pages.priorities import RULES, priorities_of, rehearsed
-from slicemill.server.pages.stored_slices import SliceWatch, StoredChain, inputs_of, part_named, reaches_of
+from slicemill.server.pages.priorities import RULES, priorities_of, simulate_policies
+from slicemill.server.pages.stored_slices import SliceWatch, StoredChain, inputs_of, name_part, window_extents
 from slicemill.server.sampling import MillSample, QuerySample, Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -87,7 +87,7 @@ def add_console_data(
     _add_overview(app, sampler)
     _add_graph(app, service, sampler)
     _add_preview(app, service)
-    _add_words(app)
+    _add_completions(app)
     _add_slices(app, service, cuts)
     _add_scheduling(app, service, sampler)
     for extension in extensions().values():
@@ -181,7 +181,7 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
         session: CurrentSession,
         query: Annotated[str | None, Query(max_length=1000)] = None,
         component: Annotated[int | None, Query(ge=0)] = None,
-        fold: Folding | None = None,
+        fold: FoldMode | None = None,
         limit: Annotated[int, Query(ge=1, le=2000)] = 150,
     ) -> GraphBody:
         """The graph that runs with its rates: what a query needs, or a component, or all.
@@ -221,11 +221,11 @@ def _add_preview(app: FastAPI, service: MillService) -> None:
         return PlanPreview.model_validate(asdict(found))
 
 
-def _add_words(app: FastAPI) -> None:
+def _add_completions(app: FastAPI) -> None:
     @app.get("/v1/words", responses=REFUSED, tags=["console"])
     async def words(session: CurrentSession) -> EditorWords:
         """What an editor of ESL can highlight and complete: the language's words, and the catalog's."""
-        return EditorWords.model_validate(asdict(await in_thread(lambda: words_for(session))))
+        return EditorWords.model_validate(asdict(await in_thread(lambda: completions_for(session))))
 
 
 def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
@@ -268,7 +268,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
             StoredSliceBody(
                 cell=one.cell,
                 worker=mill.dispatcher.worker_of(running, one.cell) if running else None,
-                part=part_named(one.part, inputs),
+                part=name_part(one.part, inputs),
                 rows=one.rows,
                 bytes=one.bytes,
                 earliest_us=one.earliest_us,
@@ -280,7 +280,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
         cuts=[
             CutsBody(
                 cell=cell,
-                part=part_named(one.part, inputs),
+                part=name_part(one.part, inputs),
                 rate=one.rate,
                 finest=list(one.finest),
                 cheapest=list(one.cheapest),
@@ -289,9 +289,9 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
             )
             for cell, one in chain.cuts
         ],
-        reaches={who: back for who, back in reaches_of(mill, chain.unit).items() if sees(who)},
+        reaches={who: back for who, back in window_extents(mill, chain.unit).items() if sees(who)},
         moves=[
-            CutMoveBody.model_validate(asdict(move) | {"part": part_named(move.part, inputs)})
+            CutMoveBody.model_validate(asdict(move) | {"part": name_part(move.part, inputs)})
             for move in chain.moves
         ],
     )
@@ -321,7 +321,9 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
         if body.text:
             await in_thread(lambda: session.check_trial(body.text))
         verdict, outcomes = await in_thread(
-            lambda: rehearsed(service.mill, body.rates, body.policies, body.cores, body.seconds, body.text)
+            lambda: simulate_policies(
+                service.mill, body.rates, body.policies, body.cores, body.seconds, body.text
+            )
         )
         return PlanAnswer(verdict=verdict, outcomes=outcomes)
 
@@ -340,7 +342,7 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
     async def add_token(body: TokenRequest, session: CurrentSession) -> MadeToken:
         """Make a token. The first one is an admin's: from then on nobody gets in without one."""
         session.principal.require(UserRole.ADMIN, "making a token")
-        if not access.asks and (body.role.lower() != UserRole.ADMIN.word or body.names):
+        if not access.requires_token and (body.role.lower() != UserRole.ADMIN.word or body.names):
             raise SlicemillError("the first token has role admin and all names, or nobody could make another")
         return MadeToken(token=access.add(body.name, body.role, body.names, wall_clock_us()))
 

@@ -69,11 +69,11 @@ def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes
     """Return the metrics of a mill, of the named queries and of live clients as Prometheus text."""
     registry = CollectorRegistry()
     queries = [mill.queries[name] for name in names if name in mill.queries]
-    registry.register(MillFigures(mill, queries, live))
+    registry.register(MillCollector(mill, queries, live))
     return generate_latest(registry)
 
 
-class MillFigures(Collector):
+class MillCollector(Collector):
     """Prometheus collector that reads the metrics of a mill on each scrape."""
 
     def __init__(self, mill: Mill, queries: list[Query], live: LiveCounts) -> None:

@@ -106,7 +106,7 @@ class RequestLimits:
             headers = _CLOSE if status == _TOO_LARGE else None
             await JSONResponse(body, status, headers)(scope, receive, send)
             return
-        await self._app(scope, _limited(receive), send)
+        await self._app(scope, _limit_body(receive), send)
 
     def _problem(self, scope: Scope) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
@@ -118,12 +118,12 @@ class RequestLimits:
             return _TOO_LARGE, _TOO_MUCH
         host = headers.get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if not self._access.asks and name.lower() not in _HERE:
+        if not self._access.requires_token and name.lower() not in _HERE:
             return 421, "without tokens this server answers under the names of its own machine only"
         return None
 
 
-def _limited(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     """Limit the size and the arrival time of a request body. Raises HTTPException beyond the limits."""
     taken = 0
     ends = time.monotonic() + _BODY_S
@@ -202,20 +202,20 @@ class BoundedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._expect_taken()
+        self._expect_read()
 
     def resume_writing(self) -> None:
         if self._stuck is not None:
             self._stuck.cancel()
         super().resume_writing()
 
-    def _expect_taken(self) -> None:
+    def _expect_read(self) -> None:
         """Cut the client off if it reads nothing while writing is paused."""
         waiting = self.transport.get_write_buffer_size()
 
         def look() -> None:
             if self.transport.get_write_buffer_size() < waiting:
-                self._expect_taken()
+                self._expect_read()
             else:
                 self._cut_off("it takes nothing")
 
@@ -252,7 +252,7 @@ class ChunkedConnection:
         self._protocol = protocol
 
     @staticmethod
-    def framed(content: bytes) -> bytes:
+    def frame_content(content: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(content), content)
 
     def takes(self) -> bool:
@@ -262,7 +262,7 @@ class ChunkedConnection:
         self._protocol.transport.write(framed)
 
 
-def chunked(scope: Scope) -> ChunkedConnection | None:
+def connection_of(scope: Scope) -> ChunkedConnection | None:
     """Return the connection of a request with a chunked response, or None if it cannot be accessed."""
     protocol = scope.get("state", {}).get(_CONNECTION)
     if not isinstance(protocol, BoundedProtocol) or scope.get("http_version") != "1.1":
@@ -270,7 +270,7 @@ def chunked(scope: Scope) -> ChunkedConnection | None:
     return ChunkedConnection(protocol)
 
 
-def bounded(limits: ClientLimits) -> type[asyncio.Protocol]:
+def protocol_class(limits: ClientLimits) -> type[asyncio.Protocol]:
     """Return a protocol class with these limits, which uvicorn instantiates for each connection."""
     found: Any = type("BoundedProtocolWithLimits", (BoundedProtocol,), {"limits": limits})
     return cast(type[asyncio.Protocol], found)

@@ -26,7 +26,7 @@ _MORE_KEYWORDS = """
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFunction:
+class FunctionCompletion:
     """Function and its call syntax."""
 
     name: str
@@ -34,50 +34,54 @@ class KnownFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownColumn:
+class ColumnCompletion:
     name: str
     type: str
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRelation:
+class RelationCompletion:
     """Stream, table, view or query with its columns."""
 
     name: str
     kind: str
-    columns: list[KnownColumn]
+    columns: list[ColumnCompletion]
 
 
 @dataclass(frozen=True, slots=True)
-class KnownWords:
+class Completions:
     keywords: list[str]
     types: list[str]
-    functions: list[KnownFunction]
-    relations: list[KnownRelation]
+    functions: list[FunctionCompletion]
+    relations: list[RelationCompletion]
 
 
-def words_for(session: UserSession) -> KnownWords:
+def completions_for(session: UserSession) -> Completions:
     """Return the completions for a session, with the names that its principal may see."""
     catalog = session.service.mill.catalog
     aggregates = [
-        KnownFunction(one.name, f"{one.name}({', '.join(word.partition('{')[0] for word in one.declared)})")
+        FunctionCompletion(
+            one.name, f"{one.name}({', '.join(word.partition('{')[0] for word in one.declared)})"
+        )
         for one in BUILTINS.values()
     ]
-    scalars = [KnownFunction(name, str(signature)) for name, signature in SCALARS.items()]
+    scalars = [FunctionCompletion(name, str(signature)) for name, signature in SCALARS.items()]
     own: tuple[AggregateDefinition | FunctionDefinition | CalledDefinition, ...] = (
         *catalog.base_aggregates.values(),
         *catalog.functions.values(),
         *catalog.callables.values(),
     )
     declared = [
-        KnownFunction(one.name, f"{one.name}(…)") for one in own if session.principal.may_name(one.name)
+        FunctionCompletion(one.name, f"{one.name}(…)") for one in own if session.principal.may_name(one.name)
     ]
     relations = [
-        KnownRelation(one.name, describe(one)[0], [KnownColumn(c.name, str(c.type)) for c in one.schema])
+        RelationCompletion(
+            one.name, describe(one)[0], [ColumnCompletion(c.name, str(c.type)) for c in one.schema]
+        )
         for one in (*catalog.relations.values(), *catalog.queries.values())
         if session.principal.may_name(one.name)
     ]
-    return KnownWords(
+    return Completions(
         sorted(NOT_AN_ALIAS | set(_MORE_KEYWORDS.split()) | set(statements())),
         sorted(SPELLINGS),
         sorted([*aggregates, *scalars, *declared], key=lambda one: one.name),

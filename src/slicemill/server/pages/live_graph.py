@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.explain.text import is_lookup_arc, operator_name, role_of, words_of
+from slicemill.explain.text import describe_node, is_lookup_arc, operator_name, role_of
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Role
 from slicemill.operators.specs import QueryResults, Source
@@ -24,7 +24,7 @@ _FACTS = 3
 _READABLE = 24  # nodes that are readable on a laptop screen
 
 
-class Folding(StrEnum):
+class FoldMode(StrEnum):
     NOTHING = "nothing"
     TAILS = "tails"  # a query and the stateless operators that only it uses are one node
     GROUPS = "groups"  # queries that read from the same shared nodes are one node
@@ -51,11 +51,11 @@ class GraphIndex:
 
 def index_of(graph: QueryGraph) -> GraphIndex:
     """Return the index of a graph, cached per plan."""
-    return _index(_ById(graph))
+    return _index(_GraphKey(graph))
 
 
 @dataclass(frozen=True, eq=False)
-class _ById:
+class _GraphKey:
     """Cache key of a graph by identity: plans are immutable."""
 
     graph: QueryGraph
@@ -64,11 +64,11 @@ class _ById:
         return id(self.graph)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.graph is self.graph
+        return isinstance(other, _GraphKey) and other.graph is self.graph
 
 
 @lru_cache(maxsize=2)
-def _index(key: _ById) -> GraphIndex:
+def _index(key: _GraphKey) -> GraphIndex:
     graph = key.graph
     queries = tuple(node.id for node in graph if isinstance(node.operator, QueryResults))
     needed = dict.fromkeys(graph.nodes, 0)
@@ -175,7 +175,7 @@ class LiveGraphReader:
         self,
         query: str | None = None,
         component: int | None = None,
-        fold: Folding | None = None,
+        fold: FoldMode | None = None,
         limit: int = 150,
     ) -> LiveGraph:
         """Return the ancestors of a query, a component, or all nodes; folded if requested or if too large."""
@@ -207,14 +207,14 @@ class LiveGraphReader:
         return LiveGraph(nodes, arcs, len(set(index.component.values())), left_out, shared, alone)
 
     def _folding(
-        self, chosen: Sequence[str], fold: Folding | None, limit: int, query: str | None
+        self, chosen: Sequence[str], fold: FoldMode | None, limit: int, query: str | None
     ) -> dict[str, str]:
         """Return the representative of each folded node: as requested, or as little folding as necessary."""
         if fold is None and query is not None:
-            fold = Folding.NOTHING
-        if fold is Folding.NOTHING or (fold is None and len(chosen) <= _READABLE):
+            fold = FoldMode.NOTHING
+        if fold is FoldMode.NOTHING or (fold is None and len(chosen) <= _READABLE):
             return {}
-        if fold is Folding.GROUPS:
+        if fold is FoldMode.GROUPS:
             return self._grouped(chosen)
         tails = self._tails(chosen)
         if fold is None and len(chosen) - sum(node != own for node, own in tails.items()) > limit:
@@ -270,10 +270,10 @@ class LiveGraphReader:
 
     def _node(self, node: Node, tail: Sequence[str]) -> LiveNode:
         graph, unit = self._mill.graph, self._unit(node.id)
-        words = words_of(node, graph)
+        words = describe_node(node, graph)
         facts = [f"{what} {text}" for what, text in words.facts[:_FACTS]]
         for operator in tail:  # the folded operators
-            own = words_of(graph[operator], graph)
+            own = describe_node(graph[operator], graph)
             facts.append(f"{own.title.lower()} {', '.join(text for _, text in own.facts[:1])}".strip())
         return LiveNode(
             node.id,

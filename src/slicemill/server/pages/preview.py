@@ -22,7 +22,7 @@ from slicemill.plan.optimizer import optimize, share
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
 from slicemill.scheduling.capacity import Costs
-from slicemill.secrets import PREFIX, redacted
+from slicemill.secrets import PREFIX, redact
 from slicemill.server.pages.live_graph import index_of
 from slicemill.server.permissions import relations_read_by
 from slicemill.sql.errors import EslError, SourceText
@@ -82,21 +82,21 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
     names = [one.name for one in statements if isinstance(one, QueryDefinition) and one.continuous]
     if not names:
         raise SlicemillError("this declares no continuous query: write CREATE QUERY name AS SELECT …")
-    needed = _needed(bound.catalog, names)
+    needed = _upstream_relations(bound.catalog, names)
     before = [
-        redacted(entry["text"], lambda _: f"${{{PREFIX}NONE}}")  # a trial opens no sink
+        redact(entry["text"], lambda _: f"${{{PREFIX}NONE}}")  # a trial opens no sink
         for entry in in_force(mill.home.statements).values()
         if entry["name"].lower() in needed or entry["kind"].upper() in {"FUNCTION", *called_kinds()}
     ]
     script = SourceText(";\n".join([*(one.rstrip().removesuffix(";") for one in before), text]))
     asked = {name: rates.get(name, 0.0) or 100.0 for name in mill.streams}
-    samples = TrialSamples(asked, tables=dict(_sampled(mill, needed)))
+    samples = TrialSamples(asked, tables=dict(_sample_streams(mill, needed)))
     measured = measure(InlinePool(1, HANDLER), script, _EVERY_S, samples, lambda *_: None, _POLLS)
     own = [unit for unit in measured.units if any(output.log in names for output in unit.outputs)]
     return Costs(measured.job_s, tuple(replace(unit, id=f"new: {unit.id}") for unit in own))
 
 
-def _needed(catalog: Catalog, names: Iterable[str]) -> set[str]:
+def _upstream_relations(catalog: Catalog, names: Iterable[str]) -> set[str]:
     """Return all relations that some queries read, directly or indirectly, in lower case."""
     found: set[str] = set()
     waiting = [name.lower() for name in names]
@@ -110,7 +110,7 @@ def _needed(catalog: Catalog, names: Iterable[str]) -> set[str]:
     return found
 
 
-def _sampled(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]:
+def _sample_streams(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]:
     """Yield sample rows of streams: from the source, or the retained rows if the source cannot be read.
 
     In retained rows, columns that no query has needed so far are NULL.
@@ -120,13 +120,13 @@ def _sampled(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]
             try:
                 yield running.stream.name, read_sample(running.stream, _ROWS)
             except SlicemillError as problem:
-                retained = _retained(mill, running.stream)
+                retained = _read_retained_rows(mill, running.stream)
                 if not len(retained):
                     raise SlicemillError(f"{problem}; and none are retained") from None
                 yield running.stream.name, retained
 
 
-def _retained(mill: Mill, stream: Stream) -> pa.Table:
+def _read_retained_rows(mill: Mill, stream: Stream) -> pa.Table:
     log = mill.home.logs[stream.name]
     parts = [with_system_columns(log.columns).empty_table()]
     rows = 0

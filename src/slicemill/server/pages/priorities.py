@@ -12,14 +12,14 @@ import numpy as np
 
 from slicemill.api.mill import Mill
 from slicemill.capacity.simulate import verdict
-from slicemill.capacity.tables import plain
+from slicemill.capacity.tables import outcomes_as_json
 from slicemill.capacity.trial import unit_cost
 from slicemill.errors import SlicemillError
 from slicemill.scheduling.batches import QUANTUM_S
 from slicemill.scheduling.capacity import Costs
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
-from slicemill.scheduling.rehearsal import Traffic, polls, rehearse
+from slicemill.scheduling.rehearsal import Traffic, polls, simulate_arrivals
 from slicemill.server.pages.preview import costs_of_text
 from slicemill.server.sampling import MillSample, announced_watermark
 from slicemill.time import wall_clock_us
@@ -89,7 +89,7 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
                 [log for log in logs if log in mill.queries],
                 None if place is None else place + 1,
                 priority if priority is not None and math.isfinite(priority) else None,
-                _why(place, position in can_run, rows, wait_s, run_s, rows * per_row),
+                _priority_reason(place, position in can_run, rows, wait_s, run_s, rows * per_row),
                 rows,
                 wait_s,
                 1000 * statistics.cost.overhead,
@@ -101,7 +101,9 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
     return sorted(found, key=lambda one: (one.place or math.inf, -one.cpu, one.unit))
 
 
-def _why(place: int | None, ready: bool, rows: int, wait_s: float, run_s: float, results: float) -> str:
+def _priority_reason(
+    place: int | None, ready: bool, rows: int, wait_s: float, run_s: float, results: float
+) -> str:
     """Return the reason for a priority: waiting rows, their age, and the cost and results of a run."""
     if place is None:
         return "nothing waits"
@@ -114,7 +116,7 @@ def _why(place: int | None, ready: bool, rows: int, wait_s: float, run_s: float,
     return f"{waiting} for {wait_s:.2f} s; a run {gives}{when}"
 
 
-def rehearsed(
+def simulate_policies(
     mill: Mill,
     rates: Mapping[str, float],
     policies: Sequence[str],
@@ -128,7 +130,7 @@ def rehearsed(
     """
     names = list(dict.fromkeys(policy_named(name).name for name in policies))
     fresh = costs_of_text(mill, text, rates) if text.strip() else None
-    costs = _together(costs_of_mill(mill), fresh)
+    costs = _merge_costs(costs_of_mill(mill), fresh)
     streams = costs.streams()
     if unknown := sorted(rates.keys() - set(streams) - mill.streams.keys()):
         raise SlicemillError(f"no query reads a stream {unknown[0]}; they read {', '.join(streams)}")
@@ -137,7 +139,9 @@ def rehearsed(
         raise SlicemillError("give at least one stream some rows a second")
     traffic = {stream: Traffic(rate) for stream, rate in asked.items()}
     arrivals = polls(traffic, _EVERY_S, seconds, 1)
-    outcomes = {name: rehearse(costs, cores, Chooser(policy_named(name)), arrivals) for name in names}
+    outcomes = {
+        name: simulate_arrivals(costs, cores, Chooser(policy_named(name)), arrivals) for name in names
+    }
     found = list(verdict(costs, asked, cores, outcomes))
     if fresh is not None:
         part = Costs(0.0, fresh.units).utilisation(asked, cores)
@@ -145,10 +149,10 @@ def rehearsed(
             f"{part:.1%} of that work is new: measured just now over recent rows, for the new queries alone. "
             "What they share with others makes it less."
         )
-    return found, plain(outcomes)
+    return found, outcomes_as_json(outcomes)
 
 
-def _together(running: Costs, fresh: Costs | None) -> Costs:
+def _merge_costs(running: Costs, fresh: Costs | None) -> Costs:
     return running if fresh is None else Costs(running.job_s, (*running.units, *fresh.units))
 
 

@@ -79,12 +79,12 @@ class SliceWatch:
         while not self._stop.wait(wait_s):
             began = time.thread_time()
             try:
-                self.chains(self._joining())
+                self.chains(self._join_units())
             except Exception:  # the home changed while it was read; the next pass sees the new state
                 _LOGGER.debug("cuts were not looked at", exc_info=True)
             wait_s = max(_READ_EVERY_S, _READING_SHARE * (time.thread_time() - began))
 
-    def _joining(self) -> set[str]:
+    def _join_units(self) -> set[str]:
         """Return the units with slice chains."""
         graph = self._mill.graph
         return {
@@ -123,7 +123,7 @@ class SliceWatch:
         return chain
 
 
-def reaches_of(mill: Mill, unit: str) -> dict[str, float]:
+def window_extents(mill: Mill, unit: str) -> dict[str, float]:
     """Return the largest window of each query's joins in a unit, in seconds, if it is bounded."""
     running = mill.dispatcher.units.get(unit)
     found: dict[str, float] = {}
@@ -155,7 +155,7 @@ def inputs_of(mill: Mill, unit: str) -> list[str]:
     return found
 
 
-def part_named(part: str, inputs: list[str]) -> str:
+def name_part(part: str, inputs: list[str]) -> str:
     """Replace the input number in the name of a join's state by the name of the input, if known.
 
     >>> part_named("input 1, waiting", ["auction", "bid"])

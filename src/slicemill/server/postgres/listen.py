@@ -42,14 +42,14 @@ class PostgresServer:
         self._numbers = itertools.count(1)
 
     async def listen(self, listening: socket.socket) -> asyncio.Server:
-        return await asyncio.start_server(self._connected, sock=listening)
+        return await asyncio.start_server(self._serve_client, sock=listening)
 
     def end(self) -> None:
         """Disconnect all clients."""
         for task in self._tasks:
             task.cancel()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None, "a connection is served by a task"
         self._tasks.add(task)
@@ -93,5 +93,5 @@ class PostgresServer:
             return
         process, secret = struct.unpack("!ii", content)
         session = self._sessions.get(process)
-        if session is not None and session.is_meant_by(secret):
+        if session is not None and session.has_secret(secret):
             session.interrupted.set()

@@ -29,13 +29,13 @@ from slicemill import __version__
 from slicemill.columns.arrow_schema import as_results, with_system_columns
 from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.server.adhoc.ask import reads_system_tables
-from slicemill.server.adhoc.errors import OutOfMemory, QuestionEnded, QuestionRefused
-from slicemill.server.adhoc.messages import SystemQuestion
+from slicemill.server.adhoc.errors import AdhocQueryCancelled, AdhocQueryRejected, OutOfMemory
+from slicemill.server.adhoc.messages import SystemCatalogQuery
 from slicemill.server.adhoc.pool import AnswerRows
 from slicemill.server.adhoc.postgres_catalog import postgres_tree
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.auth import OWNER, Access, Denied
-from slicemill.server.connections import ClientLimits, drained
+from slicemill.server.auth import OWNER, Access, PermissionDenied
+from slicemill.server.connections import ClientLimits, drain_writer
 from slicemill.server.encoding import EpochRows
 from slicemill.server.live_results import Encoder, LiveResults
 from slicemill.server.postgres import wire
@@ -43,14 +43,14 @@ from slicemill.server.postgres.parameters import list_parameters, parameter_valu
 from slicemill.server.postgres.values import (
     TEXT,
     TEXT_KINDS,
-    CopyForm,
+    CopyFormat,
     describe_columns,
-    encoded_columns,
-    encoded_values,
+    encode_columns,
+    encode_values,
 )
 from slicemill.server.service import MillService, RelationShape
-from slicemill.server.user_session import UserSession, guessed
-from slicemill.sql.cursor import StatementPiece, nesting_told, pieces
+from slicemill.server.user_session import UserSession, infer_types
+from slicemill.sql.cursor import StatementPiece, pieces, report_deep_nesting
 from slicemill.sql.errors import EslError, SourceText
 from slicemill.sql.grammar.tables import ROW_CHANGES
 from slicemill.storage.filesystem import StorageFull
@@ -164,7 +164,7 @@ class PostgresSession:
 
     async def _authenticate(self, content: bytes) -> None:
         options = wire.startup_options(content)
-        if self._access.asks:
+        if self._access.requires_token:
             self._writer.write(wire.ASK_PASSWORD)
             await self._writer.drain()
             answer = await wire.read_message(self._reader, wire.LONGEST_START)
@@ -206,13 +206,13 @@ class PostgresSession:
                 return
             self.interrupted.clear()
             if message.kind == b"Q":
-                await self._simple(wire.ContentReader(message.content).text())
+                await self._handle_simple_query(wire.ContentReader(message.content).text())
             elif message.kind == b"S":
                 self._failed = False
                 self._send(wire.ready(self._transaction))
             elif not self._failed:
                 try:
-                    await self._extended(message)
+                    await self._handle_extended_message(message)
                 except SlicemillError as problem:
                     self._failed = True
                     self._send(_error(problem))
@@ -222,7 +222,7 @@ class PostgresSession:
         """Return True if the token of the client is still valid."""
         return self._access.principal(self._token) == self._user.principal
 
-    async def _simple(self, text: str) -> None:
+    async def _handle_simple_query(self, text: str) -> None:
         found = pieces(SourceText(text))
         if not found:
             self._send(wire.EMPTY)
@@ -237,7 +237,7 @@ class PostgresSession:
     async def _answer_simple(self, piece: StatementPiece) -> None:
         text = piece.alone().text
         if copied := _COPY.match(text):
-            await self._copy(copied[1], CopyForm.of(copied[2]))
+            await self._copy(copied[1], CopyFormat.of(copied[2]))
         elif subscribed := _SUBSCRIBE.match(text):
             self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
             await self._subscribe(subscribed)
@@ -255,21 +255,23 @@ class PostgresSession:
     async def _answers(
         self, text: str, words: tuple[str, str], values: Sequence[object] = ()
     ) -> list[StatementAnswer]:
-        compatible = await self._while_there(
-            lambda: answered(text.strip(), words, self._user.relations, self._ask_system, values)
+        compatible = await self._run_until_disconnect(
+            lambda: answer_client_statement(
+                text.strip(), words, self._user.relations, self._ask_system, values
+            )
         )
         if compatible is not None:
             self._note_transaction(compatible.tag)
             return [compatible]
-        answers = await self._while_there(lambda: self._user.execute(text, self.interrupted, values))
+        answers = await self._run_until_disconnect(lambda: self._user.execute(text, self.interrupted, values))
         self._changed |= words[0] in ROW_CHANGES
         return answers
 
-    def _ask_system(self, question: SystemQuestion) -> pa.Table | None:
+    def _ask_system(self, question: SystemCatalogQuery) -> pa.Table | None:
         pool, user = self._user.service.questions, self._user.principal.name or ""
         return pool.ask_system(question, user, self.interrupted)
 
-    async def _while_there(self, function: Callable[[], T]) -> T:
+    async def _run_until_disconnect(self, function: Callable[[], T]) -> T:
         """Run a function in a thread, and interrupt it if the client disconnects meanwhile."""
         threads = self._user.service.threads
         running = asyncio.get_running_loop().run_in_executor(threads, function)
@@ -291,7 +293,7 @@ class PostgresSession:
         elif tag in ("COMMIT", "ROLLBACK"):
             self._transaction = b"I"
 
-    async def _copy(self, inner: str, form: CopyForm) -> None:
+    async def _copy(self, inner: str, form: CopyFormat) -> None:
         if subscribed := _SUBSCRIBE.match(inner):
             names = self._result_schema(subscribed).names
             self._send(wire.copy_out(len(names)) + _header(form, names))
@@ -347,7 +349,7 @@ class PostgresSession:
         try:
             while rows.taken < upto:
                 wanted = min(_ROWS_AT_ONCE, upto - rows.taken)
-                batch = await self._while_there(partial(rows.take, wanted))
+                batch = await self._run_until_disconnect(partial(rows.take, wanted))
                 if batch is None:
                     return
                 yield pa.Table.from_batches([batch])
@@ -357,7 +359,7 @@ class PostgresSession:
 
     # -- extended query protocol ----------------------------------------------------------------------
 
-    async def _extended(self, message: wire.ClientMessage) -> None:
+    async def _handle_extended_message(self, message: wire.ClientMessage) -> None:
         content = wire.ContentReader(message.content)
         if message.kind == b"P":
             name, text = content.text(), content.text()
@@ -384,7 +386,7 @@ class PostgresSession:
         portal, name = content.text(), content.text()
         prepared = self._statement(name)
         forms = [content.int16() for _ in range(content.int16())]
-        raw = [content.sized() for _ in range(content.int16())]
+        raw = [content.value_bytes() for _ in range(content.int16())]
         formats = tuple(content.int16() for _ in range(content.int16()))
         values = []
         for place, value in enumerate(raw):
@@ -450,7 +452,7 @@ class PostgresSession:
             if len(found) > 1:
                 raise SlicemillError("a statement with parameters stands alone; send others by themselves")
             answers = await self._answers(found[0].text, found[0].words, portal.values)
-            portal.answer = _as_described(answers[-1], portal.columns)
+            portal.answer = _cast_to_described(answers[-1], portal.columns)
         return portal.answer
 
     async def _execute(self, portal: Portal, most: int) -> None:
@@ -469,8 +471,8 @@ class PostgresSession:
         rows, wanted = answer.rows, most if most > 0 else math.inf
         if answer.message and not rows.taken:
             self._send(wire.notice(answer.message))
-        await self._send_rows(rows, _expanded(portal.formats, len(rows.schema)), wanted)
-        more = most > 0 and await self._while_there(lambda: rows.has_more)
+        await self._send_rows(rows, _expand_formats(portal.formats, len(rows.schema)), wanted)
+        more = most > 0 and await self._run_until_disconnect(lambda: rows.has_more)
         self._send(wire.SUSPENDED if more else wire.complete(_tag(answer)))
 
     # -- writing --------------------------------------------------------------------------------------
@@ -486,9 +488,9 @@ class PostgresSession:
 
         After a reconnect, the client continues from the last epoch that it has seen (SINCE).
         """
-        await drained(self._writer, self._limits)
+        await drain_writer(self._writer, self._limits)
 
-    def is_meant_by(self, secret: int) -> bool:
+    def has_secret(self, secret: int) -> bool:
         return hmac.compare_digest(str(secret), str(self.key.secret))
 
 
@@ -510,10 +512,10 @@ def _with_lists(text: str, oids: Sequence[int]) -> tuple[int, ...]:
 
 def _formats(portal: Portal) -> tuple[int, ...]:
     columns = len(portal.answer.rows.schema) if portal.answer and portal.answer.rows is not None else 0
-    return _expanded(portal.formats, columns)
+    return _expand_formats(portal.formats, columns)
 
 
-def _expanded(formats: tuple[int, ...], columns: int) -> tuple[int, ...]:
+def _expand_formats(formats: tuple[int, ...], columns: int) -> tuple[int, ...]:
     """Repeat a single format code for all columns."""
     return formats * columns if len(formats) == 1 else formats
 
@@ -529,7 +531,7 @@ def _has_ended(reader: asyncio.StreamReader) -> bool:
     return bool(reader._eof) or reader.exception() is not None  # type: ignore[attr-defined]
 
 
-def _as_described(answer: StatementAnswer, columns: pa.Schema | None) -> StatementAnswer:
+def _cast_to_described(answer: StatementAnswer, columns: pa.Schema | None) -> StatementAnswer:
     """Cast an answer to the column types that were described, because the client decodes rows by them."""
     rows = answer.rows
     if rows is None or columns is None or len(columns) != len(rows.schema):
@@ -557,30 +559,30 @@ def _cast(fields: Mapping[int, pa.Field], batch: pa.RecordBatch) -> pa.RecordBat
 
 
 def _rows(table: pa.Table, formats: Sequence[int]) -> list[tuple[bytes | None, ...]]:
-    return list(zip(*encoded_columns(table, formats), strict=True))
+    return list(zip(*encode_columns(table, formats), strict=True))
 
 
 def _as_rows(rows: EpochRows, _: Epoch, __: int) -> bytes:
     return b"".join(wire.data_row(row) for row in _texts(rows))
 
 
-def _as_lines(form: CopyForm, rows: EpochRows, _: Epoch, __: int) -> bytes:
+def _as_lines(form: CopyFormat, rows: EpochRows, _: Epoch, __: int) -> bytes:
     return b"".join(wire.copy_data(form.line(row)) for row in _texts(rows))
 
 
 @cache
-def _lines_of(form: CopyForm) -> Encoder:
+def _lines_of(form: CopyFormat) -> Encoder:
     """Return one encoder per COPY format, so that followers share encoded rows."""
     return partial(_as_lines, form)
 
 
-def _header(form: CopyForm, names: Sequence[str]) -> bytes:
+def _header(form: CopyFormat, names: Sequence[str]) -> bytes:
     return wire.copy_data(form.line([name.encode() for name in names])) if form.header else b""
 
 
 def _texts(rows: EpochRows) -> Iterable[tuple[bytes | None, ...]]:
     if TEXT_KINDS.issuperset(rows.layout.kinds):
-        return zip(*encoded_values(rows.columns, rows.layout.kinds), strict=True)
+        return zip(*encode_values(rows.columns, rows.layout.kinds), strict=True)
     return _rows(rows.table, ())
 
 
@@ -591,7 +593,7 @@ class _DirectRows:
         self._transport = writer.transport
 
     @staticmethod
-    def framed(content: bytes) -> bytes:
+    def frame_content(content: bytes) -> bytes:
         return content
 
     def takes(self) -> bool:
@@ -608,13 +610,13 @@ def _tag(answer: StatementAnswer) -> str:
 
 
 def _error(problem: SlicemillError) -> bytes:
-    if isinstance(problem, Interrupted | QuestionEnded):
+    if isinstance(problem, Interrupted | AdhocQueryCancelled):
         return wire.error(str(problem), "57014")
-    if isinstance(problem, QuestionRefused):
+    if isinstance(problem, AdhocQueryRejected):
         return wire.error(str(problem), "53300")
     if isinstance(problem, OutOfMemory):
         return wire.error(str(problem), "53200")
-    if isinstance(problem, Denied):
+    if isinstance(problem, PermissionDenied):
         return wire.error(str(problem), "42501")
     if isinstance(problem, StorageFull):
         return wire.error(str(problem), "53100")
@@ -683,11 +685,11 @@ _CALL = re.compile(
 )
 
 
-def answered(
+def answer_client_statement(
     text: str,
     words: tuple[str, str],
     relations: Callable[[], Iterable[RelationShape]],
-    ask: Callable[[SystemQuestion], pa.Table | None],
+    ask: Callable[[SystemCatalogQuery], pa.Table | None],
     values: Sequence[object] = (),
 ) -> StatementAnswer | None:
     """Return the answer to a statement that only PostgreSQL clients send; None if it is for the service.
@@ -705,19 +707,19 @@ def answered(
     if first == "SHOW" and (found := _SHOW.match(text.strip())):
         name = "transaction_isolation" if " " in found[1].strip() else found[1]
         known = {setting.lower(): setting for setting in SETTINGS}.get(name.lower())
-        return None if known is None else _one(name.lower(), SETTINGS[known], "SHOW")
+        return None if known is None else _single_value(name.lower(), SETTINGS[known], "SHOW")
     if found := _CALL.match(text.strip()):
         name = found[1].lower()
-        return _one(found[2] or name, _FUNCTIONS[name])
+        return _single_value(found[2] or name, _FUNCTIONS[name])
     if first in ("SELECT", "WITH"):
-        with nesting_told(SourceText(text)):
+        with report_deep_nesting(SourceText(text)):
             if reads_system_tables(text):
                 found = _system_tables(text, values, list(relations()), ask)
                 return StatementAnswer("SELECT", table=found)
     return None
 
 
-def _one(name: str, value: str | None, tag: str = "SELECT") -> StatementAnswer:
+def _single_value(name: str, value: str | None, tag: str = "SELECT") -> StatementAnswer:
     return StatementAnswer(tag, table=pa.table({name: pa.array([value], pa.string())}))
 
 
@@ -725,12 +727,12 @@ def _system_tables(
     sql: str,
     values: Sequence[object],
     relations: Sequence[RelationShape],
-    ask: Callable[[SystemQuestion], pa.Table | None],
+    ask: Callable[[SystemCatalogQuery], pa.Table | None],
 ) -> pa.Table:
     """Execute a query on the system catalog. The result is empty if the query is not supported."""
     shapes = {found.name: found.rows.schema for found in relations}
     views = frozenset(found.name for found in relations if found.is_view)
-    found = ask(SystemQuestion(sql, [guessed(value) for value in values], shapes, views, SETTINGS))
+    found = ask(SystemCatalogQuery(sql, [infer_types(value) for value in values], shapes, views, SETTINGS))
     if found is not None:
         return found
     tree = postgres_tree(sql)

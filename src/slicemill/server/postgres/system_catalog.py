@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from slicemill.server.adhoc.ask import connected
+from slicemill.server.adhoc.ask import open_connection
 from slicemill.server.adhoc.postgres_catalog import postgres_tree
 from slicemill.server.postgres.values import ARRAYS, describe_columns, type_size
 
@@ -162,7 +162,7 @@ def system_answer(
     errors if the query is not supported.
     """
     tree = _for_duckdb(postgres_tree(sql))
-    connection = connected()
+    connection = open_connection()
     try:
         for name, rows in _tables(relations, views, settings).items():
             connection.register(name, rows)
@@ -335,16 +335,16 @@ def _rows(columns: str, rows: Sequence[tuple[object, ...]] = ()) -> pa.Table:
 def _for_duckdb(tree: exp.Expr) -> exp.Expr:
     """Rewrite the tree for DuckDB bottom-up, so that rewritten parts are inside their rewritten parents."""
     for node in reversed(list(tree.walk())):
-        if (made := _rewritten(node)) is not node:
+        if (made := _rewrite_node(node)) is not node:
             tree = made if node is tree else tree
             node.replace(made)
     return tree
 
 
-def _rewritten(node: exp.Expr) -> exp.Expr:
+def _rewrite_node(node: exp.Expr) -> exp.Expr:
     """Rewrite one node from the PostgreSQL dialect for DuckDB and the tables built here."""
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        return _named(node)
+        return _rewrite_table(node)
     if isinstance(node, exp.Table) and node.db.lower() == "pg_catalog":  # FROM pg_catalog.f(…)
         node.set("db", None)
     if isinstance(node, exp.Collate):
@@ -353,7 +353,7 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Operator):  # a OPERATOR(pg_catalog.~) b
         return _operator(node)
     if isinstance(node, exp.Dot) and node.this.name.lower() == "pg_catalog":  # pg_catalog.f(…)
-        return _rewritten(node.expression)
+        return _rewrite_node(node.expression)
     if isinstance(node, exp.Cast):
         return _cast(node)
     if isinstance(node, exp.Column) and node.db.lower() == "pg_catalog":  # pg_catalog.pg_class.relname
@@ -374,7 +374,7 @@ def _call(node: exp.Expr) -> str:
     return node.sql_name().lower() if isinstance(node, exp.Func) and not node.args.get("this") else ""
 
 
-def _named(table: exp.Table) -> exp.Expr:
+def _rewrite_table(table: exp.Table) -> exp.Expr:
     name, schema = table.name.lower(), table.db.lower()
     if schema not in ("pg_catalog", "information_schema", ""):
         return table

@@ -92,22 +92,22 @@ def _oid(kind: pa.DataType) -> int:
     return TEXT
 
 
-def encoded_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[bytes | None]]:
+def encode_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[bytes | None]]:
     """Encode the values of each column. `formats` has 1 for columns in binary format."""
     found: list[list[bytes | None]] = []
     for place, column in enumerate(table.columns):
         binary = place < len(formats) and formats[place] == 1
-        found.append([value for chunk in column.chunks for value in _encoded(chunk, binary)])
+        found.append([value for chunk in column.chunks for value in _encode_array(chunk, binary)])
     return found
 
 
-def _encoded(array: pa.Array, binary: bool) -> list[bytes | None]:
+def _encode_array(array: pa.Array, binary: bool) -> list[bytes | None]:
     oid = _oid(array.type)
     if oid == JSON:
         return [None if value is None else _json(value) for value in json_values(array)]
     if is_list(array.type):
         element = _oid(array.type.value_type)
-        lists = lists_of(array, lambda elements: _encoded(elements, binary))
+        lists = lists_of(array, lambda elements: _encode_array(elements, binary))
         if binary:
             return [None if one is None else _array_bytes(one, element) for one in lists]
         return [None if one is None else _array_text(one) for one in lists]
@@ -115,7 +115,7 @@ def _encoded(array: pa.Array, binary: bool) -> list[bytes | None]:
     return [None if value is None else encode(value) for value in raw_values(array)]
 
 
-def encoded_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -> list[list[bytes | None]]:
+def encode_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -> list[list[bytes | None]]:
     """Encode engine values in text format. Timestamps and intervals are microseconds."""
     found: list[list[bytes | None]] = []
     for values, kind in zip(columns, kinds, strict=True):
@@ -126,11 +126,11 @@ def encoded_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -
 
 def _array_text(elements: Sequence[bytes | None]) -> bytes:
     """Encode an array in text format, with quotes around each value except NULL: `{"1",NULL}`."""
-    written = (b"NULL" if one is None else b'"' + _quoted(one) + b'"' for one in elements)
+    written = (b"NULL" if one is None else b'"' + _escape_quotes(one) + b'"' for one in elements)
     return b"{" + b",".join(written) + b"}"
 
 
-def _quoted(element: bytes) -> bytes:
+def _escape_quotes(element: bytes) -> bytes:
     return element.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
@@ -309,7 +309,7 @@ def numeric_bytes(value: object) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyForm:
+class CopyFormat:
     """Format options of COPY TO STDOUT.
 
     >>> CopyForm.of("WITH (FORMAT csv, HEADER)")
@@ -321,7 +321,7 @@ class CopyForm:
     delimiter: bytes = b"\t"
 
     @classmethod
-    def of(cls, options: str) -> CopyForm:
+    def of(cls, options: str) -> CopyFormat:
         text = options.strip().rstrip(";").strip()
         found = _COPY_OPTIONS.fullmatch(text)
         if found is None:
@@ -358,11 +358,11 @@ _COPY_OPTIONS = re.compile(
 
 def copy_line(values: Sequence[bytes | None], delimiter: bytes = b"\t") -> bytes:
     """Encode a row in the text format of COPY TO STDOUT."""
-    written = (b"\\N" if value is None else _escaped(value, delimiter) for value in values)
+    written = (b"\\N" if value is None else _escape_text(value, delimiter) for value in values)
     return delimiter.join(written) + b"\n"
 
 
-def _escaped(value: bytes, delimiter: bytes) -> bytes:
+def _escape_text(value: bytes, delimiter: bytes) -> bytes:
     for plain, written in ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")):
         value = value.replace(plain, written)
     return value if delimiter == b"\t" else value.replace(delimiter, b"\\" + delimiter)

@@ -88,7 +88,7 @@ class ContentReader:
         (found,) = struct.unpack("!i", self._take(4))
         return int(found)
 
-    def sized(self) -> bytes | None:
+    def value_bytes(self) -> bytes | None:
         """Read a value with a length prefix; None for NULL."""
         length = self.int32()
         return None if length < 0 else self._take(length)

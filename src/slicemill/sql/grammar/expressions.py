@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from slicemill.sql import nodes
-from slicemill.sql.cursor import Cursor, reserved_hint
-from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.cursor import Cursor, hint_for_reserved
+from slicemill.sql.errors import StatementError, TextSpan
 from slicemill.sql.grammar import foreign_keywords as foreign
 from slicemill.sql.grammar import queries, windows
 from slicemill.sql.grammar import windows as over
@@ -75,24 +75,24 @@ _FOREIGN_OPERATORS = {"=>": ">=", "=<": "<=", "&&": "AND", "**": "power(x, y)", 
 
 
 def expression(c: Cursor) -> exp.Expression:
-    return c.nested(lambda: _or(c))
+    return c.parse_nested(lambda: _or(c))
 
 
 def _or(c: Cursor) -> exp.Expression:
     operands = [_and(c)]
     while c.accept("OR"):
         operands.append(_and(c))
-    return _balanced(exp.Or, operands)
+    return _build_balanced_tree(exp.Or, operands)
 
 
 def _and(c: Cursor) -> exp.Expression:
     operands = [_not(c)]
     while c.accept("AND"):
         operands.append(_not(c))
-    return _balanced(exp.And, operands)
+    return _build_balanced_tree(exp.And, operands)
 
 
-def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
+def _build_balanced_tree(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
     """Return a balanced tree of all operands.
 
     A thousand operands then need no deep recursion.
@@ -100,7 +100,9 @@ def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp
     if len(operands) == 1:
         return operands[0]
     middle = (len(operands) + 1) // 2
-    return _binary(kind, _balanced(kind, operands[:middle]), _balanced(kind, operands[middle:]))
+    return _binary(
+        kind, _build_balanced_tree(kind, operands[:middle]), _build_balanced_tree(kind, operands[middle:])
+    )
 
 
 def _not(c: Cursor) -> exp.Expression:
@@ -128,7 +130,7 @@ def _predicate(c: Cursor) -> exp.Expression:
         return left
     node = _comparison(c, left)
     if _at_comparison(c):
-        raise Mistake(
+        raise StatementError(
             "comparisons do not chain", c.span(), "join two with AND, or put the first one in parentheses"
         )
     return node
@@ -164,23 +166,25 @@ def _comparison(c: Cursor, left: exp.Expression) -> exp.Expression:
     _reject_foreign_operator(c)
     kind = _COMPARISONS[c.advance().text]
     if c.word() in ("ANY", "SOME", "ALL") and c.word(1) == "(":
-        return _quantified(c, left, kind)
+        return _quantifier(c, left, kind)
     return _binary(kind, left, _operators(c))
 
 
-def _quantified(c: Cursor, left: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
+def _quantifier(c: Cursor, left: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
     """Parse `x = ANY(list)` as `array_contains(list, x)`, and `x <> ALL(list)` as its negation."""
     start = c.span()
     word = c.advance().text.upper()
     if kind is not (exp.NEQ if word == "ALL" else exp.EQ):
-        raise Mistake(
+        raise StatementError(
             f"{word} compares with {'<>' if word == 'ALL' else '='} only",
             start,
             "compare with each value: x > 1 OR x > 2",
         )
     c.expect("(")
     if c.word() in ("SELECT", "WITH"):
-        node: exp.Expression = exp.In(this=left, query=exp.Subquery(this=c.nested(lambda: queries.query(c))))
+        node: exp.Expression = exp.In(
+            this=left, query=exp.Subquery(this=c.parse_nested(lambda: queries.query(c)))
+        )
     else:
         values = expression(c)
         literal = isinstance(values, exp.Anonymous) and values.name.lower() == "array"
@@ -221,7 +225,7 @@ def _membership(c: Cursor, left: exp.Expression) -> exp.Expression:
     if word == "IN":
         c.expect("(")
         if c.word() in ("SELECT", "WITH"):
-            node = exp.In(this=left, query=exp.Subquery(this=c.nested(lambda: queries.query(c))))
+            node = exp.In(this=left, query=exp.Subquery(this=c.parse_nested(lambda: queries.query(c))))
         else:
             node = exp.In(this=left, expressions=c.listing(lambda: expression(c)))
         c.expect(")")
@@ -246,7 +250,9 @@ def _operators(c: Cursor, weakest: int = 1) -> exp.Expression:
         if strength < weakest:
             break
         if operands == _MOST_OPERANDS:
-            raise Mistake(f"more than {_MOST_OPERANDS} operands follow each other", c.span(), _IN_PARTS)
+            raise StatementError(
+                f"more than {_MOST_OPERANDS} operands follow each other", c.span(), _IN_PARTS
+            )
         c.advance()
         left, operands = _binary(kind, left, _operators(c, strength + 1)), operands + 1
     return left
@@ -258,7 +264,7 @@ def _reject_foreign_operator(c: Cursor) -> None:
         ours = _FOREIGN_OPERATORS[spelling]
         start = c.span()
         c.advance()
-        raise Mistake(f"there is no operator {spelling}", start.to(c.span()), f"write {ours}")
+        raise StatementError(f"there is no operator {spelling}", start.to(c.span()), f"write {ours}")
 
 
 def _binary(kind: type[exp.Expression], left: exp.Expression, right: exp.Expression) -> exp.Expression:
@@ -318,13 +324,13 @@ def _primary(c: Cursor) -> exp.Expression:
         return _list(c, start)
     if word in ("DATE", "TIMESTAMP") and _is_string(c, 1):
         c.advance()
-        literal = c.nested(lambda: _string(c))
+        literal = c.parse_nested(lambda: _string(c))
         to = at(nodes.TypeName(this=word), start)
         return at(exp.Cast(this=literal, to=to), c.span_from(start))
     if c.at_name() or (word in _CALLABLE_RESERVED and c.word(1) == "("):
         return _column_or_call(c)
     c.note("an expression")
-    return c.fail(reserved_hint(word))
+    return c.fail(hint_for_reserved(word))
 
 
 _LITERAL_WORDS: dict[str, Callable[[], exp.Expression]] = {
@@ -358,13 +364,13 @@ def _number(c: Cursor) -> exp.Expression:
     follower = c.token()
     span = c.span_from(start)
     if follower is not None and follower.token_type is TokenType.VAR and follower.start == span.end:
-        raise Mistake(
+        raise StatementError(
             f"{c.text[start.start : follower.end + 1]} is neither a number nor a name",
             TextSpan(start.start, follower.end + 1),
             "put a space between a number and its unit" if unit_name(follower.text) else "",
         )
     if fraction and "." in text:
-        raise Mistake(f".{text} is no number", span)
+        raise StatementError(f".{text} is no number", span)
     return at(exp.Literal.number(f"0.{text}" if fraction else text), span)
 
 
@@ -379,7 +385,7 @@ def _list(c: Cursor, start: TextSpan) -> exp.Expression:
 def _parenthesis(c: Cursor, start: TextSpan) -> exp.Expression:
     node: exp.Expression
     if c.word() in ("SELECT", "WITH"):
-        node = exp.Subquery(this=c.nested(lambda: queries.query(c)))
+        node = exp.Subquery(this=c.parse_nested(lambda: queries.query(c)))
     else:
         node = exp.Paren(this=expression(c))
     c.expect(")")
@@ -398,7 +404,9 @@ def _column_or_call(c: Cursor) -> exp.Expression:
     # After a dot, END is a column: window.end is Spark's.
     second = exp.Star() if c.take("*") else c.name("a column", RESERVED - {"END"})
     if c.looking_at("."):
-        raise Mistake("a column has one dot at most", c.span(), "write stream.column, or the column alone")
+        raise StatementError(
+            "a column has one dot at most", c.span(), "write stream.column, or the column alone"
+        )
     return at(exp.Column(this=second, table=first), c.span_from(start))
 
 
@@ -471,7 +479,7 @@ def _case(c: Cursor) -> exp.Expression:
 
 def _exists(c: Cursor) -> exp.Expression:
     c.expect("(")
-    inner = c.nested(lambda: queries.query(c))
+    inner = c.parse_nested(lambda: queries.query(c))
     c.expect(")")
     return exp.Exists(this=inner)
 
@@ -496,7 +504,7 @@ def type_name(c: Cursor) -> nodes.TypeName:
         element = type_name(c)
         c.expect(">")
         if element.args.get("list"):
-            raise Mistake(_NESTED, c.span_from(start), _SINGLE)
+            raise StatementError(_NESTED, c.span_from(start), _SINGLE)
         element.set("list", True)
         return at(element, c.span_from(start))
     if name == "DOUBLE":
@@ -512,11 +520,11 @@ def type_name(c: Cursor) -> nodes.TypeName:
     elif c.take("ARRAY"):
         node.set("list", True)
     if c.word() in ("[", "ARRAY"):
-        raise Mistake(_NESTED, c.span_from(start), _SINGLE)
+        raise StatementError(_NESTED, c.span_from(start), _SINGLE)
     return at(node, c.span_from(start))
 
 
-def ordered(c: Cursor) -> exp.Expression:
+def sort_key(c: Cursor) -> exp.Expression:
     """Parse `expression [ASC | DESC] [NULLS FIRST | LAST]`."""
     node = expression(c)
     descending = c.accept("DESC")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 
 # At the start of a statement.
 STATEMENTS = {
@@ -97,4 +97,4 @@ def refuse(c: Cursor, words: Mapping[str, tuple[str, str]]) -> None:
     """Raise Mistake if one of these words follows."""
     if c.word() in words:
         message, hint = words[c.word()]
-        raise Mistake(message, c.span(), hint)
+        raise StatementError(message, c.span(), hint)

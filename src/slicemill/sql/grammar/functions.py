@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar import expressions, queries
 from slicemill.sql.nodes import at
 
@@ -105,7 +105,7 @@ def _statement(c: Cursor) -> exp.Expression:
         c.note(word)
     if c.accept("WHILE"):
         condition = expressions.expression(c)
-        loop = nodes.WhileLoop(this=condition, statements=c.nested(lambda: _statements(c)))
+        loop = nodes.WhileLoop(this=condition, statements=c.parse_nested(lambda: _statements(c)))
         return at(loop, c.span_from(start))
     return c.fail(
         "results leave through INSERT INTO RETURN" if c.word() in ("RETURN", "SELECT", "WITH") else ""
@@ -210,7 +210,7 @@ def python_object(c: Cursor, example: str) -> exp.Literal:
     """Parse `PYTHON AS 'module:name'` after LANGUAGE."""
     language = c.name("a language")
     if language.name.upper() != "PYTHON":
-        raise Mistake(
+        raise StatementError(
             f"there is no support for {language.name}", nodes.span_of(language), "write LANGUAGE PYTHON"
         )
     c.expect("AS")

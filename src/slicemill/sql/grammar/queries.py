@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.errors import StatementError, TextSpan
 from slicemill.sql.grammar import expressions, windows
 from slicemill.sql.grammar import foreign_keywords as foreign
 from slicemill.sql.grammar import windows as over
@@ -64,7 +64,7 @@ _ENDS = {"order": "ORDER BY", "limit": "LIMIT", "emit": "EMIT"}
 def _ends(c: Cursor, node: exp.Expression) -> None:
     """Parse the clauses at the end of a query: `[ORDER BY …] [LIMIT n] [EMIT …]`."""
     if c.accept("ORDER", "BY"):
-        node.set("order", exp.Order(expressions=c.listing(lambda: expressions.ordered(c))))
+        node.set("order", exp.Order(expressions=c.listing(lambda: expressions.sort_key(c))))
     if c.accept("LIMIT"):
         limit = c.span()
         node.set("limit", at(exp.Limit(expression=c.count()), limit))
@@ -101,7 +101,7 @@ def _definition(c: Cursor) -> exp.Expression:
     name = c.name("a name")
     c.expect("AS")
     c.expect("(")
-    inner = c.nested(lambda: query(c))
+    inner = c.parse_nested(lambda: query(c))
     c.expect(")")
     return exp.CTE(this=inner, alias=exp.TableAlias(this=name))
 
@@ -109,7 +109,7 @@ def _definition(c: Cursor) -> exp.Expression:
 def _select_or_parenthesis(c: Cursor) -> exp.Expression:
     start = c.span()
     if c.accept("("):
-        inner = c.nested(lambda: query(c))
+        inner = c.parse_nested(lambda: query(c))
         c.expect(")")
         foreign.refuse(c, foreign.BEHIND_A_SELECT)
         return at(exp.Subquery(this=inner), c.span_from(start))
@@ -121,7 +121,7 @@ def select(c: Cursor) -> exp.Select:
     c.expect("SELECT")
     node = exp.Select()
     if c.looking_at("DISTINCT", "ON", "("):
-        raise Mistake(
+        raise StatementError(
             "DISTINCT is about whole rows",
             c.span(),
             "for one row of each k, write QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) = 1",
@@ -135,10 +135,10 @@ def select(c: Cursor) -> exp.Select:
     node.set("expressions", c.listing(lambda: _item(c)))
     if not c.accept("FROM"):
         c.fail(_CLAUSE_ORDER if c.word() in CLAUSES else "")
-    entries: list[exp.Expression] = [_entry(c)]
+    entries: list[exp.Expression] = [_from_entry(c)]
     while True:
         if c.comma():
-            entries.append(_entry(c))
+            entries.append(_from_entry(c))
         elif c.word() in STARTS:
             entries.append(_join(c))
         elif c.looking_at("LATERAL", "VIEW"):
@@ -147,12 +147,12 @@ def select(c: Cursor) -> exp.Select:
             c.note("JOIN")
             break
     node.set("entries", entries)
-    named = _window_clauses(c, node) if window_functions.window_stands_here(c) else []
+    named = _window_clauses(c, node) if window_functions.at_window_clause(c) else []
     if c.accept("WHERE"):
         node.set("where", exp.Where(this=expressions.expression(c)))
     named += _window_clauses(c, node)
     if c.accept("GROUP", "BY"):
-        node.set("group", _grouped(c))
+        node.set("group", _group_by(c))
         windows.closing(c, entries)
     if c.accept("HAVING"):
         node.set("having", exp.Having(this=expressions.expression(c)))
@@ -174,12 +174,12 @@ def _window_clauses(c: Cursor, node: exp.Select) -> list[nodes.NamedWindow]:
     while c.looking_at("WINDOW"):
         if over.names_windows(c):
             named += over.named_windows(c)
-        elif window_functions.window_stands_here(c):
+        elif window_functions.at_window_clause(c):
             start = c.span()
             frame = window_functions.window_clause(c)
             first, *others = node.args["entries"]
             if others or first.args.get("frame") is not None:
-                raise Mistake(
+                raise StatementError(
                     "this is the window of one stream",
                     c.span_from(start),
                     "give each stream its own: FROM a [RANGE 1 HOUR] AS a JOIN b [RANGE 1 HOUR] AS b ON …",
@@ -212,7 +212,9 @@ def _item(c: Cursor) -> exp.Expression:
     start = c.span()
     if c.take("*"):
         if c.word() in ("EXCEPT", "EXCLUDE", "REPLACE") and c.word(1) == "(":
-            raise Mistake(f"* has no {c.word()}", c.span(), "name the columns that you want: SELECT a, b")
+            raise StatementError(
+                f"* has no {c.word()}", c.span(), "name the columns that you want: SELECT a, b"
+            )
         return at(exp.Star(), start)
     node = expressions.expression(c)
     if c.accept("AS"):
@@ -228,7 +230,7 @@ def _item(c: Cursor) -> exp.Expression:
     return node
 
 
-def _grouped(c: Cursor) -> exp.Group:
+def _group_by(c: Cursor) -> exp.Group:
     start = c.span()
     keys = c.listing(lambda: _group(c))
     if c.word() == "WITH" and c.word(1) in ("ROLLUP", "CUBE"):
@@ -240,7 +242,7 @@ def _grouped(c: Cursor) -> exp.Group:
 def _group(c: Cursor) -> exp.Expression:
     start = c.span()
     if c.looking_at("ALL"):
-        raise Mistake("say what to group by", start, "name columns, or count them: GROUP BY 1, 2")
+        raise StatementError("say what to group by", start, "name columns, or count them: GROUP BY 1, 2")
     if not (c.looking_at("GROUPING", "SETS", "(")):
         return expressions.expression(c)
     c.expect("GROUPING", "SETS", "(")
@@ -259,7 +261,7 @@ def _grouping_set(c: Cursor) -> exp.Expression:
     return at(exp.Tuple(expressions=inside), c.span_from(start))
 
 
-def _entry(c: Cursor) -> nodes.StreamInput:
+def _from_entry(c: Cursor) -> nodes.StreamInput:
     start = c.span()
     this: exp.Expression
     coalesce = None
@@ -269,16 +271,16 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         c.advance()
         this = _elements(c, start)
     elif c.accept("("):
-        this = c.nested(lambda: query(c))
+        this = c.parse_nested(lambda: query(c))
         c.expect(")")
-    elif window_functions.stands_here(c):
+    elif window_functions.at_window_function(c):
         this = window_functions.window_function(c)
     elif c.looking_at("TABLE", "(") and c.word(3) == "(":
         this = _table_call(c)
     else:
         this = c.name("a stream or table")
         if c.looking_at("."):
-            raise Mistake(
+            raise StatementError(
                 "a stream's name has no dots", c.span(), "write the name alone, or in double quotes"
             )
         if c.take("("):
@@ -327,7 +329,7 @@ def _lateral_view(c: Cursor) -> nodes.JoinInput:
     called = c.span()
     function = c.plain_word("explode")
     if function not in ("EXPLODE", "EXPLODE_OUTER"):
-        raise Mistake(
+        raise StatementError(
             "a LATERAL VIEW has the elements of a list", called, "write LATERAL VIEW explode(list) t AS x"
         )
     elements = _elements(c, called)
@@ -347,7 +349,7 @@ def _table_call(c: Cursor) -> nodes.TableFunctionCall:
     called_at = c.span()
     call = expressions.expression(c)
     if not isinstance(call, exp.Anonymous):
-        raise Mistake("TABLE takes the call of a function", called_at, "as in TABLE(f(x)) AS t")
+        raise StatementError("TABLE takes the call of a function", called_at, "as in TABLE(f(x)) AS t")
     c.expect(")")
     return at(nodes.TableFunctionCall(this=call), c.span_from(start))
 
@@ -355,7 +357,7 @@ def _table_call(c: Cursor) -> nodes.TableFunctionCall:
 def _join(c: Cursor) -> nodes.JoinInput:
     start = c.span()
     side = kind(c)
-    entry = _entry(c)
+    entry = _from_entry(c)
     condition, using = join_condition(c, side)
     return at(nodes.JoinInput(this=entry, side=side, on=condition, using=using), c.span_from(start))
 
@@ -391,7 +393,7 @@ _KINDS = {
 def kind(c: Cursor) -> str | None:
     """Parse the kind of a join and JOIN; None for INNER."""
     if c.looking_at("NATURAL"):
-        raise Mistake(
+        raise StatementError(
             "a NATURAL JOIN changes its meaning when a column is added",
             c.span(),
             "name the columns: JOIN … USING (k)",
@@ -420,7 +422,7 @@ def join_condition(c: Cursor, kind_: str | None) -> tuple[exp.Expression | None,
         c.expect(")")
         return None, names
     if c.looking_at("WITHIN"):
-        raise Mistake(
+        raise StatementError(
             "each stream of a join says how long it is kept",
             c.span(),
             "give both a window: FROM a [RANGE 1 HOUR] AS a JOIN b [RANGE 1 HOUR] AS b ON a.k = b.k",

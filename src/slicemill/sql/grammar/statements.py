@@ -12,7 +12,7 @@ from slicemill.catalog.statements import (
     Describe,
     Explain,
     ExplainReplace,
-    LifeAction,
+    LifecycleAction,
     Show,
     ShowCreate,
     ShownKind,
@@ -23,7 +23,7 @@ from slicemill.extension import load
 from slicemill.extension import statements as extension_statements
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor, word_of
-from slicemill.sql.errors import Diagnostic, EslError, Mistake, SourceText
+from slicemill.sql.errors import Diagnostic, EslError, SourceText, StatementError
 from slicemill.sql.grammar import expressions, functions, queries, tables, windows
 from slicemill.sql.grammar import foreign_keywords as foreign
 from slicemill.sql.grammar import functions as aggregates
@@ -48,7 +48,7 @@ def read_command(source: SourceText) -> Command:
         if not c.done:
             c.fail()
         return found
-    except Mistake as mistake:
+    except StatementError as mistake:
         raise EslError(source, [mistake.diagnostic]) from None
 
 
@@ -92,12 +92,12 @@ def _replaceable(kind: str) -> bool | None:
 # IF NOT EXISTS is parsed here too.
 
 
-STEERING_WORDS = tuple(LifeAction)
+STEERING_WORDS = tuple(LifecycleAction)
 LIVING = ("QUERY", "STREAM")
 _BEFORE_KIND = ("ALGEBRAIC", "WINDOW")
 
 
-def change_life(c: Cursor) -> nodes.ChangeLife:
+def change_lifecycle(c: Cursor) -> nodes.ChangeLifecycle:
     start = c.span()
     action = c.accept_any(STEERING_WORDS)
     assert action, "one of them stands here"
@@ -105,7 +105,7 @@ def change_life(c: Cursor) -> nodes.ChangeLife:
     if not kind:
         c.fail(f"say what: {action} {one_of(LIVING)}, and its name")
     name = c.name(f"the name of a {kind.lower()}")
-    return at(nodes.ChangeLife(this=name, action=action, kind=kind), c.span_from(start))
+    return at(nodes.ChangeLifecycle(this=name, action=action, kind=kind), c.span_from(start))
 
 
 def create_mode(c: Cursor) -> str:
@@ -121,11 +121,13 @@ def create_mode(c: Cursor) -> str:
     place = c.index + kind + 1
     if [c.word(kind + 1 + ahead) for ahead in range(3)] == IF_ABSENT.split():
         if mode:
-            raise Mistake(f"{REPLACE} and {IF_ABSENT} do not go together", start, "leave one of them out")
+            raise StatementError(
+                f"{REPLACE} and {IF_ABSENT} do not go together", start, "leave one of them out"
+            )
         c.tokens = [*c.tokens[:place], *c.tokens[place + 3 :]]
         return IF_ABSENT
     if mode and (c.word(kind) == "TABLE" or _replaceable(c.word(kind)) is False):
-        raise Mistake(f"a {c.word(kind).lower()} cannot be replaced", start, "DROP it first")
+        raise StatementError(f"a {c.word(kind).lower()} cannot be replaced", start, "DROP it first")
     return mode
 
 
@@ -179,10 +181,10 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
             continue
         first, complete = c.index, -1
         try:
-            statements.append(_limited_statement(c))
+            statements.append(_parse_statement(c))
             complete = c.index
             _end(c)
-        except Mistake as mistake:
+        except StatementError as mistake:
             diagnostics.append(mistake.diagnostic)
             # If only the semicolon is missing, the next statement begins here.
             if c.index != complete or c.word() not in (*STATEMENT_STARTS, *tables.ROW_CHANGES):
@@ -196,7 +198,7 @@ def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
     while True:
         try:
             return tokenize(text), diagnostics
-        except Mistake as mistake:
+        except StatementError as mistake:
             diagnostics.append(mistake.diagnostic)
             opening = mistake.diagnostic.span.start
             ends = [token.end + 1 for token in tokenize(text[:opening]) if word_of(token) == ";"]
@@ -206,12 +208,12 @@ def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
             text = text[:start] + " " * (end - start) + text[end:]
 
 
-def _limited_statement(c: Cursor) -> exp.Expression:
+def _parse_statement(c: Cursor) -> exp.Expression:
     start = c.span()
     node = statement(c)
     if height(node) > MAX_HEIGHT:
         hint = "split it with CREATE STREAM or CREATE VIEW"
-        raise Mistake(f"this is nested more than {MAX_HEIGHT} levels deep", start, hint)
+        raise StatementError(f"this is nested more than {MAX_HEIGHT} levels deep", start, hint)
     return node
 
 
@@ -261,7 +263,7 @@ def statement(c: Cursor) -> exp.Expression:
     if c.accept("ALTER"):
         return at(_alter_stream(c) if c.accept("STREAM") else _alter_query(c), c.span_from(start))
     if c.word() in STEERING_WORDS:
-        return change_life(c)
+        return change_lifecycle(c)
     if c.take("REPLAY"):
         name = c.name("the bad rows of a stream, as in bid_errors")
         where = expressions.expression(c) if c.accept("WHERE") else None
@@ -289,10 +291,10 @@ def _alter_query(c: Cursor) -> nodes.AlterQuery:
 
 def _alter_stream(c: Cursor) -> nodes.AlterStream:
     name = c.name("the name of a stream")
-    return nodes.AlterStream(this=name, columns=c.listing(lambda: _added_column(c)))
+    return nodes.AlterStream(this=name, columns=c.listing(lambda: _add_column(c)))
 
 
-def _added_column(c: Cursor) -> nodes.ColumnDeclaration:
+def _add_column(c: Cursor) -> nodes.ColumnDeclaration:
     if not c.accept("ADD"):
         c.fail(_WIDENED)
     start = c.span()
@@ -351,7 +353,7 @@ def _create(c: Cursor) -> exp.Expression:
         name = _object_name(c, "a name for the table")
         if c.looking_at("AS", "MATERIALIZED"):
             c.expect("AS", "MATERIALIZED")
-            return tables.materialized(c, name)
+            return tables.materialize_table(c, name)
         if c.looking_at("AS"):
             c.note("(")
             c.fail(
@@ -388,7 +390,7 @@ def _object_name(c: Cursor, what: str) -> exp.Identifier:
         while c.looking_at("-") and c.at_name(1, frozenset()):
             c.index += 2
         written = c.text[start.start : c.span_from(start).end]
-        raise Mistake(
+        raise StatementError(
             "a name with a - is a difference",
             c.span_from(start),
             f'write "{written}", in quotes wherever it stands',
@@ -402,7 +404,7 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
     if retain is not None:
         c.expect("AS")
     if retain is not None or c.accept("AS"):
-        return _derived(c, nodes.CreateStream(this=name, retain=retain, query=queries.query(c)))
+        return _order_by_slack(c, nodes.CreateStream(this=name, retain=retain, query=queries.query(c)))
     if not c.looking_at("("):
         c.note("(")
         c.fail(_NO_WITH if c.looking_at("FROM") else "")
@@ -432,7 +434,9 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             _set_once(node, "source", at(source, c.span_from(start)))
         else:
             if c.looking_at("WITH"):
-                raise Mistake("a stream says with SOURCE or USING where it comes from", c.span(), _NO_WITH)
+                raise StatementError(
+                    "a stream says with SOURCE or USING where it comes from", c.span(), _NO_WITH
+                )
             for word in ("SOURCE", "USING"):
                 c.note(word)
             return node
@@ -495,7 +499,7 @@ def _retention(c: Cursor) -> nodes.Duration | None:
     return windows.duration(c) if c.take("RETAIN") else None
 
 
-def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
+def _order_by_slack(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
     """Parse `ORDER BY column SLACK d` of a derived stream.
 
     The clause follows the query but belongs to the stream.
@@ -506,7 +510,7 @@ def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
     order = query.args.get("order") if isinstance(query, exp.Select) else None
     ordered = order.expressions if order is not None else []
     if len(ordered) != 1 or ordered[0].args.get("desc") or not isinstance(ordered[0].this, exp.Column):
-        raise Mistake(
+        raise StatementError(
             "SLACK belongs to the column that a stream is ordered by",
             c.span(),
             "write CREATE STREAM s AS SELECT … ORDER BY ts SLACK 5 SECONDS, of one SELECT",
@@ -520,20 +524,20 @@ def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
 
 def _set_once(node: exp.Expression, key: str, value: exp.Expression) -> None:
     if node.args.get(key) is not None:
-        raise Mistake(f"{key.upper()} is given twice", nodes.span_of(value), "keep one of the two")
+        raise StatementError(f"{key.upper()} is given twice", nodes.span_of(value), "keep one of the two")
     node.set(key, value)
 
 
 def _table_column(c: Cursor) -> nodes.ColumnDeclaration:
     if c.looking_at("WATERMARK", "FOR"):
-        raise Mistake("a table has no watermark; what has one is a stream", c.span(), _NO_WITH)
+        raise StatementError("a table has no watermark; what has one is a stream", c.span(), _NO_WITH)
     return _column(c)
 
 
 def _table_source(c: Cursor) -> nodes.SourceClause | None:
     source = _source(c)
     if source is None and c.looking_at("WITH"):
-        raise Mistake("a table says with SOURCE or USING where its rows are", c.span(), _NO_WITH)
+        raise StatementError("a table says with SOURCE or USING where its rows are", c.span(), _NO_WITH)
     return source
 
 
@@ -552,7 +556,7 @@ def _column_or_watermark(c: Cursor, stream: nodes.CreateStream) -> nodes.ColumnD
     if not c.looking_at("WATERMARK", "FOR"):
         declared = _column(c)
         if c.word() in ("NOT", "NULL", "KEY", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
-            raise Mistake(
+            raise StatementError(
                 "a column has a name and a type, nothing else", c.span(), "leave the constraint out"
             )
         return declared
@@ -567,7 +571,7 @@ def _column(c: Cursor) -> nodes.ColumnDeclaration:
     start = c.span()
     name = c.name("a column")
     if c.looking_at("AS") and c.word(1) in ("PROCTIME", "CURRENT_TIMESTAMP", "NOW"):
-        raise Mistake(
+        raise StatementError(
             "the clock stamps the tuples of a stream as a whole",
             c.span(),
             "declare current_time timestamp in its place, and ORDER BY current_time behind the columns",
@@ -606,7 +610,7 @@ def options(c: Cursor) -> list[nodes.Option]:
 def _option(c: Cursor, nullable: bool = False) -> nodes.Option:
     start = c.span()
     text = c.string("an option")
-    name = at(exp.Literal.string(text), start) if text is not None else _dotted(c)
+    name = at(exp.Literal.string(text), start) if text is not None else _option_name(c)
     c.accept("=")  # optional in Spark's OPTIONS
     value_at = c.span()
     value: exp.Expression
@@ -623,7 +627,7 @@ def _option(c: Cursor, nullable: bool = False) -> nodes.Option:
     return at(nodes.Option(this=name, value=at(value, value_at)), c.span_from(start))
 
 
-def _dotted(c: Cursor) -> exp.Expression:
+def _option_name(c: Cursor) -> exp.Expression:
     """Parse an option name, which may have dots in Spark: `kafka.bootstrap.servers`."""
     start = c.span()
     parts = [c.name("an option")]

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake
+from slicemill.sql.errors import StatementError
 from slicemill.sql.grammar import expressions, windows
 from slicemill.sql.grammar import functions as aggregates
 from slicemill.sql.nodes import at
@@ -31,7 +31,7 @@ def create_table(
     node = nodes.CreateTable(this=name)
     c.expect("(")
     declared = c.listing(
-        lambda: _key(c, node) if c.looking_at("PRIMARY", "KEY") else _constrained(c, column())
+        lambda: _key(c, node) if c.looking_at("PRIMARY", "KEY") else _column_constraints(c, column())
     )
     c.expect(")")
     node.set("columns", [one for one in declared if one is not None])
@@ -42,7 +42,7 @@ def create_table(
     return node
 
 
-def materialized(c: Cursor, name: exp.Identifier) -> nodes.MaterializeTable:
+def materialize_table(c: Cursor, name: exp.Identifier) -> nodes.MaterializeTable:
     """Parse the query name and refresh interval after `CREATE TABLE name AS MATERIALIZED`."""
     node = nodes.MaterializeTable(this=name, query=c.name("a query whose results change"))
     if c.accept("REFRESH"):
@@ -59,20 +59,20 @@ def _key(c: Cursor, node: nodes.CreateTable) -> None:
     if c.looking_at("NOT", "ENFORCED"):
         c.expect("NOT", "ENFORCED")  # required in Flink
     if node.args.get("key") is not None:
-        raise Mistake(
+        raise StatementError(
             "a table has one key", c.span_from(start), "name all its columns in one PRIMARY KEY (…)"
         )
     node.set("key", names)
 
 
-def _constrained(c: Cursor, column: nodes.ColumnDeclaration) -> nodes.ColumnDeclaration:
+def _column_constraints(c: Cursor, column: nodes.ColumnDeclaration) -> nodes.ColumnDeclaration:
     while True:
         if c.accept("NOT", "NULL"):
             column.set("required", True)
         elif c.accept("PRIMARY", "KEY"):
             column.set("primary", True)
         elif c.word() in _OTHERS:
-            raise Mistake(
+            raise StatementError(
                 f"a column of a table may be NOT NULL or the PRIMARY KEY, and there is no {c.word()}",
                 c.span(),
                 "leave it out",
@@ -94,7 +94,7 @@ def row_change(c: Cursor) -> exp.Expression:
     if isinstance(node, nodes.InsertInto):
         node.set("replace", replace)
         if node.args.get("where") is not None:
-            raise Mistake(
+            raise StatementError(
                 "an INSERT of values has no condition",
                 nodes.span_of(node.args["where"]),
                 "write INSERT INTO … SELECT … WHERE …",

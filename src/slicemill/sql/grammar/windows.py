@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import TokenType
 from slicemill.errors import did_you_mean, one_of
 from slicemill.sql import nodes
 from slicemill.sql.cursor import Cursor
-from slicemill.sql.errors import Mistake, TextSpan
+from slicemill.sql.errors import StatementError, TextSpan
 from slicemill.sql.grammar import expressions
 from slicemill.sql.lexer import RESERVED
 from slicemill.sql.nodes import at, child, span_of
@@ -59,7 +59,7 @@ def closing(c: Cursor, entries: Sequence[exp.Expression]) -> None:
     if len(entries) > 1 or (
         known is not None and (child(known, "kind") != "SESSION" or child(known, "close"))
     ):
-        raise Mistake(
+        raise StatementError(
             "CLOSE WHEN ends the groups of one stream, and says by itself how long its windows are",
             c.span_from(start),
             "write it beside the stream: FROM stream [CLOSE WHEN …] GROUP BY …; "
@@ -102,7 +102,7 @@ def trailing(c: Cursor) -> nodes.FrameClause:
     c.expect("WINDOW")
     if c.word() in ("ROWS", "RANGE"):
         return frame(c, preceding=False)
-    kind, extent = _counted(c)
+    kind, extent = _extent_with_unit(c)
     return at(nodes.FrameClause(kind=kind, this=extent, slide=_slide(c, kind)), c.span_from(start))
 
 
@@ -114,7 +114,7 @@ def temporal(c: Cursor) -> nodes.FrameClause:
     """
     start = c.span()
     c.expect("RANGE")
-    kind, extent = ("RANGE", None) if c.accept("UNBOUNDED") else _counted(c)
+    kind, extent = ("RANGE", None) if c.accept("UNBOUNDED") else _extent_with_unit(c)
     slide = _slide(c, kind)
     if slide is None:
         c.fail("a temporal query says how often it reports: SLIDES 1 MINUTE")
@@ -130,11 +130,11 @@ def lateness(c: Cursor) -> exp.Expression | None:
         return None
     within = _extent(c)
     if not isinstance(within, nodes.Duration):
-        raise Mistake("LATE needs a length of time", nodes.span_of(within), "as in LATE 5 MINUTES")
+        raise StatementError("LATE needs a length of time", nodes.span_of(within), "as in LATE 5 MINUTES")
     return within
 
 
-def _counted(c: Cursor) -> tuple[str, exp.Expression | None]:
+def _extent_with_unit(c: Cursor) -> tuple[str, exp.Expression | None]:
     """Parse `15 MINUTES` or `500 ROWS`, whose unit determines the kind of window."""
     extent = _extent(c)
     if isinstance(extent, nodes.Duration):
@@ -159,7 +159,7 @@ def frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
     between = preceding and c.accept("BETWEEN")
     extent = None if c.accept("UNBOUNDED") else _length(c, kind)
     if c.looking_at("FOLLOWING"):
-        raise Mistake(
+        raise StatementError(
             "a window over a stream looks back only",
             c.span(),
             "use PRECEDING; lead(x) waits for the next row",
@@ -175,7 +175,7 @@ def frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
             )
     slide = _slide(c, kind)
     if slide is not None and c.looking_at("ACTIVE"):
-        raise Mistake(
+        raise StatementError(
             "a window either slides or expires actively", c.span(), "keep SLIDE or ACTIVE EXPIRATION"
         )
     active = slide is None and preceding and c.accept("ACTIVE", "EXPIRATION")
@@ -200,9 +200,9 @@ def _length(c: Cursor, kind: str) -> exp.Expression:
     if kind == "RANGE" and isinstance(extent, exp.Literal):
         _reject_unknown_unit(c)
         hint = f"write a unit, as in {written} SECONDS; to count tuples, use ROWS"
-        raise Mistake("RANGE needs a length of time", nodes.span_of(extent), hint)
+        raise StatementError("RANGE needs a length of time", nodes.span_of(extent), hint)
     if kind == "ROWS" and isinstance(extent, nodes.Duration):
-        raise Mistake(
+        raise StatementError(
             "ROWS counts tuples", nodes.span_of(extent), f"for a length of time, use RANGE {written}"
         )
     return extent
@@ -210,7 +210,7 @@ def _length(c: Cursor, kind: str) -> exp.Expression:
 
 def _reject_unknown_unit(c: Cursor) -> None:
     if hint := did_you_mean(c.word(), [f"{unit}S" for unit in UNITS_US]):
-        raise Mistake(f"{c.word()} is no unit of time", c.span(), hint)
+        raise StatementError(f"{c.word()} is no unit of time", c.span(), hint)
 
 
 def _extent(c: Cursor) -> exp.Expression:
@@ -235,7 +235,9 @@ def duration(c: Cursor) -> nodes.Duration:
             words = text.split()
             pairs = list(zip(words[::2], words[1::2], strict=False))
             if len(words) % 2 or not pairs or not all(_is_quantity(n) and unit_name(u) for n, u in pairs):
-                raise Mistake(f"'{text}' is no length of time", span, "write it as in '1 hour 30 minutes'")
+                raise StatementError(
+                    f"'{text}' is no length of time", span, "write it as in '1 hour 30 minutes'"
+                )
             parts = [_duration_part(number, unit) for number, unit in pairs]
     while (token := c.token()) is not None and token.token_type is TokenType.NUMBER and unit_name(c.word(1)):
         span = c.span()
@@ -243,7 +245,9 @@ def duration(c: Cursor) -> nodes.Duration:
     if not parts:
         if (number := c.number()) is not None:
             _reject_unknown_unit(c)
-            raise Mistake("a length of time needs a unit", start, f"write {number} SECONDS, for instance")
+            raise StatementError(
+                "a length of time needs a unit", start, f"write {number} SECONDS, for instance"
+            )
         c.note("a length of time such as 5 SECONDS")
         c.fail()
     return at(nodes.Duration(expressions=parts), c.span_from(start))
@@ -251,7 +255,7 @@ def duration(c: Cursor) -> nodes.Duration:
 
 def _part(number: str, span: TextSpan, c: Cursor) -> nodes.DurationPart:
     if not _is_quantity(number):
-        raise Mistake(
+        raise StatementError(
             f"{number or 'an empty string'} is no length of time", span, "write a number, as in 5 MINUTES"
         )
     return _duration_part(number, c.advance().text)
@@ -323,7 +327,7 @@ def put_windows(select: exp.Select, named: list[nodes.NamedWindow]) -> None:
     known: dict[str, nodes.NamedWindow] = {}
     for window in named:
         if window.name.lower() in known:
-            raise Mistake(
+            raise StatementError(
                 f"there are two windows {window.name}", span_of(window.this), "give each its own name"
             )
         known[window.name.lower()] = _whole(window, known)
@@ -344,14 +348,14 @@ def _whole(window: nodes.NamedWindow, known: dict[str, nodes.NamedWindow]) -> no
             near
             or f"define it behind FROM and WHERE: WINDOW {base.name} AS (PARTITION BY k ROWS 9 PRECEDING)"
         )
-        raise Mistake(f"there is no window {base.name}", span_of(base), hint)
+        raise StatementError(f"there is no window {base.name}", span_of(base), hint)
     whole = known[base.name.lower()].copy()
     for key, words in (("partition_by", "PARTITION BY"), ("order", "ORDER BY"), ("frame", "ROWS or RANGE")):
         own = child(window, key)
         if own is None:
             continue
         if child(whole, key) is not None or key == "partition_by":
-            raise Mistake(
+            raise StatementError(
                 f"the window {base.name} says its {words} itself",
                 span_of(window),
                 "write the whole window in place of its name",
@@ -367,7 +371,7 @@ def _window(c: Cursor) -> nodes.NamedWindow:
     window = nodes.NamedWindow(base=c.name("a window") if c.at_name(barred=_BARRED) else None)
     window.set("partition_by", partition_by(c))
     if c.accept("ORDER", "BY"):
-        window.set("order", c.listing(lambda: expressions.ordered(c)))
+        window.set("order", c.listing(lambda: expressions.sort_key(c)))
     if c.word() in ("ROWS", "RANGE"):
         window.set("frame", frame(c, preceding=True))
     else:
@@ -399,13 +403,13 @@ def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
         node.set("ranked", order)
         return node
     if len(order) > 1:
-        raise Mistake(
+        raise StatementError(
             "a window over a stream follows its timestamp",
             span_of(order[1]),
             f"order by {order[0].this.name} alone: tuples of one time keep the order of their arrival",
         )
     if child(order[0], "desc"):
-        raise Mistake(
+        raise StatementError(
             "a window follows time upwards",
             span_of(order[0]),
             "leave DESC out; the newest value is last(x), and the largest first is what ranks are for: "
@@ -438,7 +442,7 @@ _USAGE = {
 }
 
 
-def stands_here(c: Cursor) -> bool:
+def at_window_function(c: Cursor) -> bool:
     """Return True if this FROM entry is a window function.
 
     A stream of such a name may also be coalesced: `session(page) AS s RANGE …`.
@@ -470,7 +474,7 @@ def window_function(c: Cursor) -> nodes.WindowFunction:
     while True:
         name = _argument_name(c, kind, places)
         if name in node.args:
-            raise Mistake(f"{name} is given twice", c.span(), f"as in {_USAGE[kind]}")
+            raise StatementError(f"{name} is given twice", c.span(), f"as in {_USAGE[kind]}")
         if name == "DATA":
             node.set("this", _data(c))
             node.set("partition_by", _partition(c))
@@ -482,9 +486,9 @@ def window_function(c: Cursor) -> nodes.WindowFunction:
         if not places or not c.comma():
             break
     if places:
-        raise Mistake(f"{kind} lacks its {places[0]}", c.span(), f"as in {_USAGE[kind]}")
+        raise StatementError(f"{kind} lacks its {places[0]}", c.span(), f"as in {_USAGE[kind]}")
     if c.looking_at(","):
-        raise Mistake(
+        raise StatementError(
             "windows begin at multiples of their slide", c.span(), "leave the offset out, or shift the column"
         )
     c.expect(")")
@@ -493,7 +497,7 @@ def window_function(c: Cursor) -> nodes.WindowFunction:
     return at(node, c.span_from(start))
 
 
-def window_stands_here(c: Cursor) -> bool:
+def at_window_clause(c: Cursor) -> bool:
     """Return True for a WINDOW clause of ksqlDB."""
     return c.looking_at("WINDOW") and c.word(1) in ("TUMBLING", "HOPPING", "SESSION") and c.word(2) == "("
 
@@ -515,7 +519,7 @@ def window_clause(c: Cursor) -> nodes.FrameClause:
         frame.set("slide", duration(c))
     if c.looking_at(",") and c.word(1) in ("GRACE", "RETENTION"):
         c.advance()
-        raise Mistake(
+        raise StatementError(
             f"a window has no {c.word()} of its own",
             c.span(),
             "leave it out; tuples that come late count if the SELECT ends with EMIT LATE 10 MINUTES",
@@ -530,7 +534,7 @@ def _argument_name(c: Cursor, kind: str, places: list[str]) -> str:
     name, span = c.word(), c.span()
     if name not in places:
         hint = did_you_mean(name, places) or f"they are {one_of(places)}"
-        raise Mistake(f"{kind} takes no {name}", span, hint)
+        raise StatementError(f"{kind} takes no {name}", span, hint)
     for _ in range(3):
         c.advance()
     return name
@@ -591,7 +595,7 @@ def watermark(c: Cursor) -> tuple[exp.Identifier, nodes.Duration | None]:
     place = c.span()
     named = c.name("the same column")
     if named.name.lower() != column.name.lower():
-        raise Mistake(
+        raise StatementError(
             f"the watermark for {column.name} is made of that column",
             place,
             f"write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECONDS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slicemill.binder import bind
 from slicemill.explain.text import explain_text
-from slicemill.operators.join.slices.cuts import planned_chain
+from slicemill.operators.join.slices.cuts import chain_of_join
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
@@ -26,7 +26,7 @@ def shared_join(first: str, second: str) -> tuple[SharedJoin, str]:
 
 def test_explain_shows_the_chain_beside_the_ways_without_slices() -> None:
     join, text = shared_join("RANGE 5 SECONDS", "RANGE 60 SECONDS")
-    chain = planned_chain(join)
+    chain = chain_of_join(join)
     assert chain is not None and chain.ends == ((5, 60), (5, 60))
     assert chain.queries(0) == tuple(member.name for member in join.members)
     assert len(chain.queries(1)) == 1
@@ -39,5 +39,5 @@ def test_explain_shows_the_chain_beside_the_ways_without_slices() -> None:
 
 def test_windows_that_count_rows_have_no_such_chain() -> None:
     join, text = shared_join("ROWS 5", "ROWS 6")
-    assert planned_chain(join) is None
+    assert chain_of_join(join) is None
     assert "slices end at" not in text

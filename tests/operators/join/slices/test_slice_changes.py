@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.operators.join.slices.coverage import MergeSlices, Split, changes
+from slicemill.operators.join.slices.coverage import MergeSlices, SplitSlice, changes
 
 
 def cuts(draw: st.DrawFn) -> list[tuple[float, float]]:
@@ -23,7 +23,7 @@ def test_the_steps_lead_from_any_cuts_to_any_others(
         match step:
             case MergeSlices(number):
                 del now[number]
-            case Split(number, at):
+            case SplitSlice(number, at):
                 starts = [(0.0, 0.0), *now]
                 assert all(a <= cut <= b for a, cut, b in zip(starts[number], at, now[number], strict=True))
                 now.insert(number, at)

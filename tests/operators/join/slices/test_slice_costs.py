@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from slicemill.operators.join.slices.cuts import (
     baselines,
-    isolated,
-    looks,
+    build_chain,
+    mean_predicate_tests,
     mem_opt,
     merge_saving,
-    planned,
     pull_up,
     push_down,
     routing_tests,
+    separate_joins,
     share,
     span_cost,
 )
@@ -26,10 +26,10 @@ from slicemill.operators.join.slices.workload import (
     JoinWorkload,
     Member,
     MemberSide,
+    count_predicate_tests,
     member,
     parts,
     span,
-    unproved,
 )
 from slicemill_lab.slice.analysis import savings
 
@@ -146,7 +146,7 @@ def test_merging_slices_saves_what_its_formula_says(
     merged = (*windows[: i - 1], *windows[j - 1 :])
 
     def without_unions(ends: tuple[float, ...]) -> float:
-        cost = planned(workload, ends, ends).expected
+        cost = build_chain(workload, ends, ends).expected
         return cost.cpu - cost.union
 
     saved = without_unions(tuple(windows)) - without_unions(merged)
@@ -204,8 +204,8 @@ def test_looks_are_the_predicates_still_open_at_each_age(
         for i, (w, p, q) in enumerate(wanted)
     ]
     piece = span(members, 0, age, end)
-    per_age = [unproved(members, piece.mask, piece.takers(one)) for one in range(age, end)]
-    assert looks(members, 0, piece, piece.mask) == pytest.approx(sum(per_age) / len(per_age))
+    per_age = [count_predicate_tests(members, piece.mask, piece.queries_at(one)) for one in range(age, end)]
+    assert mean_predicate_tests(members, 0, piece, piece.mask) == pytest.approx(sum(per_age) / len(per_age))
 
 
 def test_push_down_is_left_out_where_it_is_out_of_reach() -> None:
@@ -215,7 +215,7 @@ def test_push_down_is_left_out_where_it_is_out_of_reach() -> None:
 
 
 def test_isolated_queries_cost_the_sum_of_their_joins() -> None:
-    cost = isolated(two_queries(50, 10, 30, 0.5, 0.1))
+    cost = separate_joins(two_queries(50, 10, 30, 0.5, 0.1))
     assert cost.memory == 50 * (20 + 45)
     assert cost.probe == 2 * 2500 * (10 + 15)
 

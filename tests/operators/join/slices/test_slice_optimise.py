@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from slicemill.operators.join.slices.cuts import (
     Ends,
     PlannedChain,
+    build_chain,
     by_cpu,
+    cost_objective,
     cpu_opt,
     mem_opt,
-    planned,
     span_cost,
-    weighted,
 )
 from slicemill.operators.join.slices.workload import (
     ChainCost,
@@ -91,7 +91,7 @@ workloads = st.builds(
 )
 
 
-@given(workloads, st.sampled_from([by_cpu, weighted(1, 5), weighted(0, 1)]))
+@given(workloads, st.sampled_from([by_cpu, cost_objective(1, 5), cost_objective(0, 1)]))
 @settings(max_examples=30)
 def test_no_other_way_to_cut_is_cheaper(workload: JoinWorkload, objective: object) -> None:
     assert callable(objective)
@@ -106,7 +106,7 @@ def test_no_other_way_to_cut_is_cheaper(workload: JoinWorkload, objective: objec
         if workload.symmetric
         else ((a, b) for a in all_ways(trimmed(left)) for b in all_ways(trimmed(right)))
     )
-    least = min(of_slices(planned(workload, a, b)) for a, b in pairs)
+    least = min(of_slices(build_chain(workload, a, b)) for a, b in pairs)
     assert best == pytest.approx(least)
     assert best <= of_slices(mem_opt(workload)) * (1 + 1e-9)
 
@@ -136,7 +136,7 @@ def test_without_matches_one_join_is_best_and_with_many_a_slice_per_window(
 def test_a_cut_at_every_window_needs_least_state(workload: JoinWorkload) -> None:
     least = mem_opt(workload).expected.memory
     assert least <= cpu_opt(workload).expected.memory * (1 + 1e-9)
-    assert cpu_opt(workload, weighted(0, 1)).expected.memory == pytest.approx(least)
+    assert cpu_opt(workload, cost_objective(0, 1)).expected.memory == pytest.approx(least)
     if all(side.predicate is None for one in workload.members for side in one.sides):
         longest = [max(one.sides[s].window for one in workload.members) for s in (0, 1)]
         assert least == pytest.approx(sum(r * w for r, w in zip(workload.rates, longest, strict=True)))
@@ -147,7 +147,7 @@ def test_weights_lead_from_the_leanest_chain_to_the_quickest() -> None:
     # remove.
     members = (member("all", 10), member("few", 20, "hot", 0.2))
     workload = JoinWorkload(members, (0.2, 0.2), 0.1, overhead=20)
-    memories = [cpu_opt(workload, weighted(1, price)).expected.memory for price in (0, 1, 10, 100)]
+    memories = [cpu_opt(workload, cost_objective(1, price)).expected.memory for price in (0, 1, 10, 100)]
     assert memories == sorted(memories, reverse=True)
     assert (memories[0], memories[-1]) == (
         cpu_opt(workload).expected.memory,

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.join.slices.workload import Member, MemberSide, reaching, slice_masks, spans, targets
+from slicemill.operators.join.slices.workload import (
+    Member,
+    MemberSide,
+    queries_reaching,
+    slice_masks,
+    spans,
+    targets,
+)
 
 
 def test_the_golden_masks_of_three_queries() -> None:
@@ -39,9 +46,9 @@ def test_masks_of_any_cuts_name_the_queries_whose_windows_hold_all_members(
         cuts = data.draw(st.sets(st.integers(1, longest)))
         pieces = spans(members, side, sorted(cuts | {longest}))
         here = [piece for piece in pieces if piece.start <= age < piece.end]
-        found.append(here[0].takers(age) if here else 0)
+        found.append(here[0].queries_at(age) if here else 0)
         for piece in pieces:
-            assert piece.mask == reaching(members, side, piece.start)
+            assert piece.mask == queries_reaching(members, side, piece.start)
     expected = [all(age < w for age, w in zip(ages, wanted, strict=True)) for wanted in windows]
     assert targets(found) == sum(1 << bit for bit, yes in enumerate(expected) if yes)
 

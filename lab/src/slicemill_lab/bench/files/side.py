@@ -4,7 +4,7 @@
 
 Jobs arrive as lines of JSON on standard input. For each job the program prints `started`, `first` when the
 results of the first files are complete, `done` when all results are complete, and then their counts. It waits
-for a line, ends the queries and prints `stopped`. The program runs in several environments, with different
+for a line, ends the queries and prints `has_failed`. The program runs in several environments, with different
 versions of slicemill or none. So packages are imported by name, and only interfaces that every version has
 are used.
 """

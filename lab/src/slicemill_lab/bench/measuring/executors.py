@@ -48,12 +48,12 @@ def wall_seconds(case: ScaleCase, batches: int) -> dict[str, float]:
 def main(case_name: str, batches: int, master: str) -> dict[str, float]:
     from slicemill.api.mill import Mill
     from slicemill.runtime.spark_session import session
-    from slicemill.runtime.workers.sharing import kept_workers
+    from slicemill.runtime.workers.sharing import keep_workers
 
     case = next(case for case in CASES if case.name == case_name)
     spark = session(master)
     found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder, kept_workers(spark.sparkContext):
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder, keep_workers(spark.sparkContext):
         # The first turn compiles the code in both workers.
         for turn, cells in enumerate((max(WALL_CELLS), *WALL_CELLS)):
             clock = MovedClock()

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from slicemill.binder import bind
 from slicemill.columns.pace import paced
-from slicemill.metrics.profiling import process_collecting_seconds, watch_collections
+from slicemill.metrics.profiling import process_gc_seconds, watch_gc
 from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them  # noqa: F401 - as in a worker: no snapshot imports them
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 from slicemill.storage.checkpoints import CheckpointFiles, EncodedStates, describe, encode_states, write
 from slicemill_lab.bench.inputs.keyed_states import KeyedQuery, rows_of
@@ -70,7 +70,7 @@ class KeyedFigures:
 def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
     """Fill a query with its keys, then measure runs of 1,000 rows and checkpoints."""
     rng = np.random.default_rng(5)
-    watch_collections()
+    watch_gc()
     units = RunningUnits(query.script)
     began = time.process_time()
     rows = 0
@@ -90,10 +90,10 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
         nonlocal rows
         table = rows_of(rng.integers(0, keys, RUN_ROWS), rows)
         rows += RUN_ROWS
-        collecting_s = process_collecting_seconds()
+        collecting_s = process_gc_seconds()
         clock, began = time.perf_counter(), time.process_time()
         units.run(table)
-        collecting_ms.append(1e3 * (process_collecting_seconds() - collecting_s))
+        collecting_ms.append(1e3 * (process_gc_seconds() - collecting_s))
         run_ms.append(1e3 * (time.process_time() - began))
         return 1e3 * (time.perf_counter() - clock)
 
@@ -169,7 +169,7 @@ class RunningUnits:
     def __init__(self, script: str) -> None:
         catalog = bind(script).catalog
         graph = share(optimize(build_graph(catalog)), catalog)
-        self._programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in cut(graph)]
+        self._programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in split_into_units(graph)]
 
     def run(self, table: pa.Table) -> None:
         """Run each unit over new rows of the stream, and over the output of upstream units."""

@@ -12,7 +12,7 @@ from slicemill.columns.arrow_schema import to_arrow
 from slicemill.lifecycle.unit_fields import new_fields
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan
 from slicemill.runtime.unit_queue import Goal, RunningUnits
 from slicemill.runtime.units import RunningUnit
@@ -82,7 +82,7 @@ def _units(home: Home, count: int) -> list[RunningUnit]:
     streams = catalog.without_queries()
     home.commit(Change(created={STREAM: to_arrow(catalog.declared_stream(STREAM).schema)}))
     plans = []
-    for unit in cut(graph):
+    for unit in split_into_units(graph):
         needed = frozenset(node for root, _ in unit.outputs for node in graph.ancestors(root))
         plans.append(UnitPlan(unit, graph.only(needed), streams, {}))
     fields = {plan.unit.id: new_fields(plan, home) for plan in plans}

@@ -16,7 +16,7 @@ import pyarrow as pa
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import cut
+from slicemill.plan.units import split_into_units
 from slicemill.runtime.pipeline import UnitPlan, UnitProgram
 
 _STREAM = "CREATE STREAM click (visitor bigint, v bigint, price double, ts timestamp) ORDER BY ts;"
@@ -73,7 +73,7 @@ def _run(queries: Sequence[str], clicks: pa.Table, run: int) -> float:
     script = "".join(f"CREATE QUERY q{number} AS {query};" for number, query in enumerate(queries))
     catalog = bind(_STREAM + script).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = cut(graph)
+    (unit,) = split_into_units(graph)
     program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     begun = time.process_time()
     for first in range(0, clicks.num_rows, run):

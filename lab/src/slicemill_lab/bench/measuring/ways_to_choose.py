@@ -15,9 +15,9 @@ from numba import njit
 
 from slicemill.kernels.arrays import Floats, Int64s
 from slicemill.scheduling.batches import Batches
-from slicemill.scheduling.chooser import ranked
+from slicemill.scheduling.chooser import rank_batches
 from slicemill.scheduling.policies import policy_named
-from slicemill.scheduling.portions import UnitFigures
+from slicemill.scheduling.portions import UnitColumns
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
 from slicemill_lab.simulator.clusters import logarithmic, scan, top_one
 
@@ -30,7 +30,7 @@ def ways_to_choose_us(units: int) -> dict[str, float]:
     """Return the median microseconds of a decision by method, after a log that all units read has grown."""
     random = np.random.default_rng(3)
     cost = 2.0 ** random.integers(0, 5, units)
-    figures = UnitFigures.unshared(random.uniform(0.1, 1, units), 0.0, cost, 3 * cost)
+    figures = UnitColumns.without_readers(random.uniform(0.1, 1, units), 0.0, cost, 3 * cost)
     arrivals, one = random.uniform(0, _NOW, units), np.ones(units)
     positions = np.arange(units)
 
@@ -47,13 +47,13 @@ def ways_to_choose_us(units: int) -> dict[str, float]:
     calendar = calendar_queue(units, float(fresh.min()), float(fresh.max()), 64)
 
     ways: dict[str, Callable[[], object]] = {
-        "bsd, all units: the first": lambda: ranked(bsd, batches()),
-        "bsd, all units: the first 256": lambda: ranked(bsd, batches(), 256),
+        "bsd, all units: the first": lambda: rank_batches(bsd, batches()),
+        "bsd, all units: the first 256": lambda: rank_batches(bsd, batches(), 256),
         f"bsd, {_CLUSTERS} clusters": lambda: scan(pseudo, _heads(member_of, arrivals), _NOW),
         f"bsd, {_CLUSTERS} clusters, heads known": lambda: scan(pseudo, heads, _NOW),
         f"bsd, {_CLUSTERS} clusters by Fagin, heads known": lambda: top_one(pseudo, heads, _NOW),
         "bsd, all units by Fagin, heads known": lambda: top_one(priorities, arrivals, _NOW),
-        "fas, all units: the first": lambda: ranked(fas, batches()),
+        "fas, all units: the first": lambda: rank_batches(fas, batches()),
         "fas, calendar queue": lambda: _put_all(calendar, fas.priority(batches())),
         "fas, calendar queue, one unit changed": lambda: (put(calendar, 0, fresh[0]), pop(calendar)),
     }

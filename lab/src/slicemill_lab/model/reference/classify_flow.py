@@ -15,7 +15,7 @@ from slicemill.extensions.models.flow import Flow, FlowInput, FlowStep
 from slicemill.extensions.models.graph import Op
 from slicemill.extensions.models.operators import ACCUMULATORS, RANKED, SEARCHES
 from slicemill.extensions.models.parse import parse
-from slicemill.extensions.models.rules import composed
+from slicemill.extensions.models.rules import compose
 from slicemill.extensions.models.terms import PI, Expr, ModelError, Parameter, Symbol, walk
 
 
@@ -42,7 +42,7 @@ def classify_flow(of: Flow) -> Classification:
     transforms = [step for step in pre if step.op is Op.T]
     function: Expr = Parameter("x")
     for step in reversed(transforms):
-        function = composed(step.functions[0], function)
+        function = compose(step.functions[0], function)
     name = _name_of(core)
     if any(isinstance(part, Symbol) and part != PI for part in walk(function)):
         if name is None or len(transforms) < len(pre):

@@ -14,7 +14,14 @@ from itertools import combinations, pairwise
 from math import inf
 from typing import TypeAlias
 
-from slicemill.operators.join.slices.workload import AnyOf, Member, independent, predicates, reaching, windows
+from slicemill.operators.join.slices.workload import (
+    AnyOf,
+    Member,
+    disjunction_selectivity,
+    predicates,
+    queries_reaching,
+    windows,
+)
 
 # Up to this number of queries all partitions are tried; for more, rings are merged pair by pair.
 _TRY_ALL = 6
@@ -44,7 +51,7 @@ class SharedRing:
     rates: tuple[float, ...]
     matching: tuple[float, ...]
     costs: RingTimes
-    any_of: AnyOf = independent
+    any_of: AnyOf = disjunction_selectivity
 
     def slices(self, stream: int) -> list[float]:
         """Return the rows in each logical slice of a stream.
@@ -53,7 +60,9 @@ class SharedRing:
         """
         ends = windows(self.members, stream)
         return [
-            self.rates[stream] * self._passing(stream, reaching(self.members, stream, start)) * (end - start)
+            self.rates[stream]
+            * self._passing(stream, queries_reaching(self.members, stream, start))
+            * (end - start)
             for start, end in pairwise((0.0, *ends))
         ]
 

@@ -253,10 +253,10 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
 
 def main(master: str, seed: int, runs: Sequence[NodesRun]) -> list[MeasuredNodes]:
     from slicemill.runtime.spark_session import session
-    from slicemill.runtime.workers.sharing import kept_workers
+    from slicemill.runtime.workers.sharing import keep_workers
 
     spark = session(master)
-    with kept_workers(spark.sparkContext):
+    with keep_workers(spark.sparkContext):
         # The first run starts all workers and compiles their code.
         _measure(max(runs, key=lambda run: run.nodes), seed, spark=spark)
         found = [_measure(run, seed, spark=spark) for run in runs]

@@ -27,7 +27,7 @@ from slicemill_oracle.ring.atr import AlignedRouting
 from slicemill_oracle.ring.ctr import CoordinatedRouting
 from slicemill_oracle.ring.join import RingJoin
 from slicemill_oracle.ring.machines import RingCosts
-from slicemill_oracle.ring.placement import Roles, Slices
+from slicemill_oracle.ring.placement import RolePlacement, SlicePlacement
 from slicemill_oracle.ring.ring import Ring, responses
 
 RATE = 50
@@ -102,12 +102,12 @@ def ring_arrivals(
 
 def psp(setting: RingSetting, nodes: int, scale: Scale, in_flight: int = 1) -> Ring:
     join = setting.join(scale)
-    return Ring(join, Slices(join, nodes), in_flight=in_flight, costs=setting.costs(scale))
+    return Ring(join, SlicePlacement(join, nodes), in_flight=in_flight, costs=setting.costs(scale))
 
 
 def psp_d(setting: RingSetting, nodes: int, scale: Scale, in_flight: int) -> Ring:
     join = setting.join(scale)
-    return Ring(join, Roles(join, nodes), in_flight=in_flight, costs=setting.costs(scale))
+    return Ring(join, RolePlacement(join, nodes), in_flight=in_flight, costs=setting.costs(scale))
 
 
 def atr(setting: RingSetting, nodes: int, scale: Scale, windows: float) -> AlignedRouting:

@@ -28,7 +28,7 @@ from slicemill.aggregates.udf.compiler.state import (
     move,
     start,
 )
-from slicemill.aggregates.udf.compiler.version import CONVERSION, AggregateCode, safe
+from slicemill.aggregates.udf.compiler.version import CONVERSION, AggregateCode, safe_identifier
 from slicemill.aggregates.udf.interpreter import row_converter
 from slicemill.aggregates.udf.lookup import EslAccumulator
 from slicemill.catalog.aggregates import INWINDOW
@@ -77,7 +77,7 @@ class CompiledCall:
         self._finite = any(provider is not None and provider.finite for provider in providers)
 
     @property
-    def _timed(self) -> bool:
+    def _waits_for_time(self) -> bool:
         return self._frame is not None and self._frame.waits_for_time
 
     @property
@@ -85,7 +85,7 @@ class CompiledCall:
         return self._frame is not None and self._frame.active
 
     def start(self) -> CompiledState:
-        return start(self._variants[0], self._literals, self._timed, self._active)
+        return start(self._variants[0], self._literals, self._waits_for_time, self._active)
 
     def take_over(self, state: CompiledState, other: CompiledCall, parts: Sequence[int]) -> None:
         """Take over the state of a call that includes these joint calls."""
@@ -104,7 +104,7 @@ class CompiledCall:
             piece = tuples if whole else _part(tuples, done, done + count)
             done += count
             parts.append(self._run(state, piece, complete if done == rows else None))
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return parts[0] if len(parts) == 1 else _concat_answers(parts)
 
     def _piece(self, state: CompiledState, rows: int) -> int:
         if self._form != MACHINE:
@@ -135,7 +135,7 @@ class CompiledCall:
         state.arrivals += rows
         one_each = module.run.one_each
         numbers = _counting(first, rows) if one_each else out["out_number"][:count]
-        if self._timed:
+        if self._waits_for_time:
             ts, expired = out["out_ts"][:count], out["out_expired"][:count]
         else:
             ts = tuples.ts if one_each else tuples.ts[numbers - first]
@@ -152,7 +152,7 @@ class CompiledCall:
     def _places(self, state: CompiledState, tuples: Tuples, complete: int) -> Any:
         """Return the partitions whose records a run may change."""
         found = [np.asarray(tuples.partitions, np.int64)]
-        first, end = state.arrays["slot"].tolist() if self._timed else (0, 0)
+        first, end = state.arrays["slot"].tolist() if self._waits_for_time else (0, 0)
         if self._active:
             until = max([complete, *tuples.ts[-1:].tolist()])
             end = first + int(np.searchsorted(state.arrays["negative_ts"][first:end], until, side="right"))
@@ -178,7 +178,7 @@ class CompiledCall:
         return self._variants[state.nullable]
 
     def due(self, state: CompiledState) -> int | None:
-        if not self._timed or not state.waiting:
+        if not self._waits_for_time or not state.waiting:
             return None
         slot = state.arrays["slot"]
         return int(state.arrays["negative_ts"][slot[0]]) + 1 if self._active else int(slot[1])
@@ -225,7 +225,7 @@ class CompiledCall:
         nullable = module is self._variants[1]
         if nullable not in self._loaded:
             shared = module.form == MACHINE
-            made = _shared(module.source) if shared else _loaded(module.source, module.closures)
+            made = _load_cached(module.source) if shared else _load_module(module.source, module.closures)
             self._loaded[nullable] = made
         return self._loaded[nullable]
 
@@ -285,7 +285,7 @@ class CompiledCall:
         return columns
 
 
-def _loaded(source: str, values: dict[str, Any]) -> ModuleType:
+def _load_module(source: str, values: dict[str, Any]) -> ModuleType:
     made = ModuleType("slicemill_generated")
     made.__dict__.update(values)
     exec(compile(source, "<generated>", "exec"), made.__dict__)
@@ -293,9 +293,9 @@ def _loaded(source: str, values: dict[str, Any]) -> ModuleType:
 
 
 @lru_cache(maxsize=_MANY)
-def _shared(source: str) -> ModuleType:
+def _load_cached(source: str) -> ModuleType:
     """Load each source once, so that calls share the machine code."""
-    return _loaded(source, {})
+    return _load_module(source, {})
 
 
 def _part(tuples: Tuples, first: int, last: int) -> Tuples:
@@ -304,7 +304,7 @@ def _part(tuples: Tuples, first: int, last: int) -> Tuples:
     return Tuples(arguments, tuples.partitions[first:last], tuples.ts[first:last])
 
 
-def _joined(parts: Sequence[CallAnswers]) -> CallAnswers:
+def _concat_answers(parts: Sequence[CallAnswers]) -> CallAnswers:
     columns = []
     for place, vector in enumerate(parts[0].columns):
         arrays = [vectors.to_arrow(part.columns[place], len(part.numbers)) for part in parts]
@@ -432,7 +432,7 @@ def _accumulator(
         if table != INWINDOW
     }
     arguments = {
-        argument.name: reader.value(failure, safe(argument.name), argument.type)
+        argument.name: reader.value(failure, safe_identifier(argument.name), argument.type)
         for argument in made.version.definition.arguments
     }
     accumulator.restore({"tables": tables, "arguments": arguments})
@@ -459,11 +459,15 @@ class _Reader:
         self, made: AggregateCode, table: str, types: list[tuple[str, Type]], place: int
     ) -> list[tuple[object, ...]]:
         record = self._state.arrays[made.version.record.upper()][place]
-        rows = int(record[f"{safe(table)}_rows"])
+        rows = int(record[f"{safe_identifier(table)}_rows"])
         if made.version.bounds[table] < MANY:
-            return [tuple(self.value(record, f"{safe(table)}_{safe(n)}", t) for n, t in types)] * rows
-        pool, at = self._state.arrays[made.version.array(table)], int(record[f"{safe(table)}_at"])
-        return [tuple(self.value(pool[at + i], safe(n), t) for n, t in types) for i in range(rows)]
+            return [
+                tuple(
+                    self.value(record, f"{safe_identifier(table)}_{safe_identifier(n)}", t) for n, t in types
+                )
+            ] * rows
+        pool, at = self._state.arrays[made.version.array(table)], int(record[f"{safe_identifier(table)}_at"])
+        return [tuple(self.value(pool[at + i], safe_identifier(n), t) for n, t in types) for i in range(rows)]
 
     def window(self, place: int) -> list[tuple[int, tuple[object, ...]]]:
         """Return the window's tuples, with NULL for arguments that are not stored.

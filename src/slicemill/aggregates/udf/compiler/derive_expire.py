@@ -52,7 +52,7 @@ def with_derived_window(name: str, catalog: Catalog) -> Catalog:
     base, window = catalog.aggregates(name)
     if base is None or window is not None:
         return catalog
-    derived = derived_window(base)
+    derived = derive_window(base)
     if derived is None:
         return catalog
     catalog = catalog.copy()
@@ -60,7 +60,7 @@ def with_derived_window(name: str, catalog: Catalog) -> Catalog:
     return catalog
 
 
-def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
+def derive_window(base: AggregateDefinition) -> AggregateDefinition | None:
     """Return the window version.
 
     Return None if the body does not match the pattern.
@@ -75,7 +75,7 @@ def derived_window(base: AggregateDefinition) -> AggregateDefinition | None:
     answer = _answer(returned[0], kept)
     if answer is None:
         return None
-    row = (*(_known(f) for f in images.values()), *(_missing(f) for f in images.values()))
+    row = (*(_null_as_zero(f) for f in images.values()), *(_missing(f) for f in images.values()))
     begin = Insert(table.name, rows=(row,))
     bodies: dict[BodyState, tuple[Statement, ...]] = {
         BodyState.INITIALIZE: (begin, answer),
@@ -160,7 +160,7 @@ def _missing(image: Expr) -> Expr:
     return Case(((null, Literal(1, t.INT)),), Literal(0, t.INT), t.INT)
 
 
-def _known(image: Expr) -> Expr:
+def _null_as_zero(image: Expr) -> Expr:
     null = Call("isnull", (image,), t.BOOLEAN)
     return Case(((null, Literal(0, t.INT)),), image, t.INT)
 
@@ -168,7 +168,7 @@ def _known(image: Expr) -> Expr:
 def _update(table: LocalTable, images: dict[str, Expr], sign: str) -> Update:
     changes = []
     for name, image in images.items():
-        for column, by in ((name, _known(image)), (_counter(name), _missing(image))):
+        for column, by in ((name, _null_as_zero(image)), (_counter(name), _missing(image))):
             held = ColumnRef(f"{table.name}.{column}", t.BIGINT)
             changes.append((column, Call(sign, (held, by), t.BIGINT)))
     return Update(table.name, tuple(changes), None)

@@ -37,7 +37,7 @@ from slicemill.catalog.expressions import (
     is_null,
 )
 from slicemill.functions.casts import cast_source, converter
-from slicemill.functions.registry import FUNCTIONS, expanded, function_of, row_form
+from slicemill.functions.registry import FUNCTIONS, expand_abbreviation, function_of, row_form
 from slicemill.functions.source import Snippet, SnippetMaker
 from slicemill.types import Kind, Type
 
@@ -58,7 +58,7 @@ class Names(Protocol):
     def exists_query(self, expr: ExistsQuery, columns: Columns) -> Code: ...
 
 
-class Scalars:
+class ScalarWriter:
     """Writes the expressions in the statements of an aggregate."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Scalars:
         """Return the source of a predicate; NULL is false."""
         return "True" if expr is None else self.expression(expr, columns).truth
 
-    def converted(self, expr: Expr, target: Type, columns: Columns) -> Code:
+    def convert_expression(self, expr: Expr, target: Type, columns: Columns) -> Code:
         """Write a conversion; constants are converted at compile time."""
         if isinstance(expr, Literal) and target.kind is not Kind.NULL:
             return self.literal(converter(expr.type, target)(expr.value), target)
@@ -127,7 +127,7 @@ class Scalars:
             return Code(default_of(target), code.null) if code.null == "True" else code
         make = cast_source(source, target)
         if make is not None:
-            return self.guarded([code], target, make)
+            return self.strict_call([code], target, make)
         return self._by_row(f"{source} to {target}", [code], target, converter(source, target))
 
     def _cast(self, expr: Cast, columns: Columns) -> Code:
@@ -151,7 +151,7 @@ class Scalars:
             return Code(null if name == "isnull" else f"(not {null})")
         if name == "nullif" and types[0].kind is types[1].kind:
             return self._nullif(arguments, types, columns)
-        meant = expanded(call)
+        meant = expand_abbreviation(call)
         if meant is not call:
             return self.expression(meant, columns)
         function = function_of(name, types)
@@ -169,8 +169,8 @@ class Scalars:
             return self._by_row(name, codes, call.type, row_function)
         if function.strict:
             codes = self._strict_arguments(arguments, wanted, columns, function.right_first)
-            return self.guarded(codes, call.type, make)
-        codes = [self.converted(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
+            return self.strict_call(codes, call.type, make)
+        codes = [self.convert_expression(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
         return self._free(name, [self.out.named(code) for code in codes], call.type, make)
 
     def _nullif(self, arguments: Sequence[Expr], types: tuple[Type, ...], columns: Columns) -> Code:
@@ -196,7 +196,7 @@ class Scalars:
         codes: list[Code] = []
         for argument, type_ in zip(arguments, wanted, strict=True):
             with self.out.aside() as rest:
-                code = self.converted(argument, type_, columns)
+                code = self.convert_expression(argument, type_, columns)
             nullable = [place for place, before in enumerate(codes) if not before.known]
             if nullable and rest.failing:
                 codes = [self.out.named(before) for before in codes]
@@ -218,7 +218,7 @@ class Scalars:
             self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
         return Code(name, f"{name}_null")
 
-    def guarded(self, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
+    def strict_call(self, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
         """Write a strict call.
 
         A call that may fail or divide is evaluated only for non-NULL arguments.
@@ -236,14 +236,14 @@ class Scalars:
             return Code(f"({made.value})", null)
         name = self.out.fresh()
         if null == "False":
-            self._checked(name, made)
+            self._assign_with_check(name, made)
             return Code(name)
         self.out.line(f"{name}, {name}_null = {default_of(type_)}, {null}")
         with self.out.block(f"if not {name}_null:"):
-            self._checked(name, made)
+            self._assign_with_check(name, made)
         return Code(name, f"{name}_null")
 
-    def _checked(self, name: str, made: Snippet) -> None:
+    def _assign_with_check(self, name: str, made: Snippet) -> None:
         """Write a value and its error test, which may precede the value."""
         assert made.bad is not None
         if made.before:
@@ -311,7 +311,7 @@ class Scalars:
         decides = "not {}" if name == "and" else "{}"  # then the second value is not needed
         if rest.lines:
             if first.known and second.known:
-                return Code(self._asked_if(name, first.value, rest, second))
+                return Code(self._short_circuit(name, first.value, rest, second))
             first = self.out.named(first)
             needed = first.value if name == "and" else f"not {first.value}"
             if not first.known:
@@ -330,7 +330,7 @@ class Scalars:
         null = f"(({a.null} and ({b.null} or not {b.value})) or ({b.null} and not {a.truth}))"
         return Code(f"({a.truth} or {b.truth})", null)
 
-    def _asked_if(self, name: str, first: str, rest: Aside, second: Code) -> str:
+    def _short_circuit(self, name: str, first: str, rest: Aside, second: Code) -> str:
         """Write AND or OR of two values that are never NULL."""
         result = self.out.fresh()
         self.out.line(f"{result} = {first}")
@@ -350,18 +350,18 @@ class Scalars:
         self, branches: list[tuple[Expr, Expr]], default: Expr, type_: Type, columns: Columns, name: str
     ) -> None:
         if not branches:
-            code = self.converted(default, type_, columns)
+            code = self.convert_expression(default, type_, columns)
             self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
             return
         (when, then), *rest = branches
         with self.out.block(f"if {self.condition(when, columns)}:"):
-            code = self.converted(then, type_, columns)
+            code = self.convert_expression(then, type_, columns)
             self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
         with self.out.block("else:"):
             self._branch(rest, default, type_, columns, name)
 
     def _coalesce(self, arguments: Sequence[Expr], type_: Type, columns: Columns) -> Code:
-        first = self.converted(arguments[0], type_, columns)
+        first = self.convert_expression(arguments[0], type_, columns)
         if first.known:
             return first
         name = self.out.fresh()
@@ -369,7 +369,7 @@ class Scalars:
         null = f"{name}_null"
         for argument in arguments[1:]:
             with self.out.block(f"if {null}:"):
-                code = self.converted(argument, type_, columns)
+                code = self.convert_expression(argument, type_, columns)
                 self.out.line(f"{name}, {null} = {code.value}, {code.null}")
                 last = code.known
             if last:

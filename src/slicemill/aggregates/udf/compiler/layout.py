@@ -124,11 +124,11 @@ def _count(statement: Statement, rows: dict[str, int], most: dict[str, int]) -> 
     if isinstance(statement, Delete) and statement.where is None:
         rows[table] = 0
     elif isinstance(statement, Insert) and statement.table != RETURN:
-        rows[table] = min(MANY, rows[table] + _inserted(statement, rows))
+        rows[table] = min(MANY, rows[table] + _insert_bound(statement, rows))
         most[table] = max(most[table], rows[table])
 
 
-def _inserted(statement: Insert, rows: dict[str, int]) -> int:
+def _insert_bound(statement: Insert, rows: dict[str, int]) -> int:
     return len(statement.rows) if statement.query is None else query_bound(statement.query, rows)
 
 

@@ -617,7 +617,7 @@ class WindowCode:
         if self.own is not None:
             self._own_arrival(self.own, position, lower, given)
         else:
-            self._derived_arrival(position, lower, given)
+            self._recompute_arrival(position, lower, given)
 
     def leave(self) -> None:
         """Write the expiry of the oldest tuple, with its results."""
@@ -726,7 +726,7 @@ class WindowCode:
             self.out.line("oldest = window[k.window_at].pos")
             yield
 
-    def _derived_arrival(self, position: str, lower: str, given: ArgumentCodes) -> None:
+    def _recompute_arrival(self, position: str, lower: str, given: ArgumentCodes) -> None:
         if lower:
             with self._expired(lower):
                 self._remove_oldest()

@@ -14,7 +14,7 @@ from slicemill.aggregates.frames import WindowFrame
 from slicemill.aggregates.udf.compiler.layout import MACHINE, RecordColumns
 from slicemill.aggregates.udf.compiler.loops import CallCode, TupleLoop, WindowCode
 from slicemill.aggregates.udf.compiler.python_classes import check_compiles, import_lines
-from slicemill.aggregates.udf.compiler.version import AggregateCode, ModuleFacts, safe
+from slicemill.aggregates.udf.compiler.version import AggregateCode, ModuleFacts, safe_identifier
 from slicemill.aggregates.udf.interpreter import StatementPath
 from slicemill.catalog.aggregates import AggregateDefinition, BodyState
 from slicemill.types import Type
@@ -129,7 +129,7 @@ def _module(
 
 
 def _arguments(made: AggregateCode) -> RecordColumns:
-    types = {safe(argument.name): argument.type for argument in made.version.definition.arguments}
+    types = {safe_identifier(argument.name): argument.type for argument in made.version.definition.arguments}
     return RecordColumns(types, frozenset(types), [("record_place", "i8"), ("tuple_place", "i8")])
 
 
@@ -171,7 +171,10 @@ def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFac
     for record, made in loop.codes.items():
         if not any(f"failed_{record}(" in line for routine in routines for line in routine.lines):
             continue
-        names = [(safe(a.name), made.version.variable(a.name)) for a in made.version.definition.arguments]
+        names = [
+            (safe_identifier(a.name), made.version.variable(a.name))
+            for a in made.version.definition.arguments
+        ]
         values = [part for _, variable in names for part in (variable, f"{variable}_null")]
         lines += ["", "", *(["@helper"] if machine else [])]
         lines += [f"def failed_{record}({', '.join(['failure', 'site', 'p', 'i', *values])}):"]

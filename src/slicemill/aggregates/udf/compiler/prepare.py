@@ -63,14 +63,14 @@ def prepare(
     why = ""
     for form in forms:
         try:
-            return _compiled(call, catalog, form, why)
+            return _compile_call(call, catalog, form, why)
         except NoCompiledForm as reason:
             why = why or str(reason)
     interpreted.how = ExecutionForm(INTERPRETER, why, "")
     return interpreted
 
 
-def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> CompiledCall:
+def _compile_call(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> CompiledCall:
     found = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
     strategy = None if frame is None else strategy_of(found, frame)
@@ -79,7 +79,7 @@ def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why
         found = aggregate_lookup(catalog)(call.name, call.distinct)
     types = tuple(argument.type for argument in call.arguments)
     base, window = (
-        None if version is None else specialised(version, types) for version in catalog.aggregates(call.name)
+        None if version is None else specialise(version, types) for version in catalog.aggregates(call.name)
     )
     if call.distinct or (
         base is None
@@ -164,7 +164,7 @@ _SEEN_AS = {
 }
 
 
-def specialised(definition: AggregateDefinition, types: tuple[Type, ...]) -> AggregateDefinition:
+def specialise(definition: AggregateDefinition, types: tuple[Type, ...]) -> AggregateDefinition:
     """Return the definition for these argument types; raise if untypable."""
     if not any(column.type.kind is Kind.ANY for column in definition.arguments):
         return definition

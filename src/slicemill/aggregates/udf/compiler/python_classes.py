@@ -140,7 +140,7 @@ class ClassCode:
         if returned is None:
             return None
         accumulator = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
-        return accumulator.checked(returned, method)
+        return accumulator.convert_result(returned, method)
 
     def _given(self, argument: str, type_: Type) -> str:
         self.version.shared.facts.add(f"{self.record} reads {argument}")

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from slicemill.aggregates.udf.compiler.expressions import Columns, Scalars
+from slicemill.aggregates.udf.compiler.expressions import Columns, ScalarWriter
 from slicemill.aggregates.udf.compiler.layout import (
     MACHINE,
     MANY,
@@ -60,13 +60,13 @@ class Tables(Protocol):
         ...
 
 
-class Selects:
+class SelectWriter:
     """Writes queries over tables.
 
     `user_defined` has the names of aggregates that are not the built-in ones.
     """
 
-    def __init__(self, scalars: Scalars, tables: Tables, user_defined: frozenset[str]) -> None:
+    def __init__(self, scalars: ScalarWriter, tables: Tables, user_defined: frozenset[str]) -> None:
         self.out = scalars.out
         self._scalars = scalars
         self._tables = tables
@@ -82,7 +82,7 @@ class Selects:
         if query.order_by:
             self._sorted(query, columns, take)
         elif query.limit is None or query_bound(query, dict(self._tables.bounds)) <= query.limit:
-            self._unsorted(query, columns, lambda inside: take(self._items(query, inside)), stop)
+            self._select_unsorted(query, columns, lambda inside: take(self._items(query, inside)), stop)
         else:
             count = self.out.fresh("count")
             self.out.line(f"{count} = 0")
@@ -93,7 +93,7 @@ class Selects:
                     take(items)
                 self.out.line(f"{count} += 1")
 
-            self._unsorted(query, columns, first_ones, None)
+            self._select_unsorted(query, columns, first_ones, None)
 
     def collect(self, query: RelationQuery, columns: Columns, take: Take) -> None:
         """Write `take` for each row, after all rows have been computed."""
@@ -102,7 +102,7 @@ class Selects:
     def _items(self, query: RelationQuery, inside: Columns) -> list[Code]:
         return [self._scalars.expression(item.expr, inside) for item in query.items]
 
-    def _unsorted(
+    def _select_unsorted(
         self, query: RelationQuery, columns: Columns, inner: Callable[[Columns], None], stop: str | None
     ) -> None:
         if not query.aggregates:
@@ -192,7 +192,7 @@ class Selects:
                 out.line(f"{array}_null[{count}] = {code.null}")
             out.line(f"{count} += 1")
 
-        self._unsorted(query, columns, keep, None)
+        self._select_unsorted(query, columns, keep, None)
         order = out.fresh("order")
         out.line(f"{order} = np.arange({count})")
         for ((values, ranks), descending), (expr, _) in reversed(

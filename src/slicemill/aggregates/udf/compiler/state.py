@@ -28,7 +28,7 @@ _FEW = 16
 
 def no_objects() -> ObjectsByKey[int, Any]:
     """Return storage for objects of users."""
-    return ObjectsByKey(_stored_object, _loaded_object)
+    return ObjectsByKey(_store_object, _load_object)
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class CompiledState:
     """
 
     arrays: dict[str, Any]
-    texts: Texts
+    texts: TextDictionary
     arrivals: int = 0
     nullable: bool = False  # has any argument been NULL so far?
     objects: ObjectsByKey[int, Any] = field(default_factory=no_objects)
@@ -72,8 +72,8 @@ def _plain(kept: CompiledState) -> dict[str, Any]:
     }
 
 
-def _restored(plain: dict[str, Any]) -> CompiledState:
-    objects = plain["objects"].opened(_stored_object, _loaded_object)
+def _load_state(plain: dict[str, Any]) -> CompiledState:
+    objects = plain["objects"].opened(_store_object, _load_object)
     arrays: dict[str, Any] = dict(plain["arrays"])
     for name, (layout, length) in plain["layouts"].items():
         arrays[name] = made = rows(layout.dtype, length, PYTHON)
@@ -115,19 +115,19 @@ def _with_objects(old: dict[str, Any]) -> dict[str, Any]:
         if has_objects(array):
             for place, thing in enumerate(array["object"].tolist()):
                 if isinstance(thing, UserObject):
-                    objects.put(place, _loaded_object(thing), name)
+                    objects.put(place, _load_object(thing), name)
             arrays[name], layouts[name] = _without_objects(array), _layout(array)
     return old | {"arrays": arrays, "layouts": layouts, "objects": objects}
 
 
-register("uda.compiled", 3, CompiledState, _plain, _restored, upgrade={1: _with_failures, 2: _with_objects})
+register("uda.compiled", 3, CompiledState, _plain, _load_state, upgrade={1: _with_failures, 2: _with_objects})
 
 
-def _stored_object(thing: Any) -> UserObject:
+def _store_object(thing: Any) -> UserObject:
     return UserObject(f"{type(thing).__module__}:{type(thing).__qualname__}", object_state(thing))
 
 
-def _loaded_object(kept: UserObject) -> Any:
+def _load_object(kept: UserObject) -> Any:
     made = import_class(kept.where)()
     restore_object(made, kept.kept)
     return made
@@ -170,7 +170,7 @@ def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -
         arrays |= {f"negative_{name}": np.zeros(_FEW, np.int64) for name in ("number", "ts", "p")}
     elif timed:
         arrays["opened"] = np.zeros(_FEW, np.int64)
-    return CompiledState(arrays, Texts(literals))
+    return CompiledState(arrays, TextDictionary(literals))
 
 
 def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
@@ -272,7 +272,7 @@ def _room_for_negatives(state: CompiledState, tuples: int) -> None:
 _FEW_TEXTS = 1024
 
 
-class Texts:
+class TextDictionary:
     """Dictionary of texts; codes are list indexes, literals come first.
 
     The codes of literals never change.
@@ -289,8 +289,8 @@ class Texts:
         return {"values": values, "fixed": self._fixed, "after_last": self._after_last}
 
     @staticmethod
-    def restored(plain: dict[str, Any]) -> Texts:
-        made = Texts(plain["values"].to_pylist())
+    def restored(plain: dict[str, Any]) -> TextDictionary:
+        made = TextDictionary(plain["values"].to_pylist())
         made._fixed, made._after_last = plain["fixed"], plain["after_last"]
         return made
 
@@ -332,7 +332,7 @@ class Texts:
         self._after_last = max(_FEW_TEXTS, len(self.values))
 
 
-register("uda.texts", 1, Texts, Texts.plain, Texts.restored)
+register("uda.texts", 1, TextDictionary, TextDictionary.plain, TextDictionary.restored)
 
 
 # Runtime support of generated code: pool allocation and checked arithmetic.
@@ -357,7 +357,7 @@ def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     if 2 * n[p] > room[p] or room[p] == 0:
         wanted = 2 * n[p] + 4
         if top[0] + wanted > len(pool):
-            return _packed(pool, top, begin, at, n, room, p)
+            return _pack_pool(pool, top, begin, at, n, room, p)
         begin[p], room[p] = top[0], wanted
         top[0] += wanted
     for i in range(n[p]):
@@ -367,7 +367,7 @@ def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
 
 
 @helper
-def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
+def _pack_pool(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
     wanted = 0
     for j in range(len(at)):
         if n[j] > 0 or j == p:

@@ -11,7 +11,7 @@ from keyword import iskeyword
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from slicemill.aggregates.udf.compiler.expressions import Columns as ColumnCodes
-from slicemill.aggregates.udf.compiler.expressions import Scalars
+from slicemill.aggregates.udf.compiler.expressions import ScalarWriter
 from slicemill.aggregates.udf.compiler.layout import (
     MANY,
     Code,
@@ -25,7 +25,7 @@ from slicemill.aggregates.udf.compiler.layout import (
     single_tables,
     surely_filled,
 )
-from slicemill.aggregates.udf.compiler.selects import Selects
+from slicemill.aggregates.udf.compiler.selects import SelectWriter
 from slicemill.aggregates.udf.interpreter import CONDITION, MOST_ROUNDS, ROUNDS, StatementPath
 from slicemill.catalog.aggregates import (
     INWINDOW,
@@ -52,7 +52,7 @@ CONVERSION = -1  # site of an argument whose value does not fit its declared typ
 _PREFIXES = {"s": "arg", "b": "base", "c": "part"}  # prefixes of arguments, by the version's record
 
 
-def safe(name: str) -> str:
+def safe_identifier(name: str) -> str:
     """Return an ESL name as a Python identifier."""
     plain = re.sub(r"\W", "_", name.lower())
     return f"{plain}_" if iskeyword(plain) or not plain.isidentifier() else plain
@@ -121,8 +121,8 @@ class Version:
         self.out = writer
         self.record, self.place = record, place
         self.window = window
-        self.scalars = Scalars(writer, shared.form, shared.literals, shared.closures, self)
-        self.selects = Selects(self.scalars, self, user_defined)
+        self.scalars = ScalarWriter(writer, shared.form, shared.literals, shared.closures, self)
+        self.selects = SelectWriter(self.scalars, self, user_defined)
         self.single = single_tables(definition)
         self.schemas = {table.name.lower(): table.schema for table in definition.tables}
         self.bounds = {name: 1 if name in self.single else MANY for name in self.schemas}
@@ -140,7 +140,7 @@ class Version:
     def flagged(self, table: str) -> set[str]:
         """Return the columns of a table that may be NULL."""
         names = self.schemas[table].names
-        return {safe(name) for name in names if self.maybe_null(f"{self.record} {table}.{name}")}
+        return {safe_identifier(name) for name in names if self.maybe_null(f"{self.record} {table}.{name}")}
 
     def maybe_null(self, what: str) -> bool:
         return self.shared.null(what, "maybe") != "False"
@@ -148,12 +148,12 @@ class Version:
     def fields(self, table: str) -> list[str]:
         """Return all record fields of a single-row table."""
         flagged = self.flagged(table)
-        names = [safe(name) for name in self.schemas[table].names]
+        names = [safe_identifier(name) for name in self.schemas[table].names]
         names += [f"{name}_null" for name in names if name in flagged]
-        return [self.rows_of(table), *(f"{self.record}.{safe(table)}_{name}" for name in names)]
+        return [self.rows_of(table), *(f"{self.record}.{safe_identifier(table)}_{name}" for name in names)]
 
     def array(self, table: str) -> str:
-        return f"{self.record}_{safe(table)}"
+        return f"{self.record}_{safe_identifier(table)}"
 
     @property
     def keeps_arguments(self) -> bool:
@@ -162,7 +162,7 @@ class Version:
     # -- names ---------------------------------------------------------------------------------------------
 
     def variable(self, argument: str) -> str:
-        return f"{_PREFIXES[self.record]}_{safe(argument)}"
+        return f"{_PREFIXES[self.record]}_{safe_identifier(argument)}"
 
     def argument(self, expr: Argument) -> Code:
         self.shared.facts.add(f"{self.record} reads {expr.name}")
@@ -186,7 +186,10 @@ class Version:
                 self.out.line(f"{name}_null = {converted.null}")
         if self.keeps_arguments:
             for argument in self.definition.arguments:
-                current, last = self.current(argument.name), f"{self.record}.last_{safe(argument.name)}"
+                current, last = (
+                    self.current(argument.name),
+                    f"{self.record}.last_{safe_identifier(argument.name)}",
+                )
                 self.out.line(f"{last} = {current.value}")
                 self.out.line(f"{last}_null = {current.null}")
 
@@ -248,7 +251,7 @@ class Version:
     def rows_of(self, table: str) -> str:
         if table == INWINDOW and self.window is not None:
             return "k.window_rows"
-        return f"{self.record}.{safe(table)}_rows"
+        return f"{self.record}.{safe_identifier(table)}_rows"
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
         """Write a condition for a single-row table, if it may be empty."""
@@ -267,12 +270,12 @@ class Version:
         """Return the source of a row in a pool."""
         if table == INWINDOW and self.window is not None:
             return self.window.row(index)
-        return f"{self.array(table)}[{self.record}.{safe(table)}_at + {index}]"
+        return f"{self.array(table)}[{self.record}.{safe_identifier(table)}_at + {index}]"
 
     def field(self, table: str, column: str, row: str) -> str:
         if self.bounds[table] < MANY:
-            return f"{self.record}.{safe(table)}_{safe(column)}"
-        return f"{self.row(table, row)}.{safe(column)}"
+            return f"{self.record}.{safe_identifier(table)}_{safe_identifier(column)}"
+        return f"{self.row(table, row)}.{safe_identifier(column)}"
 
     def columns_of(self, table: str, alias: str, row: str) -> ColumnCodes:
         schema = self.schemas[table]
@@ -324,27 +327,29 @@ class StatementCode:
         for name, schema in self.version.schemas.items():
             if name == INWINDOW:
                 continue
-            extra.append((f"{safe(name)}_rows", "i8" if self.version.bounds[name] >= MANY else "i1"))
+            extra.append(
+                (f"{safe_identifier(name)}_rows", "i8" if self.version.bounds[name] >= MANY else "i1")
+            )
             if self.version.bounds[name] >= MANY:
-                extra += [(f"{safe(name)}_{part}", "i8") for part in ("begin", "at", "room")]
+                extra += [(f"{safe_identifier(name)}_{part}", "i8") for part in ("begin", "at", "room")]
             else:
-                types |= {f"{safe(name)}_{safe(c.name)}": c.type for c in schema}
-                flagged |= {f"{safe(name)}_{column}" for column in self.version.flagged(name)}
+                types |= {f"{safe_identifier(name)}_{safe_identifier(c.name)}": c.type for c in schema}
+                flagged |= {f"{safe_identifier(name)}_{column}" for column in self.version.flagged(name)}
         if self.version.keeps_arguments:
-            last = {f"last_{safe(a.name)}": a.type for a in self.definition.arguments}
+            last = {f"last_{safe_identifier(a.name)}": a.type for a in self.definition.arguments}
             types |= last
             flagged |= set(last)
         return RecordColumns(types, frozenset(flagged), extra)
 
     def pool_columns(self, table: str) -> RecordColumns:
-        types = {safe(column.name): column.type for column in self.version.schemas[table]}
+        types = {safe_identifier(column.name): column.type for column in self.version.schemas[table]}
         return RecordColumns(types, frozenset(self.version.flagged(table)))
 
     def reset(self) -> None:
         """Write code that empties the tables."""
         for name in self.version.schemas:
             if name != INWINDOW:
-                self.out.line(f"{self.record}.{safe(name)}_rows = 0")
+                self.out.line(f"{self.record}.{safe_identifier(name)}_rows = 0")
 
     def bind_last(self, started: str) -> None:
         """Write code that binds TERMINATE's arguments to those of the last tuple.
@@ -358,7 +363,7 @@ class StatementCode:
                 continue
             name, last = (
                 self.version.variable(argument.name),
-                f"{self.record}.last_{safe(argument.name)}",
+                f"{self.record}.last_{safe_identifier(argument.name)}",
             )
             self.version.shared.facts.add(f"{name} may be NULL")
             self.out.line(f"{name} = {read(last, argument.type, self.version.shared.form)}")
@@ -444,7 +449,7 @@ class StatementCode:
         with self.out.block(f"if {condition}:") if condition != "True" else nullcontext():
             rows = [
                 [
-                    self.out.named(self._scalars.converted(expr, column.type, {}))
+                    self.out.named(self._scalars.convert_expression(expr, column.type, {}))
                     for expr, column in zip(row, schema, strict=True)
                 ]
                 for row in statement.rows
@@ -453,7 +458,7 @@ class StatementCode:
                 take(row)
 
     def _append(self, table: str, codes: list[Code]) -> None:
-        out, record, name = self.out, self.record, safe(table)
+        out, record, name = self.out, self.record, safe_identifier(table)
         rows = f"{record}.{name}_rows"
         if self.version.bounds[table] >= MANY:
             with out.block(
@@ -484,10 +489,10 @@ class StatementCode:
             out.put(direct)
             return
         new = out.fresh("new")
-        first, rows = f"{self.record}.{safe(table)}_at", self.version.rows_of(table)
+        first, rows = f"{self.record}.{safe_identifier(table)}_at", self.version.rows_of(table)
         out.line(f"{new} = {self.version.array(table)}[{first} : {first} + {rows}].copy()")
         with out.block(f"for {row} in range({rows}):"):
-            self._change(statement, row, lambda column: f"{new}[{row}].{safe(column)}")
+            self._change(statement, row, lambda column: f"{new}[{row}].{safe_identifier(column)}")
         with out.block(f"for {row} in range({rows}):"):
             out.line(f"{self.version.row(table, row)} = {new}[{row}]")
 
@@ -500,7 +505,9 @@ class StatementCode:
         with self.out.block(f"if {condition}:") if condition != "True" else nullcontext():
             left, right = [], []
             for name, expr in statement.assignments:
-                code = self._scalars.converted(expr, schema.columns[schema.index(name)].type, columns)
+                code = self._scalars.convert_expression(
+                    expr, schema.columns[schema.index(name)].type, columns
+                )
                 self.version.shared.may_be_null(f"{self.record} {table}.{name}", code)
                 left.append(target(name))
                 right.append(code.value)

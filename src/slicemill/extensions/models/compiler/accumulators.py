@@ -39,7 +39,7 @@ _LEFT_OF_SUM = 2.0**-40
 
 
 @dataclass(frozen=True, slots=True)
-class AccumulatorPlace:
+class AccumulatorTarget:
     """Target of an accumulator's code: writer, record, and pools by name.
 
     `count` is the field with the number of elements.
@@ -71,7 +71,7 @@ class AccumulatorCode(ABC):
 
     worn = False
 
-    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
+    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
         self.core, self.place = core, place
 
     @property
@@ -98,7 +98,7 @@ class AccumulatorCode(ABC):
     @abstractmethod
     def left(self, image: Pair) -> None: ...
 
-    def aged(self) -> None:  # noqa: B027
+    def write_aging(self) -> None:  # noqa: B027
         """Write the passing of `passed` seconds."""
 
     @abstractmethod
@@ -126,7 +126,7 @@ class PairSum(AccumulatorCode):
 
     worn = True
 
-    def __init__(self, core: Core, place: AccumulatorPlace, weighed: bool) -> None:
+    def __init__(self, core: Core, place: AccumulatorTarget, weighed: bool) -> None:
         super().__init__(core, place)
         self._weighed = weighed
 
@@ -414,19 +414,19 @@ class CombiningStacks(AccumulatorCode):
         return f"float(abs({name}))", "0.0"
 
 
-def _append(place: AccumulatorPlace, pool: str, value: str) -> None:
+def _append(place: AccumulatorTarget, pool: str, value: str) -> None:
     place.make_room(pool)
     rows = f"{place.record}.{pool}_rows"
     place.out.line(f"{place.row(pool, rows)}.value = {value}")
     place.out.line(f"{rows} += 1")
 
 
-def drop_first(place: AccumulatorPlace, pool: str) -> None:
+def drop_first(place: AccumulatorTarget, pool: str) -> None:
     place.out.line(f"{place.record}.{pool}_at += 1")
     place.out.line(f"{place.record}.{pool}_rows -= 1")
 
 
-def _if_any(place: AccumulatorPlace, pool: str, found: str, least: int = 0) -> Pair:
+def _if_any(place: AccumulatorTarget, pool: str, found: str, least: int = 0) -> Pair:
     """Write a value, NaN unless there are more than `least` elements."""
     name = place.out.fresh("found")
     place.out.line(f"{name} = np.nan")
@@ -454,7 +454,7 @@ _SIMPLE: dict[str, type[AccumulatorCode]] = {
 }
 
 
-def simple_accumulator(core: Core, place: AccumulatorPlace, weighed: bool) -> AccumulatorCode:
+def simple_accumulator(core: Core, place: AccumulatorTarget, weighed: bool) -> AccumulatorCode:
     if core.counts:
         return ElementCount(core, place)
     if core.aggregate == "sum":
@@ -480,7 +480,7 @@ class RecomputedCore(AccumulatorCode):
 
     _pool = "elements"
 
-    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
+    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
         super().__init__(core, place)
         self.names: Mapping[Expr, Pair] = {}
         self._aged = AGE in walk(core.argument)
@@ -668,7 +668,7 @@ class LetteredCore(RecomputedCore):
             case Op.P:
                 out.line(f"{name} = {_ORDERED[of.text].format(first)}")
             case Op.T:
-                self._transformed(of, first, name)
+                self._write_transform(of, first, name)
             case Op.F if word != "where":
                 out.line(f"{self._missing} = {self._missing} or len({first}) < {argument}")
                 part = f":{argument}" if word == "oldest" else f"{argument}:"
@@ -682,7 +682,7 @@ class LetteredCore(RecomputedCore):
                 self._chosen(parse(argument), first, name, only_first=word == "first")
         return name
 
-    def _transformed(self, of: FlowStep, first: str, name: str) -> None:
+    def _write_transform(self, of: FlowStep, first: str, name: str) -> None:
         out, last = self.place.out, len(of.functions) - 1
         out.line(f"{name} = np.empty(len({first}))")
         with out.block(f"for q in range(len({first})):"):

@@ -11,7 +11,7 @@ import numpy as np
 from slicemill.aggregates.calls import Tuples
 from slicemill.aggregates.frames import WindowFrame
 from slicemill.catalog.expressions import ColumnRef
-from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cost import CoreCosts
 from slicemill.extensions.models.model import expression
@@ -28,7 +28,7 @@ _ALWAYS_AGAIN = CoreCosts(1, 1, 1, 1, 1, keep=0, read=0, sort=0)
 Seconds = Callable[[str, int, CoreCosts], float]
 
 
-def measured_costs(seconds: Seconds | None = None) -> CoreCosts:
+def measure_costs(seconds: Seconds | None = None) -> CoreCosts:
     """Measure the costs of core methods.
 
     `seconds` returns the time per row of a model over windows of 512 rows, for a slide and a method.
@@ -67,7 +67,7 @@ def row_seconds(text: str, slide: int, costs: CoreCosts) -> float:
     A first run compiles the loop to machine code.
     """
     calls = ModelCalls(
-        [Asked(expression(text, ["x"]), (ColumnRef("x", DOUBLE),))],
+        [ModelCall(expression(text, ["x"]), (ColumnRef("x", DOUBLE),))],
         WindowFrame("ROWS", _SIZE - 1, slide),
         costs=costs,
     )

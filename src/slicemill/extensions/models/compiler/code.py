@@ -16,13 +16,13 @@ from slicemill.aggregates.udf.compiler.version import Version
 from slicemill.catalog.aggregates import BodyState
 from slicemill.extensions.models.compiler.accumulators import (
     AccumulatorCode,
-    AccumulatorPlace,
+    AccumulatorTarget,
     LetteredCore,
     RecomputedCore,
     simple_accumulator,
 )
 from slicemill.extensions.models.compiler.expressions import Formulas, Pair
-from slicemill.extensions.models.compiler.weighted import PivotCode, Weighted, WeightedStacks
+from slicemill.extensions.models.compiler.weighted import PivotCode, ShiftedWeightedSum, WeightedStacks
 from slicemill.extensions.models.cores import CoreMethod, classify, core_number, powers
 from slicemill.extensions.models.flow import in_letters
 from slicemill.extensions.models.joint import Condition, FilteredCore, joint
@@ -60,14 +60,14 @@ class ModelCode:
     def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
-        place = AccumulatorPlace(self.out, self.record, number, count, self._make_room)
+        place = AccumulatorTarget(self.out, self.record, number, count, self._make_room)
         if way is CoreMethod.RECOMPUTE or self._is_read_again(kept):
             return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
         # Nothing expires in a base version, so that any weight can be maintained.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
-        return WeightedStacks(core, place) if stacked else Weighted(core, place)
+        return WeightedStacks(core, place) if stacked else ShiftedWeightedSum(core, place)
 
     def _is_read_again(self, kept: FilteredCore) -> bool:
         """Return True if recomputing is cheaper than maintaining (C18).
@@ -79,7 +79,7 @@ class ModelCode:
     def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
         """Return a pivot for each expression with centred sums, by its elements."""
         found: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
-        sums = self._centred_sums()
+        sums = self._sums_about_pivots()
         for number, kept in enumerate(self.joint.kept):
             vector = self.joint.vectors.index(kept.conditions)
             for atom, _ in powers(kept.core) or ():
@@ -259,13 +259,13 @@ class ModelCode:
         """
         out, record = self.out, self.record
         if self._uses_age:
-            at = self._given_at()
+            at = self._tuple_time()
             goes_on = " and (j > begin or begin == newest)" if is_newest else ""
             out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun{goes_on} else 0.0")
             out.line(f"{record}.now, {record}.begun = {at}, True")
             for accumulator in self.accumulators:
-                with self._if_taken(accumulator.again if accumulator.worn else "", is_newest):
-                    accumulator.aged()
+                with self._if_new_element(accumulator.again if accumulator.worn else "", is_newest):
+                    accumulator.write_aging()
         names, formulas = self._element()
         images = self._images(formulas)
         for end, conditions, mine in self._vectors():
@@ -276,17 +276,17 @@ class ModelCode:
                     if of == conditions:
                         pivot.choose(formulas.pair(atom))
                         distances[atom] = pivot.distance(formulas.pair(atom))
-                        with self._if_taken(pivot.again, is_newest):
+                        with self._if_new_element(pivot.again, is_newest):
                             pivot.came(distances[atom])
                 near = self._near_images(mine, names, distances)
                 for accumulator in mine:
-                    with self._if_taken(accumulator.again if accumulator.worn else "", is_newest):
+                    with self._if_new_element(accumulator.again if accumulator.worn else "", is_newest):
                         if isinstance(accumulator, RecomputedCore):
                             accumulator.keep(names, f"{record}.now")
                         else:
                             accumulator.came(self._image(accumulator, {**images, **near}, "+"))
 
-    def _if_taken(self, again: str, is_newest: str) -> AbstractContextManager[None]:
+    def _if_new_element(self, again: str, is_newest: str) -> AbstractContextManager[None]:
         if not is_newest:
             return nullcontext()
         return self.out.block(f"if {' or '.join(filter(None, [again, is_newest]))}:")
@@ -296,7 +296,7 @@ class ModelCode:
         names, formulas = self._element()
         images = self._images(formulas)
         if self._uses_age:
-            out.line(f"age = ({record}.now - {self._given_at()}) * 1e-6")
+            out.line(f"age = ({record}.now - {self._tuple_time()}) * 1e-6")
         for end, conditions, mine in self._vectors():
             with self._if_element(conditions, formulas, f"missing{end} -= 1"):
                 out.line(f"{record}.removed{end} += 1")
@@ -312,7 +312,7 @@ class ModelCode:
                     accumulator.left(image)
                 out.line(f"{record}.count{end} -= 1")
 
-    def _given_at(self) -> str:
+    def _tuple_time(self) -> str:
         self.shared.facts.add(f"{self.record} reads at")
         return self.version.current("at").value
 
@@ -344,7 +344,7 @@ class ModelCode:
         for kept, accumulator in zip(self.joint.kept, self.accumulators, strict=True):
             key = kept.core.transform, False
             if not (kept.centred or isinstance(accumulator, RecomputedCore) or key in images):
-                images[key] = self._bounded(accumulator, formulas.pair(kept.core.transform))
+                images[key] = self._clamp_overflow(accumulator, formulas.pair(kept.core.transform))
         for condition in dict.fromkeys(
             condition for conditions in self.joint.vectors for condition in conditions
         ):
@@ -358,14 +358,14 @@ class ModelCode:
     ) -> dict[tuple[Expr, bool], Pair]:
         formulas = Formulas(self.out, names, known=distances)
         return {
-            (accumulator.core.transform, True): self._bounded(
+            (accumulator.core.transform, True): self._clamp_overflow(
                 accumulator, formulas.pair(accumulator.core.transform)
             )
             for accumulator in mine
             if self._kept(accumulator).centred
         }
 
-    def _bounded(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
+    def _clamp_overflow(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
         """Replace an image that overflows by 0, and set `huge`."""
         if not _may_overflow(accumulator):
             return image
@@ -418,7 +418,7 @@ class ModelCode:
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
         self.version.give(codes)
 
-    def written_values(self) -> tuple[list[Pair], Formulas]:
+    def write_values(self) -> tuple[list[Pair], Formulas]:
         """Write the values of all accumulators; return them and their formulas."""
         values = self._values()
         pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
@@ -452,11 +452,11 @@ class ModelCode:
 
         for number in range(len(self.accumulators)):
             need(f"c{number}")
-        for number in self._centred_sums():
+        for number in self._sums_about_pivots():
             need(f"u{number}")
         return names
 
-    def _centred_sums(self) -> list[int]:
+    def _sums_about_pivots(self) -> list[int]:
         """Return the first-degree sums that formulas need with distances from a pivot."""
         formulas = (*self.joint.results, *self.joint.lets.values())
         asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}

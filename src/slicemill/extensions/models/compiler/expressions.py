@@ -31,7 +31,7 @@ class Formulas:
     """Writes formulas.
 
     `names` maps columns and symbols, which may have equal names, to pairs. `known` maps other expressions to
-    pairs. With `rounded`, operands have rounding errors, so that a tiny sum or difference becomes 0.
+    pairs. With `to_number`, operands have rounding errors, so that a tiny sum or difference becomes 0.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Formulas:
             case Apply("where", (condition, yes, no)):
                 return self._choice(self.pair(condition)[0], yes, no)
             case Apply(function, arguments):
-                return self._applied(function, [self.pair(argument) for argument in arguments])
+                return self._write_function(function, [self.pair(argument) for argument in arguments])
         raise NoCompiledForm(f"{expr} has no form in machine code")
 
     def _power(self, of: Pair, exponent: int) -> Pair:
@@ -82,7 +82,7 @@ class Formulas:
         half = self._power(self._call("multiply", of, of), exponent // 2)
         return half if exponent % 2 == 0 else self._call("multiply", of, half)
 
-    def _applied(self, function: str, given: list[Pair]) -> Pair:
+    def _write_function(self, function: str, given: list[Pair]) -> Pair:
         if function in _ONE:
             return self._call(_ONE[function], *given)
         if function in self._two:

@@ -19,7 +19,7 @@ from slicemill.aggregates.udf.compiler.module import Module
 from slicemill.aggregates.udf.compiler.version import Version
 from slicemill.extensions.models import numerics
 from slicemill.extensions.models import numerics as heaps
-from slicemill.extensions.models.canonical_graphs import named
+from slicemill.extensions.models.canonical_graphs import core_node_id
 from slicemill.extensions.models.compiler.code import ModelCode
 from slicemill.kernels.kernel import inside_python, with_attributes
 
@@ -61,7 +61,8 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> I
         vector = code.joint.vectors.index(code.joint.conditions[number])
         placed = zip(code.joint.places[number], code.joint.numbers[number], strict=True)
         cores = tuple(
-            CoreValue(named("ac", core), str(code.joint.kept[at]), _plain(kept[at])) for at, core in placed
+            CoreValue(core_node_id("ac", core), str(code.joint.kept[at]), _plain(kept[at]))
+            for at, core in placed
         )
         value = _plain(results[number])
         truth = value if value is None or not model.is_condition else value != 0
@@ -76,7 +77,7 @@ def _reading(made: ModelCode) -> ModelCode:
     out.line(f"{record} = k = {record.upper()}[p]")
     vectors = range(len(code.joint.vectors))
     out.line(f"elements = [{', '.join(f'{record}.count{vector}' for vector in vectors)}]")
-    pairs, formulas = code.written_values()
+    pairs, formulas = code.write_values()
     out.line(f"kept = [{', '.join(f'{high} + {low}' for high, low in pairs)}]")
     highs = [formulas.pair(result)[0] for result in code.joint.results]
     out.line(f"results = [{', '.join(highs)}]")

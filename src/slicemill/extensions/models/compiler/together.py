@@ -23,7 +23,7 @@ from slicemill.aggregates.udf.compiler.state import CompiledState
 from slicemill.catalog.aggregates import AggregateDefinition
 from slicemill.catalog.expressions import Expr
 from slicemill.errors import SlicemillError
-from slicemill.extensions.models.calls import Asked
+from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.cores import CoreMethod
 from slicemill.extensions.models.cost import CoreCosts
 from slicemill.extensions.models.model import Model
@@ -41,7 +41,7 @@ class ModelCalls:
 
     def __init__(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[ModelCall],
         frame: WindowFrame | None,
         arguments: Sequence[Expr] | None = None,
         form: str = MACHINE,
@@ -60,9 +60,9 @@ class ModelCalls:
         )
         returns = tuple(column.type for column in base.returns)
         how = ExecutionForm(form, "", nullable.source)
-        self.uda = CompiledCall((plain, nullable), returns, types, frame, literals, how, _failed)
+        self.uda = CompiledCall((plain, nullable), returns, types, frame, literals, how, _not_a_number_error)
 
-    def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:
+    def only(self, wanted: Collection[ModelCall], state: CompiledState) -> ModelCalls:
         """Return the call with only these models.
 
         Drop the state of all others.
@@ -134,7 +134,7 @@ def slide_of(frame: WindowFrame) -> tuple[int, int] | None:
 
 @lru_cache(_MANY)
 def model_calls(
-    asked: tuple[Asked, ...],
+    asked: tuple[ModelCall, ...],
     frame: WindowFrame | None,
     arguments: tuple[Expr, ...] | None = None,
     costs: CoreCosts | None = None,
@@ -143,12 +143,12 @@ def model_calls(
     return ModelCalls(asked, frame, arguments, costs=costs)
 
 
-def _all_arguments(asked: Sequence[Asked]) -> tuple[Expr, ...]:
+def _all_arguments(asked: Sequence[ModelCall]) -> tuple[Expr, ...]:
     """Return each distinct argument, times last."""
     times = {each.at for each in asked if each.at is not None}
     numbers = dict.fromkeys(argument for each in asked for argument in each.arguments)
     return (*(argument for argument in numbers if argument not in times), *times)
 
 
-def _failed(*_: object) -> SlicemillError:
+def _not_a_number_error(*_: object) -> SlicemillError:
     return SlicemillError("a model was given what is no number")

@@ -17,7 +17,7 @@ from fractions import Fraction
 from math import comb
 
 from slicemill.aggregates.udf.compiler.layout import RecordColumns, Writer
-from slicemill.extensions.models.compiler.accumulators import AccumulatorCode, AccumulatorPlace, drop_first
+from slicemill.extensions.models.compiler.accumulators import AccumulatorCode, AccumulatorTarget, drop_first
 from slicemill.extensions.models.compiler.expressions import PI, Pair, constant
 from slicemill.extensions.models.cores import Core
 from slicemill.extensions.models.terms import AGE, POSITION
@@ -37,7 +37,7 @@ def step_of(mode: Mode) -> Fraction:
         return mode.base * Fraction(rate.exp())
 
 
-class Powers:
+class ModeSums:
     """Writes the sums of one mode: pairs of doubles, or complex numbers."""
 
     def __init__(self, mode: Mode, degree: int, out: Writer) -> None:
@@ -136,10 +136,10 @@ class Powers:
                 out.line(f"{target} = dd.multiply({one[0]}, {one[1]}, {weight[0]}, {weight[1]})")
 
 
-def powers_of(core: Core, out: Writer) -> list[Powers]:
+def mode_sums_of(core: Core, out: Writer) -> list[ModeSums]:
     """Return a weighted core's sums, one per mode of its weight."""
     assert core.weight is not None
-    return [Powers(mode, degree, out) for mode, degree in core.weight.modes.items()]
+    return [ModeSums(mode, degree, out) for mode, degree in core.weight.modes.items()]
 
 
 def _angle(mode: Mode, u: str, whole: bool) -> str:
@@ -155,7 +155,7 @@ def _angle(mode: Mode, u: str, whole: bool) -> str:
     return f"dd.angle({high}, {low}, {u})"
 
 
-def combined(core: Core, powers: list[Powers], stems: list[str], out: Writer) -> Pair:
+def write_weighted_sum(core: Core, powers: list[ModeSums], stems: list[str], out: Writer) -> Pair:
     """Write the weighted sum from the sums of its modes."""
     assert core.weight is not None
     name = out.fresh("weighted")
@@ -178,15 +178,15 @@ def _real_part(term: Term, names: Pair, paired: bool) -> str:
     return f"{double * term.factor.real!r} * {names[0]} - {double * term.factor.imag!r} * {names[1]}, 0.0"
 
 
-class Weighted(AccumulatorCode):
+class ShiftedWeightedSum(AccumulatorCode):
     """Weighted sum maintained by shifting; it accumulates rounding errors."""
 
     worn = True
 
-    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
+    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
         super().__init__(core, place)
         assert core.weight is not None
-        self.powers = powers_of(core, place.out)
+        self.powers = mode_sums_of(core, place.out)
         self.variable = core.weight.variable
         # does it rotate with the position?
         self.numbered = self.variable == POSITION and core.weight.modes_turn
@@ -208,7 +208,7 @@ class Weighted(AccumulatorCode):
         }
         return kept | ({self.place.name("gone"): "i8"} if self.numbered else {})
 
-    def _each(self) -> list[tuple[Powers, str]]:
+    def _each(self) -> list[tuple[ModeSums, str]]:
         return [(powers, self._stem(mode)) for mode, powers in enumerate(self.powers)]
 
     def came(self, image: Pair) -> None:
@@ -222,7 +222,7 @@ class Weighted(AccumulatorCode):
                     powers.shift(stem, stem, "1", whole=True)
                 powers.add(stem, "0", image, whole=True, zero=True)
 
-    def aged(self) -> None:
+    def write_aging(self) -> None:
         if self.variable == AGE:
             for powers, stem in self._each():
                 powers.shift(stem, stem, "passed", whole=False)
@@ -246,10 +246,10 @@ class Weighted(AccumulatorCode):
     def value(self) -> Pair:
         stems = [self._stem(mode) for mode in range(len(self.powers))]
         if self.numbered:
-            stems = [self._turned_back(powers, stem) for powers, stem in zip(self.powers, stems, strict=True)]
-        return combined(self.core, self.powers, stems, self.place.out)
+            stems = [self._rotate_back(powers, stem) for powers, stem in zip(self.powers, stems, strict=True)]
+        return write_weighted_sum(self.core, self.powers, stems, self.place.out)
 
-    def _turned_back(self, powers: Powers, stem: str) -> str:
+    def _rotate_back(self, powers: ModeSums, stem: str) -> str:
         """Write the sums rotated back to angles by position."""
         if not powers.turning:
             return stem
@@ -269,9 +269,9 @@ class WeightedStacks(AccumulatorCode):
 
     _pool = "weights"
 
-    def __init__(self, core: Core, place: AccumulatorPlace) -> None:
+    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
         super().__init__(core, place)
-        self.powers = powers_of(core, place.out)
+        self.powers = mode_sums_of(core, place.out)
 
     def _stem(self, mode: int) -> str:
         return self.place.field(f"v{mode}_") + "_"
@@ -322,7 +322,7 @@ class WeightedStacks(AccumulatorCode):
         drop_first(place, pool)
         out.line(f"{front} -= 1")
 
-    def _add_to(self, powers: Powers, stem: str, other: str) -> None:
+    def _add_to(self, powers: ModeSums, stem: str, other: str) -> None:
         for power in range(powers.degree + 1):
             (h, low), more = powers.names(stem, power), powers.names(other, power)
             self.place.out.line(f"{h}, {low} = dd.add({h}, {low}, {more[0]}, {more[1]})")
@@ -337,7 +337,7 @@ class WeightedStacks(AccumulatorCode):
             powers.shift(self._stem(mode), stem, front, whole=True)
             with out.block(f"if {front} > 0:"):
                 self._add_to(powers, stem, self._row("0", mode))
-        return combined(self.core, self.powers, stems, out)
+        return write_weighted_sum(self.core, self.powers, stems, out)
 
 
 # Pivots of centred sums: numbers near the elements (C24).

@@ -22,7 +22,7 @@ from slicemill.operators.specs import Part
 Covers: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 
-def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
+def columns_to_store(member: JoinMember, side: int) -> frozenset[str]:
     """Return the columns of one side that a query needs of stored rows."""
     read = {column for _, of, column in member.columns if of == side}
     if member.residual is not None:
@@ -36,7 +36,7 @@ def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
 def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
     """Return True if rows stored for one query suffice for a new query."""
     wanted = newcomer.selections[side]
-    needed = columns_kept(newcomer, side)
+    needed = columns_to_store(newcomer, side)
     there = stored.side_of(newcomer, side)
     if there is None:
         return False
@@ -47,7 +47,7 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
     windows = (stored.windows[there], newcomer.windows[side])
     in_time = all(window.frame is FrameUnit.RANGE for window in windows)
     lived_as_long = windows[0].expires in (None, windows[1].expires)
-    return in_time and lived_as_long and "_number" not in needed and needed <= columns_kept(stored, there)
+    return in_time and lived_as_long and "_number" not in needed and needed <= columns_to_store(stored, there)
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
@@ -88,7 +88,7 @@ def complete_from(
             there = others[name].side_of(newcomer, side)
             assert there is not None, "it serves this side"
             reach = others[name].windows[there].extent
-            begun = _begun(others[name], there, since.get(name))
+            begun = _side_complete_from(others[name], there, since.get(name))
             stored = min(now, max(-(2**63) if reach is None else now - reach, begun or -(2**63)))
         if window is None:
             if stored > -(2**63):
@@ -98,7 +98,7 @@ def complete_from(
     return max(ends)
 
 
-def _begun(stored: JoinMember, side: int, since: int | None) -> int | None:
+def _side_complete_from(stored: JoinMember, side: int, since: int | None) -> int | None:
     """Return from when on the stored rows of a side are complete.
 
     `since` is the time from which the query counts rows, given its longest window. Rows of a shorter window
@@ -108,7 +108,7 @@ def _begun(stored: JoinMember, side: int, since: int | None) -> int | None:
     return since if since is None or longest is None or window is None else since + longest - window
 
 
-def admitted(
+def admit_queries(
     members: Mapping[str, Sequence[JoinMember]],
     joining: Collection[str],
     newcomers: Covers,
@@ -174,7 +174,7 @@ Cut = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitSlice:
     """Cut slice `number` (from 0) at these ages."""
 
     number: int
@@ -188,7 +188,7 @@ class MergeSlices:
     number: int
 
 
-def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[Split | MergeSlices]:
+def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[SplitSlice | MergeSlices]:
     """Yield the steps from slices ending at `old` to slices ending at `new`.
 
     Both end at the same last cut.
@@ -205,5 +205,5 @@ def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[Split | MergeSli
             del now[number]
     for number, cut in enumerate(new):
         if now[number] != cut:
-            yield Split(number, cut)
+            yield SplitSlice(number, cut)
             now.insert(number, cut)

@@ -38,7 +38,7 @@ def by_cpu(cost: ChainCost) -> float:
     return cost.cpu
 
 
-def weighted(cpu: float, memory: float) -> Objective:
+def cost_objective(cpu: float, memory: float) -> Objective:
     """Return an objective that weighs comparisons and state."""
     return lambda cost: cpu * cost.cpu + memory * cost.memory
 
@@ -122,7 +122,7 @@ class SetWiseStream:
     def windows(self) -> Ends:
         return tuple(sorted(self.ending))
 
-    def beyond(self, age: float) -> float:
+    def share_beyond(self, age: float) -> float:
         """Return the share of rows that some query needs at this age."""
         return sum(share for window, share in self.ending.items() if window > age)
 
@@ -146,7 +146,7 @@ def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
     (60,)
     """
     windows = stream.windows
-    there = {age: stream.beyond(age) for age in (0, *windows)}
+    there = {age: stream.share_beyond(age) for age in (0, *windows)}
 
     def length(start: float, end: float) -> float:
         cut = stream.rewriting * there[start] if end < windows[-1] else 0.0
@@ -170,7 +170,7 @@ def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
     Multiplied by the rate this is the state.
     """
     return sum(
-        stream.beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)
+        stream.share_beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)
     )
 
 
@@ -233,15 +233,15 @@ class PlannedChain:
 
 def mem_opt(workload: JoinWorkload) -> PlannedChain:
     """Return the chain with the least state: a slice per window (S17, S19)."""
-    return planned(workload, *finest(workload))
+    return build_chain(workload, *finest(workload))
 
 
 def cpu_opt(workload: JoinWorkload, objective: Objective | None = None) -> PlannedChain:
     """Return the chain with the fewest comparisons, or the least `objective` (S18, S20)."""
-    return planned(workload, *(cheapest(workload, objective) if objective else cheapest(workload)))
+    return build_chain(workload, *(cheapest(workload, objective) if objective else cheapest(workload)))
 
 
-def planned(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain:
+def build_chain(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain:
     """Return the chain with the given cuts.
 
     If one stream has fewer cuts, its last slices are empty.
@@ -281,7 +281,7 @@ def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> Ch
     stored = rate * workload.passing(side, piece.mask) * piece.length
     probed = stored * probes * workload.passing(other, piece.mask)
     results = probed * workload.join_selectivity
-    looked_at = results * looks(members, side, piece, piece.mask)
+    looked_at = results * mean_predicate_tests(members, side, piece, piece.mask)
     filtered = rate if predicates(members, side, piece.mask) else 0.0
     return ChainCost(
         memory=stored * workload.tuple_size,
@@ -293,7 +293,7 @@ def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> Ch
     )
 
 
-def looks(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
+def mean_predicate_tests(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
     """Return the mean number of predicates tested on a result of a span.
 
     Results have already passed the filter for `among`. A predicate is tested up to the longest window of the
@@ -365,7 +365,7 @@ def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False
 _SECOND_US = 1_000_000
 
 
-def planned_chain(join: SharedJoin) -> PlannedChain | None:
+def chain_of_join(join: SharedJoin) -> PlannedChain | None:
     """Return the slices of a join and their cost, from statistics or assumptions.
 
     None if windows count rows or are unbounded.
@@ -393,7 +393,7 @@ def _in_time(window: Window) -> bool:
 # Costs of the same queries without sliced state (S6-S8).
 
 
-def isolated(workload: JoinWorkload) -> ChainCost:
+def separate_joins(workload: JoinWorkload) -> ChainCost:
     """Return the cost of a separate join per query, after its selections (S6)."""
     alone = (replace(workload, members=(one,)) for one in workload.members)
     return sum((_one_join(one) for one in alone), ChainCost())
@@ -408,7 +408,7 @@ def pull_up(workload: JoinWorkload) -> ChainCost:
     selected = 0.0
     for side in (0, 1):
         whole = span(workload.members, side, 0, windows(workload.members, side)[-1])
-        selected += _results(bare, whole.end) * looks(workload.members, side, whole, among=0)
+        selected += _results(bare, whole.end) * mean_predicate_tests(workload.members, side, whole, among=0)
     return _one_join(bare) + ChainCost(select=selected)
 
 
@@ -447,7 +447,7 @@ def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
 
     Push-down is included only for few predicates.
     """
-    costs = {"isolated": isolated(workload), "pull-up": pull_up(workload)}
+    costs = {"isolated": separate_joins(workload), "pull-up": pull_up(workload)}
     if all(_tests(workload, side) <= PREDICATES_TO_SPLIT_BY for side in (0, 1)):
         costs["push-down"] = push_down(workload)
     return costs

@@ -15,7 +15,7 @@ AnyOf = Callable[[Mapping[Hashable, float]], float]
 """The selectivity of a disjunction of predicates with known selectivities."""
 
 
-def independent(selectivities: Mapping[Hashable, float]) -> float:
+def disjunction_selectivity(selectivities: Mapping[Hashable, float]) -> float:
     """Return the selectivity of a disjunction of independent predicates.
 
     >>> independent({"hot": 0.5, "wet": 0.2})
@@ -38,7 +38,7 @@ class JoinWorkload:
     join_selectivity: float
     overhead: float = 0.0
     tuple_size: float = 1.0
-    any_of: AnyOf = independent
+    any_of: AnyOf = disjunction_selectivity
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -129,7 +129,7 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def reaching(members: Sequence[Member], side: int, age: float) -> int:
+def queries_reaching(members: Sequence[Member], side: int, age: float) -> int:
     """Return the queries whose window on this stream exceeds `age`."""
     return sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window > age)
 
@@ -170,7 +170,7 @@ def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int
     return cut
 
 
-def unproved(members: Sequence[Member], among: int, of: int) -> int:
+def count_predicate_tests(members: Sequence[Member], among: int, of: int) -> int:
     """Count predicates to test before `of` may take a result (S14, S19).
 
     The joined rows have passed the disjunction over `among` on each stream. A predicate that equals this
@@ -223,7 +223,7 @@ class AgeSpan:
         """All queries that need rows of this span."""
         return reduce(or_, (queries for _, queries in self.inside), self.whole)
 
-    def takers(self, age: float) -> int:
+    def queries_at(self, age: float) -> int:
         """Return the queries that take a pair of this age.
 
         Every window that ends inside is compared (S18).
@@ -261,7 +261,7 @@ def slice_masks(members: Sequence[Member], side: int) -> tuple[int, ...]:
 
     Every window is a cut.
     """
-    return tuple(reaching(members, side, start) for start in (0, *windows(members, side)[:-1]))
+    return tuple(queries_reaching(members, side, start) for start in (0, *windows(members, side)[:-1]))
 
 
 def targets(masks: Sequence[int]) -> int:
