@@ -95,7 +95,7 @@ def test_a_text_that_is_too_long_is_an_error_before_it_is_made(text: str) -> Non
     "text", ["repeat(s, n)", "lpad(s, n * 100000, 'x')", "repeat('a', 9000000)", "concat(s, repeat(s, n))"]
 )
 def test_the_texts_of_a_block_of_rows_have_a_limit(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("columns", "fallback", "functions.strings"):
+    for module in ("evaluate", "strings"):
         monkeypatch.setattr(f"slicemill.functions.{module}.MOST_TEXT", 25_000_000)
     with pytest.raises(
         ExpressionError, match="the texts that an expression makes of a block of rows have more"

@@ -19,7 +19,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "docs" / "spec"
-PACKAGES = (ROOT / "src" / "slicemill", ROOT / "lab" / "src" / "slicemill_lab")
+PACKAGES = (
+    ROOT / "src" / "slicemill",
+    ROOT / "oracle" / "src" / "slicemill_oracle",
+    ROOT / "lab" / "src" / "slicemill_lab",
+)
 WHERE = "## Where each item is"
 MOST_MODULES = 6
 
@@ -37,7 +41,7 @@ EVERYWHERE = {
     "P1": ("plan/units.py",),
     "P17": ("scheduling/chooser.py",),
     "L1": ("ingest/intake.py",),
-    "L2": ("operators/coalesce/",),
+    "L2": ("operators/temporal/",),
 }
 
 
@@ -99,9 +103,8 @@ def modules_named() -> list[tuple[Path, str]]:
 
 
 def is_module(name: str) -> bool:
-    """Is it a module or package of the product, or, with its own name before it, of the lab?"""
-    folders = (PACKAGES[0], PACKAGES[1].parent)
-    return any((folder / name).exists() for folder in folders)
+    """Return True for a module or package of the product, or one of the oracle or lab with its package."""
+    return any((folder / name).exists() for folder in (PACKAGES[0], *(p.parent for p in PACKAGES[1:])))
 
 
 def items_of(page: Path) -> dict[str, bool]:
@@ -121,7 +124,7 @@ def _users() -> dict[str, list[str]]:
             shown = f"{inside.parent}/" if path.stem == "__init__" else str(inside)
             for name in used_ids(path) if inside.parent != Path() else ():
                 users[name].append(
-                    (name not in head, shown.startswith(("reference/", "slicemill_lab/")), shown)
+                    (name not in head, shown.startswith(("slicemill_oracle/", "slicemill_lab/")), shown)
                 )
     return {name: [module for *_, module in sorted(found)] for name, found in users.items()}
 

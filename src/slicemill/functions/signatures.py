@@ -38,18 +38,6 @@ abs(number) -> same
 mod(number, number) -> remainder
 pmod(number, number) -> remainder
 
-# bits
-bit_count(integer{any}) -> int
-shiftleft(integer{any}, integer{any}) -> same
-shiftright(integer{any}, integer{any}) -> same
-
-# rounding
-ceil(number) -> whole
-ceiling(number) -> whole
-floor(number) -> whole
-round(number, [places{-400..400}]) -> rounded
-sign(number) -> double
-
 # maths
 acos(number) -> double
 asin(number) -> double
@@ -72,6 +60,14 @@ sinh(number) -> double
 sqrt(number) -> double
 tan(number) -> double
 tanh(number) -> double
+ceil(number) -> whole
+ceiling(number) -> whole
+floor(number) -> whole
+round(number, [places{-400..400}]) -> rounded
+sign(number) -> double
+bit_count(integer{any}) -> int
+shiftleft(integer{any}, integer{any}) -> same
+shiftright(integer{any}, integer{any}) -> same
 
 # comparison
 greatest(plain, plain, plain...) -> common

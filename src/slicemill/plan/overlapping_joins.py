@@ -365,7 +365,8 @@ def _build_merged_node(graph: QueryGraph, house: _MergeTarget) -> Node:
 def _annotate_members(house: _MergeTarget, one: _MovableJoin) -> Iterator[MultiJoinMember]:
     """Yield the members of one join, annotated with its shared state."""
     others = [member for other in house.inside if other is not one for member in other.members]
-    share = f"{shared_state_share(one.members, others):.0%} of its own state is kept for other queries too"
+    share = f"{shared_state_share(one.members, others):.0%} "
+    share += "of what it would keep by itself is kept for others too"
     for member in one.members:
         yield replace(member, why=f"{member.why}; {share}" if member.why else share)
 

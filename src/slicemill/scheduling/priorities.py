@@ -1,4 +1,9 @@
-"""Priorities of all policies, on one page: the unit with the greatest priority runs first (P11-P24)."""
+"""Priorities of all policies, on one page: the unit with the greatest priority runs first (P11-P24).
+
+A priority is a function of columns (`scheduling.batches`), with one row per ready unit. The driver,
+`slicemill simulate` and the simulator of the lab use the same functions (`scheduling.policies`). A priority
+has no state between two decisions, so a policy can be replaced at any time.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,9 @@
-"""Server: one mill shared by many users over HTTP and the PostgreSQL protocol."""
+"""Server: one mill shared by many users over HTTP and the PostgreSQL protocol (M39-M40).
+
+    REST, live results ─┐
+    PostgreSQL protocol ─┼─► MillService ─► Mill    every client interface calls the same service
+    shell, console ──────┘
+
+`service` implements the calls. `http` and `postgres` expose them on the network. The server does not take
+part in query processing: it reads results from the logs of the home, epoch by epoch.
+"""

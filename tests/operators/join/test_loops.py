@@ -7,8 +7,6 @@ import pytest
 from numba import types
 
 from slicemill.operators.join import hashing, probe
-from slicemill.operators.join import probe as placing
-from slicemill.operators.join import probe as retain
 from slicemill.operators.join.block import FOREVER
 from slicemill.operators.join.probe import TypedKernel, typed_kernel
 from slicemill.time import BEGINNING
@@ -36,7 +34,7 @@ def test_a_loop_is_compiled_by_its_first_call_and_only_for_its_types() -> None:
 
 
 def test_every_loop_of_a_join_is_compiled_for_its_types() -> None:
-    modules = (hashing, placing, probe, retain)
+    modules = (hashing, probe)
     found = [value for module in modules for value in vars(module).values() if isinstance(value, TypedKernel)]
     assert len(found) == 14
     for each in found:
@@ -60,7 +58,7 @@ def test_rows_that_are_still_to_be_met_stay_however_early_it_is_and_long_the_win
 ) -> None:
     times, one = np.array([0, 7, 2**50]), np.ones(1, np.uint64)
     alive = np.zeros(3, np.bool_)
-    retain.find_alive(
+    probe.find_alive(
         times, np.zeros(3, np.int64), np.ones((3, 1), np.uint64), one, now, 0,
         np.array([window_us]), np.array([-1]), np.zeros(1, np.int32), one, alive,
     )  # fmt: skip

@@ -297,10 +297,12 @@ def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
             (elements if of_element else outside).append((atom, power))
         elif used <= _PLACES:
             if of_element:
-                return f"{_why_not_uniform(used)}, which the element in {expression_text(atom)} does not determine"
+                why = _why_not_uniform(used)
+                return f"{why}, which cannot be told from the element in {expression_text(atom)}"
             places.append((atom, power))
         elif used & _PLACES:
-            return f"not uniform: in {expression_text(atom)} the weight of a position changes with the dimension n"
+            within = expression_text(atom)
+            return f"not uniform: in {within} the weight of each position changes with the dimension n"
         elif of_element:
             return _why_not_uniform(used)
         else:

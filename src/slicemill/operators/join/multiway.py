@@ -1,9 +1,18 @@
 """Vectorized window join of several streams, shared by all queries of a plan.
 
-A run takes the rows that may probe for some query (`lines`), and builds a block of each stream's rows.
-The new rows of each stream probe the slices and blocks of the other streams, in an order of their own.
-Each result is found once: by its latest row, and at equal timestamps by the row of the last stream in
-FROM.
+Each stream has one state, which all queries share. The modules are:
+
+    multiway_spec      specification, equal expressions, and the keys by which a state is looked up
+    multiway_orders    the order in which rows of each stream probe the other states, and its statistics
+    multiway_state     state between runs, preparation of arriving rows, and rescale
+    multiway_probe     partial results, level by level, residual conditions, and the results of each query
+    multiway           the join itself
+    multiway_form      choice by cost between this form and a tree of two-way joins
+
+A new row of a stream probes the states of the other streams, one after the other. No intermediate results are
+stored. Each partial result has a mask of the queries whose result it may become. Masks of rows, ages
+in windows and conditions clear bits of this mask, and a partial result without bits is dropped at once (S48).
+Queries share probes for as long as their probing orders agree.
 """
 
 from __future__ import annotations

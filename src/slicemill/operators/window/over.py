@@ -1,6 +1,16 @@
 """Step of aggregates with OVER.
 
-Kernels evaluate built-ins. Compiled routines are used if a user-defined aggregate is called.
+Rows are sorted by partition, then by arrival. Each window is then a range of neighbouring rows, and
+windows of later tuples begin and end later:
+
+    partition   a a a a a | b b b | c c c c
+    windows     [---)                            evaluated in order: each kernel adds rows at
+                  [-----)                        one end and removes rows at the other
+                          [---)
+
+This module evaluates all calls of a query. `over_groups` has the calls that share a window, `running` the
+aggregates without a beginning. Results are bit-identical to the oracle's, for any split of the input into
+runs. Sums, for example, are integers of arbitrary precision.
 """
 
 from __future__ import annotations

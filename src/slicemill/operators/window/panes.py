@@ -1,4 +1,13 @@
-"""Step for sliding-window aggregates of all queries with the same stream and keys."""
+"""Step for sliding-window aggregates of all queries with the same stream and keys.
+
+Time is cut into panes at each point where a window of any query begins or ends. Per pane, key and pattern
+(the set of queries whose conditions a tuple satisfies) there is one *entry* (`pane_state`). An entry stores
+the partial aggregates from which the aggregates of the queries are computed (`partial_aggregates`).
+
+A view orders the entries that one query reads by key and time. Each window is then a span of neighbouring
+entries (`spans`). The result of a window is computed from both ends of the span (`pane_answers`), in a time
+that does not depend on the number of tuples.
+"""
 
 from __future__ import annotations
 
