@@ -337,7 +337,7 @@ def query_placements(units: Mapping[str, Mapping[str, Any]]) -> UnitAssignments:
     }
     open_kinds = (PlacementKind.ONE.value, PlacementKind.KEY.value)
     states = {
-        unit: RunningJoinState(fields["join_keys_of"], fields["placement"]["kind"] in open_kinds)
+        unit: RunningJoinState(fields["joined_on"], fields["placement"]["kind"] in open_kinds)
         for unit, fields in units.items()
         if fields.get("joined_on")
     }
