@@ -14,7 +14,7 @@ from slicemill.runtime.workers.daemon import SparseCollector, remove_pyspark_zip
 
 _WORKER = """
 import os, socket
-from slicemill.runtime.workers.daemon import without_last_words
+from slicemill.runtime.workers.daemon import silence_broken_pipes
 
 def worker(sock, authenticated):
     out = os.fdopen(os.dup(sock.fileno()), "wb", 65536)
@@ -23,19 +23,19 @@ def worker(sock, authenticated):
 
 near, far = socket.socketpair()
 far.close()
-without_last_words(worker)(near, True)
+silence_broken_pipes(worker)(near, True)
 """
 
 
 _TASK = """
-from slicemill.runtime.workers.daemon import without_last_words
-from slicemill.runtime.workers.worker import retire
+from slicemill.runtime.workers.daemon import silence_broken_pipes
+from slicemill.runtime.workers.retire import retire
 
 def worker(sock, authenticated):
     {before}
     return 0
 
-without_last_words(worker)(None, True)
+silence_broken_pipes(worker)(None, True)
 print("goes on")
 """
 

@@ -16,7 +16,7 @@ for name in names:
     for known in [module for module in sys.modules if module.startswith("slicemill.binder")]:
         del sys.modules[known]
     import_module(name)
-from slicemill.binder import Bound, Catalog, bind_script
+from slicemill.binder import BoundScript, Catalog, bind_script
 """
 
 

@@ -115,7 +115,7 @@ from pathlib import Path
 from slicemill.api import mill
 from slicemill.sql.errors import SourceText
 from slicemill.server import serve
-from slicemill.server.network import Listening
+from slicemill.server.network import ServerSockets
 from support.engine import inline_pool
 
 home, folder, port = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -127,7 +127,7 @@ CREATE QUERY dear AS SELECT item, price FROM bid WHERE price > 10;
 CREATE QUERY lines AS SELECT item FROM line;
 '''
 options = serve.ServeOptions(home, SourceText(script), log_format=serve.LogFormat.JSON)
-serve.run_server(Listening(postgres_port=0), serve.Access(home), options, Future())
+serve.run_server(ServerSockets(postgres_port=0), serve.Access(home), options, Future())
 """
 
 

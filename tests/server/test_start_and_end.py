@@ -100,7 +100,7 @@ import sys
 from concurrent.futures import Future
 from slicemill.api import mill
 from slicemill.server import serve
-from slicemill.server.network import Listening
+from slicemill.server.network import ServerSockets
 from slicemill.sql.errors import SourceText
 from support.engine import inline_pool
 from pathlib import Path
@@ -112,7 +112,7 @@ CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTI
 CREATE QUERY total AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n FROM bid;
 '''
 options = serve.ServeOptions(home, SourceText(script), log_format=serve.LogFormat.JSON)
-serve.run_server(Listening(), serve.Access(home), options, Future())
+serve.run_server(ServerSockets(), serve.Access(home), options, Future())
 """
 
 

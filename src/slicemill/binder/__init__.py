@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from slicemill.binder.script import BoundScript, bind_script
     from slicemill.catalog.catalog import Catalog
 
-__all__ = ["Bound", "Catalog", "EslError", "SourceText", "bind", "bind_script"]
+__all__ = ["BoundScript", "Catalog", "EslError", "SourceText", "bind", "bind_script"]
 
 _LAZY = {
-    "Bound": "slicemill.binder.script",
+    "BoundScript": "slicemill.binder.script",
     "Catalog": "slicemill.catalog.catalog",
     "bind_script": "slicemill.binder.script",
 }

@@ -25,7 +25,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from slicemill.runtime.workers.worker import is_retired
+from slicemill.runtime.workers.retire import is_retired
 
 # Imports of tasks. They must not start threads, which would not exist in forked processes.
 PRELOADED = ("pyspark.worker", "slicemill.runtime.worker", "slicemill.runtime.workers.worker")

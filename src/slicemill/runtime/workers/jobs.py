@@ -38,7 +38,8 @@ from slicemill.runtime.workers.events import (
 )
 from slicemill.runtime.workers.interrupt import Interrupts
 from slicemill.runtime.workers.pool import is_running, job_failure_cause
-from slicemill.runtime.workers.worker import answer_message, retire
+from slicemill.runtime.workers.retire import retire
+from slicemill.runtime.workers.worker import answer_message
 from slicemill.time import wall_clock_us
 
 # Attempts of a task that run its message. A second attempt may also be speculative execution.

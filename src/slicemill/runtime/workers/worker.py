@@ -47,6 +47,7 @@ from slicemill.runtime.workers.events import (
     make_handler,
     writer_name,
 )
+from slicemill.runtime.workers.retire import retire
 
 SHORT_OF_MEMORY = "a message took more memory than there is"
 
@@ -175,22 +176,3 @@ def answer_message(handler: Handler, pickled: memoryview) -> tuple[memoryview, b
 def task_of(ticket: Ticket) -> functools.partial[Iterator[object]]:
     """Return the function for `mapPartitions`."""
     return functools.partial(serve, ticket)
-
-
-# Retirement flag: this process ends after its current Spark task.
-#
-# Spark reuses the Python processes of finished tasks. A process that was a worker has threads, files and
-# memory of its own, so it ends when the result of its task is delivered. `slicemill.runtime.workers.daemon`
-# reads the flag.
-
-
-_retired = False
-
-
-def retire() -> None:
-    global _retired
-    _retired = True
-
-
-def is_retired() -> bool:
-    return _retired
