@@ -1,11 +1,11 @@
-"""Normal form of statements: equal for texts that declare the same thing.
+"""Normal form of statements: equal for texts with the same meaning.
 
     SELECT A.v FROM s AS A, t WHERE A.k = t.k        SELECT s.v FROM s, t -- by key
                                                      WHERE s.k = t.k
 
 Statements are bound first, which removes differences in blanks, comments and case. Aliases of inputs and
-names of calls are replaced by their positions. Parts are named after SQL clauses, so that an error
-message can name the part that differs.
+names of calls are replaced by their positions. The normal form has one part for each SQL clause, so that an
+error message can name the clause that differs.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
 
 
 def views_to_answer(catalog: Catalog) -> list[View]:
-    """Return the views over streams. Their logs store their windows' rows."""
+    """Return the views over streams, whose logs store the rows of a window."""
     return [
         relation
         for relation in catalog.relations.values()
@@ -194,15 +194,15 @@ def views_to_answer(catalog: Catalog) -> list[View]:
 
 
 def as_query(view: View) -> QueryDefinition:
-    """Return a view as a query that emits its window's rows."""
+    """Return a view as a query that emits the rows of its window."""
     return QueryDefinition(view.name, view.query, QueryOptions(), "")
 
 
 def relations_named(catalog: Catalog, what: object) -> set[str]:
     """Return the relations in FROM of some content and of called aggregates.
 
-    Function calls are bound as their bodies, so the content includes what functions read. Relations behind a
-    view are not included.
+    Function calls are bound as their bodies, so the content includes the relations that functions read.
+    Relations behind a view are not included.
     """
     writer = ContentWriter()
     writer.written(what)
