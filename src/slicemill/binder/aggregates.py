@@ -438,7 +438,7 @@ def warn_of_statement(
 ) -> None:
     """Warn of window-aggregate statements that mishandle the current tuple.
 
-    The current tuple is the arriving one, or in EXPIRE the expiring one.
+    The current tuple is the expiring tuple in EXPIRE, and the arriving tuple in all other states.
     """
     if inwindow is None:
         return
@@ -465,7 +465,7 @@ def warn_of_silence(
 ) -> None:
     """Warn of an algebraic aggregate that returns nothing in ITERATE.
 
-    With SLIDE, the result of a slot is what ITERATE returns for its last tuple (M34).
+    With SLIDE, the result of a window is the row that ITERATE returns for its last tuple (M34).
     """
     iterates = changes_in(bodies.get(BodyState.ITERATE, ()))
     if algebraic and not any(isinstance(s, Insert) and s.table == RETURN for s in iterates):

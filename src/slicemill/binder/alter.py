@@ -284,7 +284,10 @@ def find_running(kind: str, identifier: exp.Identifier, context: Context) -> Que
 
 
 def bind_replay(node: nodes.ReplayErrors, context: Context) -> Replay:
-    """Bind REPLAY of a stream's bad rows; WHERE selects among them."""
+    """Bind REPLAY of a stream's bad rows.
+
+    A WHERE condition selects the rows to replay.
+    """
     name, catalog = node.this.name, context.catalog
     owner = catalog.owner_of(name) if name.lower().endswith(ERRORS) else None
     if owner is None:

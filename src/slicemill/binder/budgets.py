@@ -1,4 +1,4 @@
-"""Bind `WITH (memory = …, shedding = …)` of a temporal query: its memory and shedding policy (L14)."""
+"""Bind `WITH (memory = …, shedding = …)` of a temporal query (L14)."""
 
 from __future__ import annotations
 
@@ -167,9 +167,9 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
 
 
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
-    """Return the bytes of a kept tuple.
+    """Return the size in bytes of a stored tuple.
 
-    In columnar state a text counts its declared length, at most 32.
+    In columnar state, a VARCHAR counts with its declared length, but at most with 32 bytes.
     """
     shown = {column.name: column for column in coalesce.schema}
     values = sum(_width(shown[name]) for name in coalesce.attributes)
@@ -184,7 +184,10 @@ def _width(column: Column) -> int:
 
 
 def least_duration(after: Expr | None) -> int | None:
-    """Return the longest duration, in microseconds, that every run must have."""
+    """Return the minimum duration of runs that a condition requires, or None.
+
+    The result is in microseconds.
+    """
     return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
 
 
@@ -218,7 +221,7 @@ def bind_load(
     query: Continuous | RelationQuery, options: QueryOptions, context: Context, place: exp.Expression
 ) -> tuple[LoadBudget | None, Expr | None]:
     """Return the load-shedding budget and utility of a query, if any."""
-    # The memory and shedding of a temporal query are bound in `budgets`.
+    # `with_budget` binds the memory and shedding options of a temporal query.
     temporal = isinstance(query, SelectQuery) and query.coalesce is not None
     memory, shedding = (None, None) if temporal else (options.memory, options.shedding)
     given = {"lag": options.lag, "memory": memory, "shedding": shedding}
@@ -340,7 +343,7 @@ def _is_join(query: Continuous) -> bool:
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:
-    """Bind the utility like a select item over the same stream."""
+    """Bind the utility expression as a select item over the query's stream."""
     entry = query.inputs[0] if isinstance(query, SelectQuery) else None
     if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
         raise StatementError("utility is that of one stream's tuples", span_of(place), "leave utility out")

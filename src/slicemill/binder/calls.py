@@ -32,8 +32,9 @@ from slicemill.types import BIGINT, Column, Kind, Schema, Type, assignable
 class ResolvedCall:
     """Aggregate call with checked arguments.
 
-    `blocking` is set if the aggregate answers only at the end of its input. `written` is the name as called;
-    `name` is that of the definition, which for an instance of a model includes the values of its constants.
+    `blocking` is set if the aggregate emits only at the end of its input. `written` is the function name in
+    the text, and `name` is the name of the definition. For an instance of a model, `name` includes the values
+    of its constants.
     """
 
     name: str
@@ -96,7 +97,7 @@ def _resolve_aggregate(
 ) -> ResolvedCall:
     """Resolve a call of an aggregate.
 
-    Without OVER, a built-in precedes a user's window version of that name.
+    Without OVER, a built-in takes precedence over a user's window version of that name.
     """
     base, window = catalog.aggregates(node.name)
     text = over or to_esl(node)
@@ -115,9 +116,9 @@ def checked_call(
     usage: str = "",
     constants: int = 0,
 ) -> ResolvedCall:
-    """Check the arguments of a call of an aggregate that is not built in.
+    """Check the arguments of a call of a user-defined aggregate.
 
-    `constants` is the number of further arguments, which the caller has checked.
+    `constants` is the number of additional arguments, which the caller has checked.
     """
     base, window = versions
     definition = base or window
@@ -161,7 +162,7 @@ def check_call_windows(
     over: bool = False,
     grouped: bool = False,
 ) -> None:
-    """Raise Mistake if the provider of an aggregate rejects the windows of a call."""
+    """Raise StatementError if the provider of an aggregate rejects the windows of a call."""
     provider = None if definition is None else definition.provider
     if provider is not None and provider.check is not None:
         load(provider.check)(definition, windows, node, over=over, grouped=grouped)
@@ -207,7 +208,7 @@ def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resol
 
 
 def field_of(column: Column) -> str:
-    """Return the name of a returned column without its call."""
+    """Return the name of a returned column, without the text of the call."""
     return column.origin.column if column.origin is not None else column.name
 
 
@@ -296,7 +297,10 @@ def parse_body(text: str) -> exp.Expression:
 
 
 def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment) -> Expr | None:
-    """Inline a call of a user-defined function; None for other functions."""
+    """Inline a call of a user-defined function.
+
+    Return None for a call of any other function.
+    """
     name = node.name.lower()
     definition = context.catalog.functions.get(name)
     if definition is None:
@@ -346,7 +350,7 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
 
 
 def inline_body(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
-    """Return the body of a function with these arguments.
+    """Return the body of a function with arguments in place of parameters.
 
     The arguments have the types of the parameters.
     """
@@ -373,7 +377,10 @@ def _cast_to(value: Expr, type_: Type) -> Expr:
 
 
 def _count_terms(expr: Expr, known: dict[int, int]) -> int:
-    """Return the size of an inlined expression, counting shared parts repeatedly."""
+    """Return the number of terms in an inlined expression.
+
+    A part that is shared counts once for each use.
+    """
     found = known.get(id(expr))
     if found is None:
         found = known[id(expr)] = 1 + sum(_count_terms(part, known) for part in children(expr))

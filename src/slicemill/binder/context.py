@@ -36,16 +36,16 @@ def kind_name(relation: Relation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Names that a statement can use, and collectors for what binding finds.
+    """Binding context of a statement: visible names, and result collectors.
 
     `local` holds WITH definitions. `broken` holds names whose declaration has an error that is already
     reported. `kept` returns the objects that a home has stored and this text has not declared again.
-    `in_body` is set inside the body of an aggregate, which must be deterministic. Unless `imports` is set,
-    modules that a text names are not imported, because importing them runs their code.
+    `in_body` is set inside the body of an aggregate, which must be deterministic. Without `imports`, the
+    Python modules that a text names are not imported, because an import runs their code.
 
-    `functions_called` collects user-defined functions, which the bound statement does not name any more.
-    `warnings` collects constructs that are probably not meant as written, `stars` the columns of each *.
-    `later` counts, by name, the declarations that follow in the same text.
+    `functions_called` collects user-defined functions, because the bound statement has only their inlined
+    bodies. `warnings` collects constructs that are probably wrong, and `stars` the columns of each *. `later`
+    counts, by name, the declarations that follow in the same text.
     """
 
     catalog: Catalog
@@ -132,10 +132,10 @@ class StatementErrors(Exception):
 class ErrorCollector:
     """Collector of errors; `raise_any` raises the collected ones.
 
-    >>> problems = Problems()
+    >>> problems = ErrorCollector()
     >>> from slicemill.sql.errors import TextSpan
-    >>> with problems.noting():
-    ...     raise Mistake("no such column", TextSpan(0, 1))
+    >>> with problems.collect():
+    ...     raise StatementError("no such column", TextSpan(0, 1))
     >>> [d.message for d in problems.diagnostics]
     ['no such column']
     """
@@ -163,7 +163,7 @@ class ErrorCollector:
 
 
 class BrokenDependency(Exception):
-    """Raised where a statement depends on a broken declaration."""
+    """Raised if a statement depends on a declaration that has an error."""
 
 
 # Check constant arguments against the ranges that functions declare.

@@ -1,6 +1,6 @@
 """Resolve names and calls in a continuous or temporal SELECT.
 
-Each call is checked for the clause in which it appears.
+A call that is not allowed in its clause is an error.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class SelectEnvironment:
         return read_field(node, self.returned_columns(node.this))
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """Return the columns of an aggregate or window call, else None."""
+        """Return the columns of an aggregate or window call, or None for other nodes."""
         if isinstance(node, nodes.Over):
             return self._window_call(node)
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):

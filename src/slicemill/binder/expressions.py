@@ -59,7 +59,7 @@ class ScalarEnvironment(Protocol):
 
 
 def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
-    """Return the typed form of an expression, or raise Mistake."""
+    """Return the typed form of an expression, or raise StatementError."""
     binder = _BINDERS.get(type(node))
     if binder is not None:
         return binder(node, env)
@@ -229,7 +229,7 @@ def _exact(expr: Expr) -> Expr:
 def comparable(
     left: Expr, right: Expr, left_node: exp.Expression, right_node: exp.Expression
 ) -> tuple[Expr, Expr]:
-    """Convert both sides to comparable types, or raise Mistake."""
+    """Convert both sides to comparable types, or raise StatementError."""
     for time, text in ((left, right), (right, left)):
         if time.type.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(text):
             converted = _as_time(text, time.type.kind, right_node if text is right else left_node)

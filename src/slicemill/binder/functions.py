@@ -26,7 +26,8 @@ from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Schema, Type
 
-# These became built-in later. Homes of earlier versions may have functions of these names.
+# These functions are built in since a later version. Older homes may have user-defined functions of the same
+# name.
 _FREE = ("mean", "skewness", "kurtosis")
 _TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest")).difference(_FREE)
 

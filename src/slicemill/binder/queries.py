@@ -48,7 +48,7 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
 def reads_a_stream(node: exp.Select, context: Context) -> bool:
     """Return True if FROM has a stream.
 
-    All unknown names in FROM are reported here.
+    This function also reports all unknown names in FROM.
     """
     problems = ErrorCollector()
     streams = False

@@ -91,7 +91,7 @@ class RelationEnvironment:
         return self._columns[text]
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """Return all columns of an aggregate call; None for other expressions."""
+        """Return all columns of an aggregate call, or None for other expressions."""
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
             return self._aggregate(node)
         return None
@@ -349,7 +349,10 @@ def _bind_call(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """Bind a TABLE(…) call; arguments may read preceding inputs."""
+    """Bind a TABLE(…) call.
+
+    Its arguments may read preceding inputs.
+    """
     scope = Scope(
         tuple((i.alias, i.schema) for i in before),
         qualified=True,
@@ -421,7 +424,10 @@ def _bind_order(
 
 
 def _outer_columns(outer: Scope | None) -> frozenset[str]:
-    """Return the columns of enclosing queries, which are constant inside."""
+    """Return the columns of enclosing queries.
+
+    They are constant inside the sub-query.
+    """
     names: set[str] = set()
     while outer is not None:
         names |= {outer.read_as(alias, column).name for alias, schema in outer.relations for column in schema}

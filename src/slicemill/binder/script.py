@@ -56,7 +56,7 @@ class BoundScript:
     """Result of binding a script.
 
     It has the valid statements with their spans, the catalog, errors and warnings. `changes` are the row
-    changes (INSERT, UPDATE, DELETE) in the order of the text; they declare nothing.
+    changes (INSERT, UPDATE, DELETE) in the order of the text.
     """
 
     source: SourceText
@@ -135,7 +135,10 @@ def bind_script(
 
 @cache
 def _declaration() -> re.Pattern[str]:
-    """Return a pattern that finds declared names, also in text that cannot be parsed."""
+    """Return a regular expression that finds declared names.
+
+    It also finds names in text that cannot be parsed.
+    """
     kinds = "|".join((*_KINDS, *extension_statements()))
     return re.compile(
         r"(?:\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ALGEBRAIC|WINDOW)\s+)*"

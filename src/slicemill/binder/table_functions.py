@@ -45,7 +45,10 @@ def bind_table_call(
     context: Context,
     bind_argument: Callable[[exp.Expression], Expr],
 ) -> RelationInput:
-    """Bind a call; its arguments are bound by the calling query."""
+    """Bind a TABLE(…) call.
+
+    `bind_argument` binds the arguments in the calling query.
+    """
     call = node.this
     found = _find_table_function(call, context)
     declared = found.arguments if isinstance(found, AggregateDefinition) else found.parameters
@@ -192,7 +195,7 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
 
 
 def unnest_condition(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
-    """Return the condition of a JOIN UNNEST, and if it is LEFT.
+    """Return the condition of a JOIN UNNEST, and True for a LEFT JOIN.
 
     A LEFT JOIN keeps tuples with empty lists.
     """

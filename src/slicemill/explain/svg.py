@@ -204,7 +204,7 @@ def xml(text: str) -> str:
 
 
 def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
-    """Return the estimated width of a line, rather too wide."""
+    """Estimate the width of a line; the estimate is rather too high."""
     em = sum(_em(char, mono) for char in text)
     return em * size * (_BOLD if bold and not mono else 1.0)
 
@@ -218,9 +218,9 @@ def _em(char: str, mono: bool) -> float:
 def wrap_text(text: str, size: float, width: float, lines: int, mono: bool = False) -> list[str]:
     """Break text into at most `lines` lines; an ellipsis marks omitted text.
 
-    >>> wrapped("price > 1000 AND sellerID = 'x y'", 10, 120, 3, mono=True)
+    >>> wrap_text("price > 1000 AND sellerID = 'x y'", 10, 120, 3, mono=True)
     ['price > 1000 AND', "sellerID = 'x y'"]
-    >>> wrapped("a_name_that_is_much_too_long", 10, 60, 1, mono=True)
+    >>> wrap_text("a_name_that_is_much_too_long", 10, 60, 1, mono=True)
     ['a_name_t…']
     """
 

@@ -1,18 +1,16 @@
-"""Placements of a unit: which cells read and store a row (S33-S38).
+"""Placements of a unit: the cells that read and store a row (S33-S38).
 
 | placement | cells | a row is read by | a row is stored by |
 |---|---|---|---|
 | one | 1 | the cell | the cell |
 | key | N | the cell of its key | the same cell |
 | time | N | all cells | one cell, round-robin; a pair is found where its older row is stored |
-| hybrid | N | the cell of its key; all cells for a heavy key | the same; one cell, round-robin, for a heavy
-key |
+| hybrid | N | the cell of its key; all cells if the key is heavy | the same; one, round-robin, if heavy |
 | hypercube | n1 × n2 × … | cells with the row's coordinates, hashed or round-robin | the same cells |
-| cube | n1 × n2 × … | cells with the row's round-robin coordinate in its stream's dimension | the same cells
-|
+| cube | n1 × n2 × … | cells with the row's round-robin coordinate for its stream | the same cells |
 
-Each placement finds each result exactly once. In a hypercube, the rows of a result fix one coordinate
-along each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
+Each placement finds each result exactly once. In a hypercube, the rows of a result have one coordinate in
+common along each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
 """
 
 from __future__ import annotations

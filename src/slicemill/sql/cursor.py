@@ -1,6 +1,7 @@
 """Token cursor that collects expected words for error messages.
 
-Every failed `accept` at the current token is noted. `fail` then lists the words that could have followed.
+The cursor records every failed `accept` at the current token. `fail` then lists the words that could have
+followed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Cursor:
         self._expected: list[str] = []
         self._expected_at = -1
 
-    # -- looking ---------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------
 
     @property
     def done(self) -> bool:
@@ -77,7 +78,7 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Consume these words if all of them follow."""
+        """Consume these words if all of them come next, and return True."""
         if self.looking_at(*words):
             self.index += len(words)
             return True
@@ -85,9 +86,9 @@ class Cursor:
         return False
 
     def take(self, word: str) -> bool:
-        """Like `accept`, but do not list the word in errors.
+        """Like `accept`, but do not list the word in error messages.
 
-        An example is a sign before a number.
+        An example is the sign before a number.
         """
         if self.word() == word:
             self.index += 1
@@ -170,7 +171,7 @@ class Cursor:
         return items
 
     def comma(self) -> bool:
-        """Consume a comma; raise Mistake if no item follows."""
+        """Consume a comma; raise StatementError if no item follows."""
         span = self.span()
         if not self.accept(","):
             return False
@@ -179,7 +180,7 @@ class Cursor:
         return True
 
     def parse_nested(self, parse: Callable[[], T]) -> T:
-        """Parse one level deeper; raise Mistake beyond the maximum depth."""
+        """Parse one level deeper; raise StatementError beyond the maximum depth."""
         self.check_depth(1)
         self.depth += 1
         try:
@@ -188,7 +189,7 @@ class Cursor:
             self.depth -= 1
 
     def check_depth(self, more: int) -> None:
-        """Raise Mistake unless `more` levels can be opened here."""
+        """Raise StatementError unless `more` levels can be opened here."""
         if self.depth + more > MAX_DEPTH:
             hint = "name a part of it with CREATE STREAM or CREATE VIEW"
             raise StatementError(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
@@ -215,7 +216,8 @@ class Cursor:
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {describe_token(found)} here"
-        # A long list of expected words does not help. Show only closing brackets; the hint has a near word.
+        # A long list of expected words does not help, so show only closing brackets. The hint names a similar
+        # word.
         shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
         if len(shown) > 6:
             shown = [word for word in shown if word in (")", "]", "}")]
@@ -223,7 +225,7 @@ class Cursor:
         raise StatementError(message, self.span(), self._spelling_hint(expected) or hint)
 
     def _spelling_hint(self, expected: Sequence[str]) -> str:
-        """Return a hint for a misspelt keyword here or before."""
+        """Return a hint for a misspelt keyword at the current or previous token."""
         found = self.token()
         if found is None:
             return ""
@@ -283,9 +285,9 @@ def hint_for_reserved(word: str) -> str:
 
 # Report too deeply nested texts as errors with a position.
 #
-# Without this they would raise RecursionError. Parsers and binders are recursive, and the permitted depth
-# depends on the kind of nesting. So the limit is that of the interpreter, and the position is searched
-# after the RecursionError.
+# Without this, Python would raise RecursionError without a position. Parsers and binders are recursive, and
+# the permitted depth depends on the kind of nesting. So the limit is that of the interpreter, and the
+# position is searched after the RecursionError.
 
 
 _OPENS = frozenset("([{") | {"CASE"}
@@ -309,7 +311,7 @@ def report_deep_nesting(source: SourceText) -> Iterator[None]:
 def too_deep_error(source: SourceText, within: TextSpan | None = None) -> Diagnostic:
     """Return the error of a too deeply nested text.
 
-    >>> too_deep(SourceText("SELECT ((1))")).span
+    >>> too_deep_error(SourceText("SELECT ((1))")).span
     TextSpan(start=8, end=9)
     """
     return Diagnostic("this is nested too deeply", _deepest(source.text, within), _HINT)
@@ -362,7 +364,7 @@ class StatementPiece:
         return StatementPiece(self.source, self.span.to(other.span), self.words)
 
     def alone(self) -> SourceText:
-        """Blank out all other pieces, so that positions stay the same."""
+        """Return the text with all other pieces blanked, so that positions stay the same."""
         before, after = self.source.text[: self.span.start], self.source.text[self.span.end :]
         return SourceText(_blank(before) + self.text + _blank(after), self.source.name)
 

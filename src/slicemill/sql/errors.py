@@ -17,7 +17,7 @@ MAX_LINE = 140
 class Diagnostic:
     """Error, or `warning` about text that is probably wrong.
 
-    `span` is the text to underline; `hint` says what to do.
+    `span` is the text to underline. `hint` suggests a correction.
     """
 
     message: str

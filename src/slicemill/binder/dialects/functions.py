@@ -55,7 +55,7 @@ def rewrite_calls(select: exp.Select, context: Context) -> None:
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lag", context):
             return _rewrite_lag(node)
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lead", context):
-            return node  # rewritten in `neighbours`
+            return node  # rewritten in `rewrite_lead`
         if not isinstance(node, exp.Anonymous) or node.name.lower() in context.catalog.functions:
             return None
         if is_aggregate(node.name, context.catalog) and child(node, "filter") is None:

@@ -1,6 +1,6 @@
 """Move ORDER BY, LIMIT and EMIT of a UNION or SELECT DISTINCT outwards.
 
-These clauses become those of a SELECT around the query.
+The clauses move to a new SELECT around the query:
 
 a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
 a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)
@@ -65,7 +65,7 @@ def wrap_distinct(select: exp.Select) -> exp.Select | None:
 
 
 def branches_of(node: exp.Expression) -> list[exp.Expression]:
-    """Return the branches of nested plain UNION ALLs, which are associative."""
+    """Return the branches of nested plain UNION ALLs as a flat list."""
     if isinstance(node, exp.Subquery) and child(node, "with_") is None:
         return branches_of(node.this)
     if isinstance(node, exp.Union) and not any(child(node, key) for key in ("with_", "distinct", *ENDS)):

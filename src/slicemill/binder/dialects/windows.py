@@ -53,7 +53,7 @@ def add_group_windows(select: exp.Select, context: Context) -> None:
 
 
 def _from_functions(select: exp.Select, context: Context) -> None:
-    """Turn window functions whose bounds are grouped into FROM windows."""
+    """Replace window functions by windows of FROM, if GROUP BY has their bounds."""
     group = child(select, "group")
     for entry, _ in from_entries(select):
         function = entry.this
@@ -168,7 +168,10 @@ def _is_window(part: exp.Expression) -> bool:
 
 
 def _spark_field(node: exp.Expression, call: exp.Anonymous) -> str:
-    """Return the bound that `window.start`, `session_window.end` or `window(ts, …).start` reads, or ''."""
+    """Return the window bound that an expression of Spark reads, or ''.
+
+    Examples are `window.start`, `session_window.end` and `window(ts, …).start`.
+    """
     if isinstance(node, exp.Dot) and node.this == call:
         return {"start": _START, "end": _END}.get(node.expression.name.lower(), "")
     if isinstance(node, exp.Column) and node.table.lower() in ("window", "session_window"):
@@ -233,9 +236,9 @@ def _bound_call(node: exp.Expression) -> str:
 
 
 def bound_expression(bound: str) -> exp.Expression:
-    """Return the ESL call of a window bound.
+    """Return the ESL expression of a window bound.
 
-    The window_time is the last millisecond of the window.
+    `window_time` is the last millisecond of the window.
     """
     if bound != _TIME:
         return bare_call(bound)
@@ -243,7 +246,7 @@ def bound_expression(bound: str) -> exp.Expression:
     return exp.Sub(this=bare_call(_END), expression=exp.Interval(this=nodes.Duration(expressions=[part])))
 
 
-# Rewrite window functions whose rows are selected.
+# Rewrite window functions without GROUP BY on their bounds.
 #
 # Each row gets the bounds of its windows.
 #

@@ -95,7 +95,7 @@ def _and(c: Cursor) -> exp.Expression:
 def _build_balanced_tree(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
     """Return a balanced tree of all operands.
 
-    A thousand operands then need no deep recursion.
+    A balanced tree of a thousand operands needs only ten levels of recursion.
     """
     if len(operands) == 1:
         return operands[0]
@@ -401,7 +401,7 @@ def _column_or_call(c: Cursor) -> exp.Expression:
     first = c.name("a column")
     if not c.take("."):
         return at(exp.Column(this=first), start)
-    # After a dot, END is a column: window.end is Spark's.
+    # After a dot, END is a column, as in Spark's window.end.
     second = exp.Star() if c.take("*") else c.name("a column", RESERVED - {"END"})
     if c.looking_at("."):
         raise StatementError(
@@ -495,7 +495,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Cursor], exp.Expression]] = {
 
 
 def type_name(c: Cursor) -> nodes.TypeName:
-    """Parse a type name without checking it; the binder knows the types."""
+    """Parse a type name without checking it, because only the binder knows the types."""
     start = c.span()
     if c.take("INTERVAL"):
         return at(nodes.TypeName(this="INTERVAL"), start)
