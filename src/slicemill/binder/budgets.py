@@ -1,4 +1,4 @@
-"""Bind `WITH (memory = …, shedding = …)` of a temporal query (L14)."""
+"""Bind the memory budget and shedding method of a temporal query (L14)."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def check_call_windows(
     over: bool = False,
     grouped: bool = False,
 ) -> None:
-    """Raise StatementError if the provider of an aggregate rejects the windows of a call."""
+    """Raise StatementError if an aggregate's provider rejects the windows of a call."""
     provider = None if definition is None else definition.provider
     if provider is not None and provider.check is not None:
         load(provider.check)(definition, windows, node, over=over, grouped=grouped)
@@ -208,7 +208,7 @@ def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resol
 
 
 def field_of(column: Column) -> str:
-    """Return the name of a returned column, without the text of the call."""
+    """Return the field name of a returned column, without the call."""
     return column.origin.column if column.origin is not None else column.name
 
 

@@ -193,7 +193,7 @@ def rank_function_of(
 
 
 def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | None]:
-    """Split a QUALIFY or WHERE condition into the top-N limit and the rest."""
+    """Split a condition on the rank into top-N limit and rest."""
     limits: list[int] = []
     others: list[Expr] = []
     for part in conjuncts(condition):
@@ -384,7 +384,7 @@ def with_result_schema(query: SelectQuery) -> SelectQuery:
 
 
 def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
-    """Return the changelog flag and the key of the rows below the select list."""
+    """Return changelog flag and key of the rows before the select list."""
     below = schema_below(query.inputs)
     if query.changing and not query.aggregates and not below.changelog:
         below = Schema(())  # distinct rows of a stream are never retracted

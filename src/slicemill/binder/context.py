@@ -122,7 +122,7 @@ def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: C
 
 
 class StatementErrors(Exception):
-    """Several errors of one statement."""
+    """Errors of one statement, if there are several."""
 
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
         super().__init__(f"{len(diagnostics)} mistakes")
@@ -130,7 +130,9 @@ class StatementErrors(Exception):
 
 
 class ErrorCollector:
-    """Collector of errors; `raise_any` raises the collected ones.
+    """Collector of errors.
+
+    `raise_any` raises all of them together.
 
     >>> problems = ErrorCollector()
     >>> from slicemill.sql.errors import TextSpan

@@ -135,7 +135,7 @@ class SelectEnvironment:
         return read_field(node, self.returned_columns(node.this))
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """Return the columns of an aggregate or window call, or None for other nodes."""
+        """Return the columns of an aggregate or window call, else None."""
         if isinstance(node, nodes.Over):
             return self._window_call(node)
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):

@@ -257,7 +257,7 @@ def _check_limit(limit: int, node: exp.Expression) -> None:
 
 
 def _limit_from_where(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
-    """Turn `WHERE n <= 3` over a ranking sub-query into the limit of its rank.
+    """Turn `WHERE n <= 3` over a ranking sub-query into its limit.
 
     If the outer query does not read n, the rank column is dropped.
     """

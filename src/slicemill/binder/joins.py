@@ -149,9 +149,9 @@ def _windows_enforce(bounds: Sequence[_TimeBound], inputs: Sequence[QueryInput])
 
 
 def _transitive_bounds(places: Sequence[int], bounds: Sequence[_TimeBound]) -> dict[tuple[int, int], int]:
-    """Return the tightest bound on the time difference of each pair of streams.
+    """Return the tightest time-difference bounds between pairs of streams.
 
-    Bounds that follow through other streams are included.
+    Bounds that follow through a third stream are included.
     """
     most: dict[tuple[int, int], int] = {}
     for bound in bounds:

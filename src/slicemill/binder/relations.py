@@ -41,8 +41,8 @@ from slicemill.types import Column, Schema
 class RelationEnvironment:
     """Name resolution in a query or statement over finite relations.
 
-    `tables` are the local tables of an aggregate; `inwindow` is the schema of its window content, if
-    declared.
+    `tables` are the local tables of an aggregate. `inwindow` is the schema of the aggregate's window content,
+    if it is declared.
     """
 
     context: Context
@@ -370,7 +370,7 @@ def _bind_input(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """Bind one entry of FROM.
+    """Bind an entry of FROM.
 
     A sub-query sees the outer scope, but not the other inputs of FROM.
     """

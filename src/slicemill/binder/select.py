@@ -212,7 +212,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
 
 
 def _emits_changelog(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
-    """Return True if groups cover all rows so far and emit a changelog."""
+    """Return True if groups cover all rows and emit a changelog."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     return not windowed and all(resolved.blocking for resolved in env.resolved.values())
 
@@ -302,7 +302,7 @@ def _bind_conditions(
 ) -> tuple[Expr | None, list[QueryInput]]:
     """Bind WHERE and ON.
 
-    The ON of inner joins is merged into WHERE; other joins keep their own ON.
+    The ON of an inner join is merged into WHERE. Any other join keeps its ON.
     """
     parts: list[Expr] = []
     finished: list[QueryInput] = []

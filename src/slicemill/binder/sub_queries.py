@@ -51,7 +51,7 @@ class SubQueryCall:
 
 
 def call_of(asked: SubQueryCall, context: Context, scope: Scope, alias: str) -> RelationInput:
-    """Bind a sub-query over tables as a call for each row of a stream.
+    """Bind a sub-query over tables as a call per stream row.
 
     The arguments of the call are the columns of the stream that the sub-query reads, and the left side of an
     IN.

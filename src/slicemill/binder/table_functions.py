@@ -111,7 +111,10 @@ def bind_body(node: exp.Expression, parameters: Schema, returns: Schema, context
 
 
 def _one_tuple(definition: AggregateDefinition) -> RelationQuery:
-    """Return `SELECT f(arguments)`, which runs INITIALIZE for a single tuple and then TERMINATE."""
+    """Return `SELECT f(arguments)` over a single tuple.
+
+    The aggregate runs INITIALIZE for the tuple, and then TERMINATE.
+    """
     name, returns = definition.name, definition.returns
     arguments = tuple(Argument(column.name, column.type) for column in definition.arguments)
     columns = tuple(column.of(name) for column in returns)
@@ -195,7 +198,7 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
 
 
 def unnest_condition(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
-    """Return the condition of a JOIN UNNEST, and True for a LEFT JOIN.
+    """Return the condition of a JOIN UNNEST and its LEFT flag.
 
     A LEFT JOIN keeps tuples with empty lists.
     """

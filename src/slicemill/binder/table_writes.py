@@ -205,7 +205,7 @@ def _tables_of(definition: AggregateDefinition) -> str:
 
 
 def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
-    """Return a SELECT whose results are the rows that one call writes."""
+    """Return the SELECT whose results are the rows that a call writes."""
     columns = version.returns.columns
     text = version.name
     alone = len(columns) == 1

@@ -14,7 +14,10 @@ from slicemill.time import CALENDAR_UNITS_MONTHS, UNITS_US
 
 
 def duration_us(node: nodes.Duration) -> int:
-    """Return a duration in microseconds; raise StatementError for months."""
+    """Return a duration in microseconds.
+
+    Raise StatementError for months.
+    """
     months, us = months_and_us(node)
     if months:
         raise StatementError("a month has no fixed length", span_of(node), "give it in days")

@@ -95,7 +95,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class AggregateDefinition:
-    """One CREATE AGGREGATE: the base or window version of a name.
+    """Aggregate defined by CREATE AGGREGATE: the base or window version.
 
     An aggregate has statements in `bodies`, a Python class `module:class` in `external`, or one formula of an
     extension for each returned column in `formulas`. Only the code of the extension reads `options`.
@@ -120,7 +120,7 @@ class AggregateDefinition:
 
     @property
     def provider(self) -> AggregateProvider | None:
-        """Return the provider of the formulas, or None for an aggregate of the core."""
+        """Return the extension that provides the formulas, or None."""
         return self.formulas[0].provider if self.formulas else None
 
     @property

@@ -1,4 +1,4 @@
-"""Argument ranges of functions; constant arguments are checked at planning.
+"""Ranges of function arguments, checked at planning for constant arguments.
 
 A range is declared with its function:
 

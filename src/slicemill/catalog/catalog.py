@@ -222,7 +222,7 @@ class QueryOptions:
 
     @property
     def table(self) -> str | None:
-        """Return the name of the table of a `sink = 'table:name'`, or None."""
+        """Return the table name of `sink = 'table:name'`, or None."""
         if self.sink is None or not self.sink.lower().startswith(TABLE_SINK):
             return None
         return self.sink[len(TABLE_SINK) :]
@@ -262,7 +262,7 @@ class QueryDefinition:
 
 @dataclass(frozen=True, slots=True)
 class AlteredQuery:
-    """`ALTER QUERY q SET (…)`: new execution and delivery options for a query.
+    """`ALTER QUERY q SET (…)`: new execution options for a query.
 
     The results stay the same.
     """
@@ -303,7 +303,7 @@ class DroppedName:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`SET name = 'value'`: setting of the running system that does not affect results.
+    """`SET name = 'value'`: setting that does not affect results.
 
     With a `component`, the setting applies only to queries connected with that stream or query.
     """
@@ -440,7 +440,7 @@ class Catalog:
         return next((one for one in written if one.name.lower() == key), None)
 
     def _instance(self, name: str) -> tuple[CalledDefinition, CalledDefinition] | None:
-        """Return the declared definition and the instance of an instance's name, or None."""
+        """Return the definition and the instance that a name denotes, or None."""
         for end, letter in enumerate(name):
             declared = self.callables.get(name[:end].lower()) if letter in "[." else None
             found = declared.instance(name) if declared is not None else None

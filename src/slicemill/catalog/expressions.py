@@ -22,7 +22,10 @@ Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """Reference to a column of the current row; `origin` as in `Column`."""
+    """Reference to a column of the current row.
+
+    `origin` has the same meaning as in `Column`.
+    """
 
     name: str
     type: Type
@@ -129,7 +132,7 @@ def origins_of(expr: Expr) -> frozenset[ColumnOrigin | None]:
 
 
 def as_in_input(expr: Expr) -> Expr:
-    """Replace columns of one join input by the columns of that input's own schema."""
+    """Rename columns of one join input to their names in that input."""
     return transform(
         expr, lambda e: ColumnRef(e.origin.column, e.type) if isinstance(e, ColumnRef) and e.origin else None
     )

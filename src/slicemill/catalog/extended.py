@@ -46,7 +46,7 @@ class ComputedStream:
 
 
 class CalledDefinition:
-    """Object of an extension that queries call like an aggregate, such as a model.
+    """Object of an extension, such as a model, called like an aggregate.
 
     Subclasses are frozen dataclasses.
     """
@@ -63,7 +63,10 @@ class CalledDefinition:
 
     @property
     def versions(self) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """Return the base and window version, or None if only instances can be called."""
+        """Return the base and window version.
+
+        The result is None if only instances can be called.
+        """
         return None, None
 
     def instance(self, name: str) -> CalledDefinition | None:

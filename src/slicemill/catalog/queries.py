@@ -191,7 +191,7 @@ class RankedBy:
 
     @property
     def never_retracts(self) -> bool:
-        """Return True if the first rows of an append-only input are never retracted."""
+        """Return True if the first rows of append-only input are never retracted."""
         return self.oldest_first or self.of_one_time
 
     def is_keyed_by_rank(self, limit: int | None, shown: str | None, below: Schema) -> bool:
@@ -233,7 +233,10 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class EmitClause:
-    """EMIT clause: interval of EMIT EVERY in microseconds, or None for EMIT FINAL."""
+    """EMIT EVERY with its interval in microseconds.
+
+    An interval of None stands for EMIT FINAL.
+    """
 
     every: int | None
 
@@ -397,7 +400,7 @@ class RelationInput:
 
     @property
     def queries(self) -> tuple[RelationQuery, ...]:
-        """Return the queries that compute the input's rows, or () for a table."""
+        """Return the queries that compute the rows, or () for a table."""
         return () if self.query is None else (self.query, *self.more)
 
 
@@ -438,7 +441,7 @@ class ServiceLevel:
 
 
 def service_level(text: str) -> ServiceLevel | None:
-    """Parse a service level; return None if the text is invalid.
+    """Parse a service level, or return None if the text is invalid.
 
     >>> str(service_level("P99<2 s")), str(service_level("mean < 1.5 ms")), service_level("p98 < 2 s")
     ('p99 < 2 seconds', 'mean < 1500 microseconds', None)

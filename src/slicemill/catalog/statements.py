@@ -68,7 +68,10 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReplace:
-    """`EXPLAIN REPLACE QUERY q AS …`: show the state that a replacement would keep."""
+    """`EXPLAIN REPLACE QUERY q AS …`: show the state that stays.
+
+    The command shows which state CREATE OR REPLACE would keep, and which would start empty.
+    """
 
     statement: str
 
@@ -128,7 +131,10 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`REPLAY s_errors WHERE …`: `name` is the error log, `stream` the declared stream."""
+    """`REPLAY s_errors WHERE …`: read rejected rows again.
+
+    `name` is the error log, and `stream` is the declared stream.
+    """
 
     name: str
     stream: str

@@ -18,7 +18,7 @@ EXCLUDED = "excluded"  # the row to insert, in ON CONFLICT (as in PostgreSQL)
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """ON CONFLICT: update the stored row with the same key, or keep it.
+    """ON CONFLICT: update or keep the stored row with the same key.
 
     The stored row is updated if `where` holds. Without assignments it is kept.
     """

@@ -159,7 +159,10 @@ def _branch_points(vertex: int, fold: FoldedLayout, layer: int) -> list[Point]:
 
 
 def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tuple[float, float]]:
-    """Return the left and right edges of layers; steep arcs widen gaps."""
+    """Return the left and right edges of layers.
+
+    Steep arcs widen the gap between two layers.
+    """
     columns: list[tuple[float, float]] = []
     x = 0.0
     for layer in graph.layers:
@@ -274,7 +277,10 @@ def _topological(sources: list[list[int]], targets: list[list[int]]) -> list[int
 
 
 def assign_layers(count: int, arcs: Arcs) -> Layered:
-    """Assign nodes to layers, and add a bend in each layer that an arc passes."""
+    """Assign nodes to layers.
+
+    An arc gets a bend in each layer that it passes.
+    """
     rank = ranks(count, arcs)
     bends: dict[tuple[int, int], int] = {}
     paths: list[tuple[int, ...]] = []
@@ -581,7 +587,7 @@ Column = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class BandTurn:
-    """Lanes of an arc into the next band, and the point where the arc enters it."""
+    """Lanes of an arc into the next band, and its end there."""
 
     right: float
     between: float
@@ -609,7 +615,10 @@ def fold_layers(
     columns: list[Column],
     limit: float,
 ) -> FoldedLayout:
-    """Fold layers into bands of at most `limit` width, if this saves enough space."""
+    """Fold layers into bands of at most `limit` width.
+
+    Layers stay unfolded if folding saves too little space.
+    """
     bottom = max(heights[v] + size[v] / 2 for v in heights)
     flat = FoldedLayout(columns, heights, {}, columns[-1][1], bottom)
     bands = _bands(columns, limit)

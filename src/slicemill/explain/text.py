@@ -88,7 +88,7 @@ def _summary(graph: QueryGraph) -> str:
 
 
 class _Printer:
-    """Prints the trees of a graph, with references to other trees."""
+    """Printer of a graph's trees, with references between trees."""
 
     def __init__(self, graph: QueryGraph, width: int) -> None:
         self.graph = graph

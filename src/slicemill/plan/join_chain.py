@@ -188,7 +188,7 @@ class _Chain:
         return Schema(tuple(c for c in node.schema if c.origin is not None and c.origin.input in aliases))
 
     def _keeps_where(self, place: int) -> bool:
-        """Return True if WHERE can run before the joins from index `place` on."""
+        """Return True if WHERE can run before the joins from `place` on."""
         return all(entry.kind in _KEEPS_WHERE for entry, _ in self.streams[place:])
 
     def _where(self, schema: Schema) -> list[Expr]:

@@ -33,10 +33,10 @@ _Key: TypeAlias = tuple[_Place, Expr, bool]
 
 @dataclass(frozen=True, slots=True)
 class JoinedInput:
-    """Input of a join, identified by join id and port, with its window.
+    """Input of a join, identified by join id and port.
 
-    If `computed` is False, the input has one row for each row of its log that passes filters and look-ups.
-    Otherwise a stateful operator computes the input from one or several logs.
+    If `computed` is False, the input has one row for each row of its log that passes filters and look-ups. If
+    it is True, a stateful operator computes the input from one or several logs.
     """
 
     logs: tuple[str, ...]
@@ -56,9 +56,9 @@ class KeyClass:
     keys: Mapping[int, Keys | None]
 
     def of_logs(self, inputs: Sequence[JoinedInput]) -> dict[str, Keys]:
-        """Return the logs that can be partitioned by these keys, with their keys.
+        """Return the logs that can be partitioned by these keys.
 
-        A log with several inputs must have the same keys in all of them.
+        Each log is mapped to its keys. A log with several inputs must have the same keys in all of them.
         """
         found: dict[str, Keys] = {}
         for log in sorted({log for one in inputs for log in one.logs}):
@@ -143,9 +143,9 @@ def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
 
 
 def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]:
-    """Return the logs upstream of a node, and True if operators compute its rows.
+    """Return a node's upstream logs, and True if its rows are computed.
 
-    Rows are also computed if they come from several logs.
+    Rows are computed if a stateful operator produces them, or if they come from several logs.
     """
     found: dict[str, None] = {}
     computed = False
@@ -162,7 +162,7 @@ def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]
 
 
 def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
-    """Translate a key of a join input into an expression over a log.
+    """Translate a key of a join input to the columns of a log.
 
     A key that the log does not have is returned unchanged. If the input is itself a join, the key is traced
     to one of that join's inputs. The result is None if the key uses columns of several inputs.

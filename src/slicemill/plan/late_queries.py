@@ -63,7 +63,7 @@ def backfill_units(names: Mapping[str, BackfillPlan], units: Iterable[Unit]) -> 
 
 
 def backfill_log_name(log: str, query: str) -> str:
-    """Return the name of the log of a source that is read again."""
+    """Return the log name of a source that is read again."""
     suffix = next((side for side in (LATE, ERRORS) if log.endswith(side)), "")
     return f"{log}{AGAIN}{query})" if not suffix else f"{log.removesuffix(suffix)}{AGAIN}{query}){suffix}"
 

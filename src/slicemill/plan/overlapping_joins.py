@@ -61,7 +61,7 @@ class RunningJoinState:
 
 @dataclass(frozen=True, slots=True)
 class UnitAssignments:
-    """Running units: the unit that writes each log, and units with join state."""
+    """Running units by log, and units with join state by id."""
 
     unit_of: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, RunningJoinState] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class _MergeTarget:
     inside: list[_MovableJoin] = field(default_factory=list)
 
     def fits(self, one: _MovableJoin) -> bool:
-        """Return True if two or more inputs are common and no keys differ."""
+        """Return True if at least two inputs match and no keys differ."""
         there = {name: render(key) for other in self.inside for name, key in other.keys.items()}
         keys = {**self.known, **there}
         same = all(keys.get(name, render(key)) == render(key) for name, key in one.keys.items())
@@ -110,7 +110,7 @@ class _MergeTarget:
 
 
 def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
-    """Map each log that a unit writes to the logs that it depends on.
+    """Map each log of a unit to the logs it depends on.
 
     For a merged node, only the inputs of the join that writes the log count.
     """
@@ -138,9 +138,10 @@ def _sources(node: Node, graph: QueryGraph) -> Sequence[str]:
 def join_keys_of(
     unit: Unit, graph: QueryGraph, before: Mapping[str, str] | None = None
 ) -> dict[str, str] | None:
-    """Return the join key of each input of a unit, rendered as in the journal.
+    """Return the join key of each input of a unit.
 
-    Keys in `before` are kept. The result is None for a unit whose joins cannot be merged.
+    Keys are rendered as in the journal. Keys in `before` are kept. The result is None for a unit whose joins
+    cannot be merged.
     """
     movable = next((one for one in _movable_joins(graph, unit) if one.is_multi_join), None)
     if movable is None:
@@ -183,7 +184,7 @@ def merge_overlapping_joins(
 def _split_units(
     graph: QueryGraph, units: tuple[Unit, ...], placed: UnitAssignments
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Split units in which only some of the two-way joins are merged elsewhere."""
+    """Split units if only some of their two-way joins run elsewhere."""
     found: list[Unit] = []
     for unit in units:
         away = _logs_in_other_units(graph, unit, placed)
@@ -224,7 +225,7 @@ def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[st
 
 
 def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryGraph, Unit, Unit]:
-    """Split a unit and its join in two: without and with the `away` logs."""
+    """Split a unit and its join by output: other logs and `away` logs."""
     (node_id,) = unit.stateful_nodes
     join, guests = graph[node_id].operator, f"{node_id} of guests"
     assert isinstance(join, SharedJoin)
@@ -359,7 +360,7 @@ def _build_merged_node(graph: QueryGraph, house: _MergeTarget) -> Node:
 
 
 def _annotate_members(house: _MergeTarget, one: _MovableJoin) -> Iterator[MultiJoinMember]:
-    """Yield the members of one join with a note on their share of shared state."""
+    """Yield the members of one join, annotated with their shared state."""
     others = [member for other in house.inside if other is not one for member in other.members]
     share = f"{shared_state_share(one.members, others):.0%} "
     share += "of what it would keep by itself is kept for others too"

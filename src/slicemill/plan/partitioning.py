@@ -109,10 +109,11 @@ class FormerCells:
 
 
 def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """Return exchanges by time: all cells read all rows, each stores a stripe (PSP-D, S33).
+    """Return exchanges by time: each cell reads all rows (PSP-D, S33).
 
-    This requires that the unit has one join and that each result row is made from one row of that join. Each
-    cell computes the inputs of the join. The result is empty if the unit does not allow it.
+    Each cell stores a stripe of the rows. This requires that the unit has one join and that each result row
+    is made from one row of that join. Each cell computes the inputs of the join. The result is empty if the
+    unit does not allow it.
     """
     found = {join for output, _ in unit.outputs for join in _emitting_operators(graph, output)}
     joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
@@ -145,10 +146,10 @@ def _emitting_operators(graph: QueryGraph, node_id: str) -> set[str | None]:
 
 
 def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """Return exchanges that partition the input logs by key, or an empty result.
+    """Return exchanges that partition the input logs by key.
 
     Partitioning requires that all state of the unit is keyed by expressions over its logs' columns, with one
-    set of keys per log, and that each result depends on such state.
+    set of keys per log, and that each result depends on such state. Otherwise the result is empty.
     """
     computing = _key_restricting_nodes(unit, graph)
     ids = {node.id for node in computing}
@@ -171,7 +172,7 @@ def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
 
 
 def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
-    """Map each log to the keys of a node that the log has."""
+    """Map each log to those keys of a node that it has."""
     found: dict[str, Keys] = {}
     for together in zip(*(partition_keys(node.operator) or ()), strict=True):
         in_logs = _in_logs(graph, zip(node.inputs, together, strict=True))
@@ -188,7 +189,7 @@ def logs_behind(node: Node, port: int, graph: QueryGraph) -> set[str]:
 def exchange_at(
     node: Node, port: int, graph: QueryGraph, exchanges: Mapping[str, Exchange]
 ) -> Exchange | None:
-    """Return the exchange of a node's input, with keys in that input's columns.
+    """Return the exchange of a node's input, with that input's keys.
 
     The result is None for a single cell. Raises ValueError if the node lacks the keys of the exchange.
     """
@@ -221,7 +222,10 @@ def exchange_at(
 
 
 def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
-    """Map equal keys of nodes to log expressions, or to nothing if ambiguous."""
+    """Map equal keys of nodes to expressions over logs.
+
+    The result is empty if a log would have two different expressions.
+    """
     found: dict[str, Expr] = {}
     for source, key in keys:
         below = keys_in_logs(graph, graph[source], (key,))

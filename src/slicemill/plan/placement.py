@@ -261,7 +261,7 @@ def restore_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -
 
 
 def kept_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
-    """Return the placement stored in the journal if the unit still allows it."""
+    """Return the journal's placement if the unit still allows it."""
     before = restore_placement(unit, graph, plain)
     if before is None or before == ONE_CELL or before in placements_of(unit, graph, before.cells):
         return before

@@ -295,7 +295,7 @@ class _Cell:
         return 1 / prod(self._shape) if self._in_turn else self.share(number)
 
     def probe_from(self, first: int, work: _CellWork) -> None:
-        """Add the work of probing the other inputs.
+        """Add the work of probing all other inputs with rows of one input.
 
         Inputs that an equality links to earlier inputs are probed first.
         """
@@ -376,7 +376,7 @@ class _Cell:
 def statistics_of_unit(
     unit: Unit, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
 ) -> PlacementStatistics:
-    """Return measured rates and match shares of a unit's joins, else assumed ones.
+    """Return measured statistics of a unit's joins, else assumed ones.
 
     `exchanges` are the exchanges during the measurement. With them, a row stored in several cells is counted
     once.

@@ -140,7 +140,7 @@ def without_query(plan: Plan, query: str) -> Plan:
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
-    """Return the plan of one statement and of all relations that it reads."""
+    """Return the plan of a statement and of all relations it reads."""
     if isinstance(statement, View):
         statement = as_query(statement)
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}

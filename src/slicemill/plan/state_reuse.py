@@ -46,7 +46,7 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """Stateful nodes by change of their state: kept, new and empty, or dropped."""
+    """Stateful nodes whose state is kept, new and empty, or dropped."""
 
     kept: tuple[str, ...]
     new: tuple[str, ...]
@@ -97,7 +97,7 @@ def _columns_stored(graph: QueryGraph, name: str) -> set[Column] | None:
 def successors(
     before: QueryGraph, after: QueryGraph, was: Collection[str], now: Collection[str]
 ) -> dict[str, str]:
-    """Map new names of a query's state to the old names of reusable state.
+    """Map new names of a query's state to reusable old names.
 
     q: aggregate #1f…    sum(v), count(*)                 before
     q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
@@ -116,9 +116,9 @@ def successors(
 
 
 def parts_taken(before: QueryGraph, after: QueryGraph, taken: Mapping[str, str]) -> dict[str, list[int]]:
-    """Map each node to the old calls or columns that provide its state.
+    """Map each node to the old calls that provide its state.
 
-    Calls and columns are given by index.
+    The old calls or columns are given by index.
     """
     found = {name: _parts_taken(before, after, kept, name) for name, kept in taken.items()}
     return {name: list(parts) for name, parts in found.items() if parts is not None}
@@ -148,7 +148,7 @@ def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
 
 
 def table_is_kept(before: Plan, after: Plan, log: str) -> bool:
-    """Return True if a query's table can be emitted again from kept state."""
+    """Return True if a query's table can be emitted from kept state."""
     was, now = state_of(before, log), state_of(after, log)
     tables = {name for name in now[1] if after.graph[name].schema.changelog}
     taken = successors(before.graph, after.graph, was[1], now[1])
@@ -169,7 +169,7 @@ def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
 
 
 def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:
-    """Return the unit that writes a log, and the names of the log's state."""
+    """Return the unit that writes a log, and its state's names."""
     for unit in plan.units:
         for root, written in unit.outputs:
             if written == log:

@@ -185,7 +185,10 @@ def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
 
 
 def views_to_answer(catalog: Catalog) -> list[View]:
-    """Return the views over streams, whose logs store the rows of a window."""
+    """Return the views over streams.
+
+    Their logs store the rows of a window.
+    """
     return [
         relation
         for relation in catalog.relations.values()
@@ -194,7 +197,7 @@ def views_to_answer(catalog: Catalog) -> list[View]:
 
 
 def as_query(view: View) -> QueryDefinition:
-    """Return a view as a query that emits the rows of its window."""
+    """Return a view as a query that emits its window's rows."""
     return QueryDefinition(view.name, view.query, QueryOptions(), "")
 
 

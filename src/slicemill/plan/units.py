@@ -8,8 +8,7 @@ all of them:
 |---|---|
 | select from bid | queries over the same logs that only select, project or look up tables |
 | aggregates of bid by item | OVER windows, panes and groups of one log with the same partitioning keys |
-| joins of open and bid on item = item | window joins that share slices, or n-way joins with one state per
-stream |
+| joins of open and bid on item = item | window joins that share slices, or n-way joins with shared state |
 | q | any other query, alone; also a query over a changelog, which always starts with the full table |
 
 A unit's id consists of the properties that its queries have in common, so it is stable while queries are

@@ -49,7 +49,7 @@ class Cursor:
         return self.tokens[place] if place < len(self.tokens) else None
 
     def word(self, ahead: int = 0) -> str:
-        """Return the word or symbol at the cursor; see `word_of`."""
+        """Return the word or symbol at the cursor, as `word_of` does."""
         token = self.token(ahead)
         return "" if token is None else word_of(token)
 
@@ -146,7 +146,10 @@ class Cursor:
         )
 
     def name(self, what: str, barred: frozenset[str] = RESERVED) -> exp.Identifier:
-        """Consume a name; `what` describes it in error messages."""
+        """Consume a name.
+
+        `what` describes the name in error messages.
+        """
         if not self.at_name(barred=barred):
             self.note(what)
             self.fail(hint_for_reserved(self.word()))
@@ -171,7 +174,10 @@ class Cursor:
         return items
 
     def comma(self) -> bool:
-        """Consume a comma; raise StatementError if no item follows."""
+        """Consume a comma.
+
+        Raise StatementError if no item follows it.
+        """
         span = self.span()
         if not self.accept(","):
             return False
@@ -180,7 +186,10 @@ class Cursor:
         return True
 
     def parse_nested(self, parse: Callable[[], T]) -> T:
-        """Parse one level deeper; raise StatementError beyond the maximum depth."""
+        """Parse one nesting level deeper.
+
+        Raise StatementError beyond the maximum depth.
+        """
         self.check_depth(1)
         self.depth += 1
         try:
@@ -225,7 +234,10 @@ class Cursor:
         raise StatementError(message, self.span(), self._spelling_hint(expected) or hint)
 
     def _spelling_hint(self, expected: Sequence[str]) -> str:
-        """Return a hint for a misspelt keyword at the current or previous token."""
+        """Return a hint for a misspelt keyword, or ''.
+
+        The misspelt word is the current or the previous token.
+        """
         found = self.token()
         if found is None:
             return ""
@@ -364,7 +376,10 @@ class StatementPiece:
         return StatementPiece(self.source, self.span.to(other.span), self.words)
 
     def alone(self) -> SourceText:
-        """Return the text with all other pieces blanked, so that positions stay the same."""
+        """Return the text with all other pieces replaced by blanks.
+
+        Blanks keep the positions in error messages right.
+        """
         before, after = self.source.text[: self.span.start], self.source.text[self.span.end :]
         return SourceText(_blank(before) + self.text + _blank(after), self.source.name)
 

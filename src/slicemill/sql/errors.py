@@ -27,7 +27,10 @@ class Diagnostic:
 
 
 class StatementError(Exception):
-    """Raised inside the front end for an invalid statement; never leaves `slicemill.binder`."""
+    """Error of a statement, raised inside the front end.
+
+    `slicemill.binder` turns it into an EslError.
+    """
 
     def __init__(self, message: str, span: TextSpan, hint: str = "") -> None:
         super().__init__(message)

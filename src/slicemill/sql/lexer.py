@@ -60,7 +60,10 @@ class EslTokenizer(Tokenizer):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of `text`; reject unclosed quotes and comments."""
+    """Return the tokens of `text`.
+
+    Raise StatementError for an unclosed quote or comment.
+    """
     try:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:

@@ -25,7 +25,10 @@ def at(node: Node, span: TextSpan) -> Node:
 
 
 def span_of(node: exp.Expression) -> TextSpan:
-    """Return the span of a node, or the span that covers its descendants."""
+    """Return the span of a node.
+
+    A node without a span gets the range of its descendants.
+    """
     own: TextSpan | None = node.meta.get("span")
     if own is not None:
         return own
@@ -56,7 +59,10 @@ class ExtensionNode(exp.Expression):
 
 
 class CreateObject(ExtensionNode):
-    """CREATE statement of an extension; `this` is the name of the object."""
+    """CREATE statement of an extension.
+
+    `this` is the name of the object.
+    """
 
     kind: ClassVar[str]
     """Keyword after CREATE."""
@@ -86,7 +92,10 @@ class ColumnDeclaration(exp.Expression):
 
 
 class Duration(exp.Expression):
-    """Duration as written: pairs of number and unit, as in `1 HOUR 30 MINUTES`."""
+    """Duration as written, such as `1 HOUR 30 MINUTES`.
+
+    It is a list of number and unit pairs.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
@@ -134,7 +143,10 @@ class WindowFunction(exp.Expression):
 
 
 class KeySets(exp.Expression):
-    """`GROUPING SETS ((a, b), (a), ())`: `expressions` are the sets, each a tuple."""
+    """`GROUPING SETS ((a, b), (a), ())`.
+
+    `expressions` are the sets, and each set is a tuple.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
@@ -221,7 +233,10 @@ class JoinInput(exp.Expression):
 
 
 class IntervalRelation(exp.Expression):
-    """`period RELATION period`, with one of Allen's thirteen relations or a TSQL relation (L7)."""
+    """`period RELATION period`.
+
+    The relation is one of Allen's thirteen relations, or a TSQL relation (L7).
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "relation": True, "expression": True}
 
@@ -335,7 +350,10 @@ class DropObject(exp.Expression):
 
 
 class CreateMode(exp.Expression):
-    """Wrapper of a CREATE node with `OR REPLACE` or `IF NOT EXISTS` as its `mode`."""
+    """Wrapper of a CREATE node.
+
+    Its `mode` is `OR REPLACE` or `IF NOT EXISTS`.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": True}
 
@@ -390,7 +408,7 @@ class LocalTableDeclaration(exp.Expression):
 
 
 class AggregateBody(exp.Expression):
-    """The statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
+    """Statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"states": True, "statements": True}
 

@@ -176,7 +176,10 @@ def _branch(
     types: dict[str, str],
     context: Context,
 ) -> exp.Select:
-    """Return the SELECT for one grouping set; the other keys are NULL."""
+    """Return the SELECT for one grouping set.
+
+    Keys outside the set are NULL.
+    """
     branch = select.copy()
     own = {_text(key) for key in keys}
     unique = list({_text(key): key for key in keys}.values())

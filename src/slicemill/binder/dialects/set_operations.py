@@ -1,6 +1,6 @@
-"""Move ORDER BY, LIMIT and EMIT of a UNION or SELECT DISTINCT outwards.
+"""Move the final clauses of a UNION or SELECT DISTINCT outwards.
 
-The clauses move to a new SELECT around the query:
+The clauses ORDER BY, LIMIT and EMIT move to a new SELECT around the query:
 
 a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
 a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)

@@ -53,7 +53,10 @@ def add_group_windows(select: exp.Select, context: Context) -> None:
 
 
 def _from_functions(select: exp.Select, context: Context) -> None:
-    """Replace window functions by windows of FROM, if GROUP BY has their bounds."""
+    """Replace window functions in FROM by windows.
+
+    Only functions whose bounds are in GROUP BY are replaced.
+    """
     group = child(select, "group")
     for entry, _ in from_entries(select):
         function = entry.this

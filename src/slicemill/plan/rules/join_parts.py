@@ -46,7 +46,7 @@ def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tupl
 
 
 def column_inputs_of(graph: QueryGraph, node: Node) -> Places:
-    """Map every column of a join to its input and its name in that input."""
+    """Map each column of a join to its input and original name."""
     own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
     times = [(port, "_ts") for port in range(len(node.inputs))]
     return dict(zip(node.schema.names, [*own, *times], strict=False))
@@ -83,7 +83,7 @@ def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, E
 
 
 def _sides(part: Expr, places: Places) -> tuple[Expr, Expr] | None:
-    """Return both sides of an equality as expressions of one type, or None.
+    """Return both sides of an equality, cast to one type, or None.
 
     Only expressions that cannot fail are accepted. A key is computed for every tuple, even for a tuple
     without a match.

@@ -139,7 +139,10 @@ def _merge_equalities(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> boo
 
 
 def _names(contents: Sequence[str]) -> tuple[str, ...]:
-    """Return a distinct name for each input; self-joins get numbers."""
+    """Return a distinct name for each input.
+
+    The inputs of a self-join are numbered.
+    """
     found: list[str] = []
     for content in contents:
         copies = sum(1 for name in found if name == content or name.startswith(f"{content} #"))

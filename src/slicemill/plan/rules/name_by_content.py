@@ -35,7 +35,7 @@ def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _owners(graph: QueryGraph) -> dict[str, str]:
-    """Map each node to the query, stream or view to which it belongs.
+    """Map each node to the query, stream or view that owns it.
 
     A node of several queries is mapped to the last query.
     """

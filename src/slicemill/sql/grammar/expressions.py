@@ -171,7 +171,10 @@ def _comparison(c: Cursor, left: exp.Expression) -> exp.Expression:
 
 
 def _quantifier(c: Cursor, left: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
-    """Parse `x = ANY(list)` as `array_contains(list, x)`, and `x <> ALL(list)` as its negation."""
+    """Parse `x = ANY(list)` and `x <> ALL(list)`.
+
+    The results are `array_contains(list, x)` and its negation.
+    """
     start = c.span()
     word = c.advance().text.upper()
     if kind is not (exp.NEQ if word == "ALL" else exp.EQ):
@@ -495,7 +498,10 @@ _SPECIAL_FORMS: dict[str, Callable[[Cursor], exp.Expression]] = {
 
 
 def type_name(c: Cursor) -> nodes.TypeName:
-    """Parse a type name without checking it, because only the binder knows the types."""
+    """Parse a type name.
+
+    The binder checks whether the type exists.
+    """
     start = c.span()
     if c.take("INTERVAL"):
         return at(nodes.TypeName(this="INTERVAL"), start)

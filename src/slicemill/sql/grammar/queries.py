@@ -62,7 +62,7 @@ _ENDS = {"order": "ORDER BY", "limit": "LIMIT", "emit": "EMIT"}
 
 
 def _ends(c: Cursor, node: exp.Expression) -> None:
-    """Parse the clauses at the end of a query: `[ORDER BY …] [LIMIT n] [EMIT …]`."""
+    """Parse `[ORDER BY …] [LIMIT n] [EMIT …]` at the end of a query."""
     if c.accept("ORDER", "BY"):
         node.set("order", exp.Order(expressions=c.listing(lambda: expressions.sort_key(c))))
     if c.accept("LIMIT"):

@@ -110,7 +110,7 @@ def change_lifecycle(c: Cursor) -> nodes.ChangeLifecycle:
 
 
 def create_mode(c: Cursor) -> str:
-    """Parse `OR REPLACE` or `IF NOT EXISTS` of a CREATE, and remove the tokens.
+    """Parse and remove the `OR REPLACE` or `IF NOT EXISTS` of CREATE.
 
     OR REPLACE is at the cursor. IF NOT EXISTS follows the kind, as in CREATE TABLE IF NOT EXISTS.
     """
@@ -176,7 +176,10 @@ _WIDENED = (
 
 
 def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
-    """Parse all statements of a text; also return the diagnostics."""
+    """Parse all statements of a text.
+
+    Return the statements and the diagnostics.
+    """
     tokens, diagnostics = _readable(source.text)
     c = Cursor(tokens, source.text)
     statements: list[exp.Expression] = []

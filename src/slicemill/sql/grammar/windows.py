@@ -141,7 +141,10 @@ def lateness(c: Cursor) -> exp.Expression | None:
 
 
 def _extent_with_unit(c: Cursor) -> tuple[str, exp.Expression | None]:
-    """Parse `15 MINUTES` or `500 ROWS`, whose unit determines the kind of window."""
+    """Parse `15 MINUTES` or `500 ROWS`.
+
+    The unit determines whether the window is RANGE or ROWS.
+    """
     extent = _extent(c)
     if isinstance(extent, nodes.Duration):
         return "RANGE", extent
@@ -159,7 +162,10 @@ def partition_by(c: Cursor) -> list[exp.Expression] | None:
 
 
 def frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
-    """Parse `ROWS | RANGE …`: with PRECEDING in OVER, without it in brackets."""
+    """Parse the frame `ROWS | RANGE …`.
+
+    A frame has PRECEDING in OVER, but not in brackets.
+    """
     start = c.span()
     kind = c.advance().text.upper()
     between = preceding and c.accept("BETWEEN")
@@ -227,7 +233,10 @@ def _extent(c: Cursor) -> exp.Expression:
 
 
 def duration(c: Cursor) -> nodes.Duration:
-    """Parse `10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE`, `INTERVAL '1 hour 30 minutes'`."""
+    """Parse a duration.
+
+    The forms are `10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE` and `INTERVAL '1 hour 30 minutes'`.
+    """
     start = c.span()
     c.take("INTERVAL")
     parts: list[nodes.DurationPart] = []
@@ -398,7 +407,7 @@ def _window(c: Cursor) -> nodes.NamedWindow:
 def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
     """Return a call over a window.
 
-    Ranks may have any ORDER BY; other windows are ordered by time.
+    Ranks may have any ORDER BY. All other calls must be ordered by time.
     """
     if child(window, "base") is not None:
         return nodes.Over(this=call, named=window)
