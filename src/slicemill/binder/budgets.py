@@ -135,7 +135,7 @@ def _budget(
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
     if method is None:
-        # Other methods would shorten long runs below the least duration, which loses whole results.
+        # Other methods can shorten a run below the minimum duration, which loses its whole result.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
     by_rows = coalesce.window.frame is FrameUnit.ROWS
     least = threshold if method == "threshold" else None
@@ -156,7 +156,7 @@ def _budget(
 def check_size(memory: str, size: int, place: exp.Expression) -> None:
     """Reject a budget that exceeds 64 bits.
 
-    Such a budget is a typing error and would limit nothing.
+    Such a budget is probably a typing error, because it would limit nothing.
     """
     if size > _MOST_BYTES:
         raise StatementError(
@@ -173,7 +173,7 @@ def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
     """
     shown = {column.name: column for column in coalesce.schema}
     values = sum(_width(shown[name]) for name in coalesce.attributes)
-    # Estimate: every eighth kept run stores a value of its own.
+    # Estimate: one in eight stored runs has its own copy of the values.
     return budget_bytes(budget) + (values + values // 8 + 1 if budget.compiled else 0)
 
 

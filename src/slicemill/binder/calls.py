@@ -80,7 +80,10 @@ def callable_names(catalog: Catalog) -> list[str]:
 def resolve_calls(
     node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str = ""
 ) -> list[ResolvedCall]:
-    """Resolve a call to an aggregate, or to a model's results."""
+    """Return the aggregates to which a call resolves.
+
+    A call of a model may resolve to several aggregates.
+    """
     if child(node, "filter") is not None:
         raise StatementError("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
     declared = catalog.callables.get(node.name.lower())

@@ -56,7 +56,10 @@ HIDDEN_COUNT = AggregateCall("count", (), False, (Column("count(*)", BIGINT),))
 
 
 def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
-    """Reject windows and unsupported joins over changelogs, whose rows can be retracted."""
+    """Reject windows and unsupported joins over changelogs.
+
+    The rows of a changelog can be retracted.
+    """
     for entry in entries:
         if not entry.input.schema.changelog:
             continue
@@ -177,7 +180,7 @@ def rank_function_of(
     order: Sequence[tuple[Expr, bool]],
     time_columns: frozenset[str],
 ) -> RankedBy:
-    """Return a ranking call, with flags for an order by time.
+    """Return the ranking call of an OVER clause with its order by time.
 
     Rows of a stream arrive in the order of its timestamp column.
     """

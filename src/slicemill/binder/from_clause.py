@@ -134,7 +134,7 @@ def _bind_input(
             )
             left = made.finite and check_table(join, made.alias)
     else:
-        from slicemill.binder.queries import bind_query  # circular: queries have a FROM
+        from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds FROM
 
         query = bind_query(entry.this, context)
         if alias_node is None and not alone:

@@ -23,7 +23,7 @@ from slicemill.types import Column, Schema, Type
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
     from slicemill.binder.dialects.rewrite import (
-        normalize_select,  # circular: `normalize_select` binds sub-queries
+        normalize_select,  # circular import: `normalize_select` binds sub-queries
     )
 
     definitions = child(node, "with_")

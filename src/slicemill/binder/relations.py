@@ -143,7 +143,7 @@ def bind_relation(
 ) -> RelationQuery:
     """Bind a SELECT or UNION over tables."""
     from slicemill.binder.dialects.rewrite import (
-        normalize_select,  # circular: `normalize_select` binds sub-queries
+        normalize_select,  # circular import: `normalize_select` binds sub-queries
     )
 
     while isinstance(node, exp.Subquery):

@@ -248,7 +248,7 @@ def _prepare_sub_query(
 
     Groups of a sliding window get a window of one slide, in which they are valid.
     """
-    from slicemill.binder.queries import bind_query  # circular: `bind_query` binds conditions
+    from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds conditions
 
     if not _has_groups(query, context):
         query.set("group", None)  # SEMI and ANTI joins ignore duplicates
@@ -304,7 +304,7 @@ def _refuse_outside(
 
 
 def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
-    from slicemill.binder.queries import bind_query  # circular: `bind_query` binds conditions
+    from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds conditions
 
     if isinstance(entry.this, exp.Identifier):
         return schema_of(context.relation(entry.this))

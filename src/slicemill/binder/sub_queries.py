@@ -57,7 +57,7 @@ def call_of(asked: SubQueryCall, context: Context, scope: Scope, alias: str) -> 
     IN.
     """
     given = Scope(scope.relations, qualified=True, merged=scope.merged, as_arguments=True)
-    from slicemill.binder.relations import bind_relation  # circular: relations have sub-queries
+    from slicemill.binder.relations import bind_relation  # circular import
 
     inner = bind_relation(asked.node, replace(context, in_body=True), outer=given)
     columns = [ColumnRef.to(column.of(name)) for name, schema in scope.relations for column in schema]

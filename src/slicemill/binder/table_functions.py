@@ -89,7 +89,7 @@ def rows_of_function(definition: FunctionDefinition, context: Context) -> Relati
 
 def bind_body(node: exp.Expression, parameters: Schema, returns: Schema, context: Context) -> RelationQuery:
     inside = replace(context, local={}, in_body=True)
-    from slicemill.binder.relations import bind_relation  # circular: relations call functions
+    from slicemill.binder.relations import bind_relation  # circular import
 
     query = bind_relation(node, inside, outer=Scope((), qualified=True, arguments=parameters))
     if len(query.schema) != len(returns):

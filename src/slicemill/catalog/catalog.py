@@ -198,7 +198,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Concrete view (M40) over tables or over windows of streams."""
+    """View (M40) over tables, or over one window of a stream."""
 
     name: str
     query: Continuous | RelationQuery

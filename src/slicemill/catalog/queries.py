@@ -185,9 +185,9 @@ class RankedBy:
     function: str  # row_number, rank or dense_rank
     partition_by: tuple[Expr, ...]
     order_by: tuple[tuple[Expr, bool], ...]
-    oldest_first: bool = False  # ordered by time, so that no later row precedes an earlier one
+    oldest_first: bool = False  # ordered by time, so that no later row precedes an earlier row
     latest_first: bool = False
-    of_one_time: bool = False  # all rows of a partition have the same timestamp, after which it is complete
+    of_one_time: bool = False  # all rows of a partition have the same timestamp
 
     @property
     def never_retracts(self) -> bool:
@@ -487,7 +487,7 @@ class LoadBudget:
 # Memory budget of a temporal query, and its shedding method.
 
 
-# One of the methods in `shedding/methods.py`.
+# Default shedding method, one of those in `shedding.methods`.
 DEFAULT = "lookahead"
 
 

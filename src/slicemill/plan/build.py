@@ -452,7 +452,7 @@ class _Builder:
 def _counts_rows(select: SelectQuery) -> bool:
     """Return True if aggregates range over a ROWS window of one stream.
 
-    WHERE then filters the rows of the window, not the rows before it.
+    WHERE then filters the rows inside the window. It must not filter rows before they enter the window.
     """
     window = select.inputs[0].window
     return (

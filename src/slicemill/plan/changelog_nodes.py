@@ -15,7 +15,7 @@ from slicemill.types import BIGINT, Column, Schema, changelog
 
 
 class GraphBuilder(Protocol):
-    """Adds nodes to a graph."""
+    """Builder that adds nodes to a query graph."""
 
     def add(self, name: str, operator: Operator, inputs: tuple[Node, ...], schema: Schema) -> Node: ...
 

@@ -1,6 +1,6 @@
 """Stable digests of plan content.
 
-Two processes, or two sessions that register queries in another order, get the same digests.
+A digest is the same in every process, whatever the order in which queries are registered.
 
 Node ids end in these digests, and state is stored under node ids. So a digest depends only on the computation
 of a node: it uses neither `hash()` nor set order, and ignores fields that are excluded from comparison. It

@@ -110,7 +110,7 @@ class _MergeTarget:
 
 
 def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
-    """Map each log of a unit to the logs it depends on.
+    """Map each output log of a unit to the logs it depends on.
 
     For a merged node, only the inputs of the join that writes the log count.
     """
@@ -225,7 +225,10 @@ def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[st
 
 
 def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryGraph, Unit, Unit]:
-    """Split a unit and its join by output: other logs and `away` logs."""
+    """Split a unit and its join into two units.
+
+    The second unit writes the logs in `away`. The first unit writes all other logs.
+    """
     (node_id,) = unit.stateful_nodes
     join, guests = graph[node_id].operator, f"{node_id} of guests"
     assert isinstance(join, SharedJoin)

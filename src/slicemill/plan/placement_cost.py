@@ -95,7 +95,7 @@ class PlacementStatistics:
         return max(self.heavy.get((log, keys), ()), default=0.0)
 
 
-# A user who requests several cells expects a high rate: assume one until it is measured.
+# A user who requests several cells expects a high rate, so assume a high rate until it is measured.
 ASSUMED = PlacementStatistics()
 
 
@@ -228,7 +228,7 @@ def _work_by_key(
     statistics: PlacementStatistics,
     slow: int | None,
 ) -> _CellWork:
-    """Return a cell's work for aggregates, where each row counts once."""
+    """Return a cell's work for aggregates, which process each row once."""
     work = _CellWork()
     for log in logs:
         rows = statistics.rate(log)
@@ -254,7 +254,7 @@ def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow:
 
 
 class _Cell:
-    """A cell's share of each input, and the pairs it finds."""
+    """Share of each input that a cell reads, and the pairs that it finds."""
 
     def __init__(
         self,

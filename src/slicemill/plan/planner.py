@@ -51,9 +51,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """Planner with a cache.
+    """Planner of catalogs.
 
-    It reuses the plans of statements that are equal in the previous catalog.
+    It caches the plan of each statement, and reuses the plan for later catalogs while the statement is the
+    same.
     """
 
     _known: dict[str, tuple[QueryDefinition | Relation, Plan]] = field(
@@ -104,7 +105,7 @@ class Planner:
             needs.append(projections_of_sources(own_graph, plan.needs))
             if apart[name].joins:
                 shared.append(Plan(*plan_joining_query(left.graph, left.units, name)))
-            else:  # its upstream units run for the shared plan in any case
+            else:  # keep its upstream units, which the shared plan needs in any case
                 shared.append(without_query(left, name))
         plan = merge_plans(shared)
         graph, units = merge_overlapping_joins(plan.graph, plan.units, placed)
@@ -119,7 +120,10 @@ class Planner:
 def projections_of_sources(
     graph: QueryGraph, needs: Iterable[Mapping[str, SourceProjection]]
 ) -> dict[str, SourceProjection]:
-    """Return the projections of re-read sources, equal to those of their streams."""
+    """Return the projections of sources that are read again.
+
+    Such a source has the same projection as its stream.
+    """
     known = {source: need for one in needs for source, need in one.items()}
     found = {}
     for source in graph.sources:

@@ -44,7 +44,10 @@ Parts = dict[str, str]
 
 
 def normal_form(statement: Statement) -> Parts:
-    """Return the normal form of each part, without scheduling and delivery options."""
+    """Return the normal form of each clause of a statement.
+
+    Options for scheduling and delivery are not included.
+    """
     writer = _Writer()
     if isinstance(statement, QueryDefinition):
         parts = writer.query(statement.query)
@@ -88,7 +91,7 @@ def aggregates_called(definition: AggregateDefinition) -> set[str]:
 
 
 class _Writer(ContentWriter):
-    """Writes queries with positions in place of aliases and call names."""
+    """Serializer with positions in place of aliases and call names."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ from slicemill.plan.content import quote_name, short_name
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Operators that are scheduled as one.
+    """Set of operators that are scheduled as one.
 
     `nodes` are in topological order, without the inputs. An output is a node and the log that it is written
     to. `stateful_nodes` are the nodes that keep state between runs.
@@ -50,7 +50,7 @@ class Unit:
 
 @dataclass(slots=True)
 class _UnitBuilder:
-    """A unit under construction."""
+    """Unit under construction."""
 
     nodes: set[str] = field(default_factory=set)
     inputs: set[str] = field(default_factory=set)
@@ -87,7 +87,7 @@ def unit_subgraph(graph: QueryGraph, unit: Unit) -> QueryGraph:
 
 
 def select_stateful(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
-    """Return those of the given nodes that keep state between runs."""
+    """Return the given nodes that keep state between runs."""
     return [node_id for node_id in node_ids if kind_of(graph[node_id].operator).keeps_state]
 
 

@@ -22,7 +22,8 @@ from slicemill.sql.nodes import at
 
 T = TypeVar("T")
 
-# Far above any hand-written query, and below Python's recursion limit: a level takes up to fifteen frames.
+# Maximum nesting depth. A level takes up to fifteen Python frames, so 40 levels stay below the recursion
+# limit.
 MAX_DEPTH = 40
 
 _NUMBER = re.compile(r"\d*\.?\d*(?:[eE][+-]?\d+)?", re.ASCII)
@@ -57,7 +58,7 @@ class Cursor:
         return all(self.word(i) == word for i, word in enumerate(words))
 
     def span(self) -> TextSpan:
-        """Return the span of the current token or the end."""
+        """Return the span of the current token, or of the end of the text."""
         token = self.token()
         if token is None:
             end = self.tokens[-1].end + 1 if self.tokens else 0
@@ -405,7 +406,7 @@ def pieces(source: SourceText) -> list[StatementPiece]:
         depth += (word == "{") - (word == "}")
         brackets += (word == "(") - (word == ")")
         following = words[place + 1] if place + 1 < len(words) else ""
-        # The theses print a `;` before SOURCE. In a model, `;` separates the parameters from the constants.
+        # The theses write a `;` before SOURCE. In a model, `;` separates the parameters from the constants.
         between = brackets > 0 and begin is not None and words[begin] == "CREATE"
         semicolon = word == ";" and depth <= 0 and not between and following not in ("SOURCE", "USING")
         if not semicolon and begin is None:

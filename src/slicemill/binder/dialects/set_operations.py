@@ -84,7 +84,7 @@ def has_windows(select: exp.Select) -> bool:
 
 
 def order_by_items(query: exp.Expression, select: exp.Select) -> None:
-    """Replace sort keys of the select list by their positions."""
+    """Replace sort keys that are in the select list by their positions."""
     order = child(query, "order")
     written = [_text(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
     for ordered in order.expressions if order is not None else ():
@@ -95,9 +95,9 @@ def order_by_items(query: exp.Expression, select: exp.Select) -> None:
 
 
 def _is_selected(key: exp.Expression, select: exp.Select) -> bool:
-    """Return True for a sort key in the select list.
+    """Return True if the select list has a sort key.
 
-    The key is a position or consists of selected names.
+    The key is then a position, or consists of selected names.
     """
     if isinstance(key, exp.Literal):
         return True

@@ -217,7 +217,7 @@ def _frame(kind: str, lengths: dict[str, nodes.Duration], span: object) -> nodes
 def _read_bounds(select: exp.Select, bound_of: object) -> None:
     """Replace window bounds by calls, and remove them from GROUP BY.
 
-    Each window is a group anyway.
+    GROUP BY does not need them, because each window is a group anyway.
     """
     assert callable(bound_of)
     group = child(select, "group")
@@ -282,7 +282,7 @@ def rows_with_windows(select: exp.Select, context: Context) -> None:
 def window_function_of(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
     """Return the window function of an entry, if any.
 
-    It may be in a plain sub-query.
+    The function may be inside a sub-query without GROUP BY.
     """
     this = entry.this
     if isinstance(this, exp.Select) and child(this, "group") is None and len(child(this, "entries")) == 1:
@@ -419,7 +419,7 @@ def rewrite_lead(select: exp.Select, context: Context) -> exp.Expression | None:
 
     items = [replace_outermost(item, beside) for item in select.expressions]
     inner.meta["span"] = span_of(select)
-    from slicemill.binder.queries import bind_query  # circular: `bind_query` rewrites windows
+    from slicemill.binder.queries import bind_query  # circular import: `bind_query` rewrites windows
 
     names = [c.name for c in bind_query(inner.copy(), context).schema]
     waited = [f'first("{name}") OVER ({by}ROWS {most} PRECEDING) AS "{name}"' for name in names]

@@ -223,7 +223,7 @@ def _item(c: Cursor) -> exp.Expression:
     if c.accept("AS"):
         alias = c.name("a name")
         if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
-            # The theses print this form once.
+            # The theses contain an example of this form.
             c.warn("a name stands behind the whole call", span_of(alias), f"write OVER (…) AS {alias.name}")
             c.advance()
             node = at(over.over(c, node), c.span_from(start))

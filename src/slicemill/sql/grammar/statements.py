@@ -241,7 +241,7 @@ def statement(c: Cursor) -> exp.Expression:
     if c.word() in ("SELECT", "WITH", "("):
         return queries.query(c)
     if c.looking_at("AGGREGATE"):
-        # The theses print some definitions without CREATE.
+        # The theses contain definitions without CREATE.
         c.warn("CREATE is missing", c.span(), "write CREATE AGGREGATE")
         return aggregates.create_aggregate(c)
     if c.looking_at("REPLACE") and c.take("REPLACE"):  # from EXPLAIN REPLACE
@@ -418,7 +418,7 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
     node = nodes.CreateStream(this=name)
     node.set("columns", _columns(c, node))
     while True:
-        # The theses print a `;` before SOURCE.
+        # The theses write a `;` before SOURCE.
         if c.looking_at(";") and c.word(1) in ("SOURCE", "USING"):
             c.warn(
                 f"this ; stands before the end: {c.word(1)} belongs to the stream", c.span(), "leave it out"

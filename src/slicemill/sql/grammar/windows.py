@@ -128,9 +128,9 @@ def temporal(c: Cursor) -> nodes.FrameClause:
 
 
 def lateness(c: Cursor) -> exp.Expression | None:
-    """Parse `LATE 5 MINUTES`: the maximum lateness in a temporal query (L5).
+    """Parse `LATE 5 MINUTES`, the maximum lateness in a temporal query (L5).
 
-    Tuples up to this lateness correct runs.
+    A late tuple within this bound corrects emitted runs.
     """
     if not c.accept("LATE"):
         return None
