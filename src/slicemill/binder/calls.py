@@ -119,7 +119,7 @@ def checked_call(
     usage: str = "",
     constants: int = 0,
 ) -> ResolvedCall:
-    """Check the arguments of a call of a user-defined aggregate.
+    """Check the arguments of an aggregate call, except for built-ins.
 
     `constants` is the number of additional arguments, which the caller has checked.
     """

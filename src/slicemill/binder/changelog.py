@@ -180,7 +180,7 @@ def rank_function_of(
     order: Sequence[tuple[Expr, bool]],
     time_columns: frozenset[str],
 ) -> RankedBy:
-    """Return the ranking call of an OVER clause with its order by time.
+    """Return a ranking call, with flags for an order by timestamp.
 
     Rows of a stream arrive in the order of its timestamp column.
     """

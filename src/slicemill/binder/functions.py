@@ -60,7 +60,7 @@ def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefin
 
 
 def refuse_function(identifier: exp.Identifier, context: Context) -> None:
-    """Raise StatementError if a function has the name of a new aggregate."""
+    """Raise StatementError if a function already has this name."""
     known = context.catalog.functions.get(identifier.name.lower())
     if known is not None:
         raise StatementError(

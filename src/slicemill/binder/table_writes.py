@@ -79,9 +79,10 @@ def split_table_writes(
 
 
 def _keep_inserts(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
-    """Keep only the inserts into `table`, as inserts into RETURN.
+    """Turn the inserts into one table into the only results of a body.
 
-    If `table` is None, keep only the inserts into RETURN.
+    Inserts into other stored tables and into RETURN are removed. If `table` is None, the inserts into RETURN
+    stay and all other results are removed.
     """
     found: list[Statement] = []
     for one in statements:

@@ -4,7 +4,6 @@ Existing keys are stable, but new keys may be added.
 
 - `version`: 1
 - `nodes`: the nodes in topological order
-- `nodes`: the nodes in topological order
   - `id`: id that does not depend on other queries; `label`: readable id
   - `operator`: class name of the operator in snake case, such as `window_join`. Operators that queries share
     are `shared_join`, `shared_windows` and so on. A `part` is the output of a shared operator for one query.
@@ -15,6 +14,7 @@ Existing keys are stable, but new keys may be added.
   - `component`: index into `components`
   - `cores`, only for `shared_models`: values stored per window, each with `core`, `window` and `users`, a
     list of `{query, call}`
+- `arcs`: `source`, `target`, `port`, `alias` (the target's name for this input, or null), `kind` (`tuples` or
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
 - `streams`: maps the name of each stream, table and view that is read or derived to the id of its node

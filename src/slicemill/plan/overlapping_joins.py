@@ -61,7 +61,7 @@ class RunningJoinState:
 
 @dataclass(frozen=True, slots=True)
 class UnitAssignments:
-    """Running units by log, and units with join state by id."""
+    """Running units: the unit of each log, and join state by unit."""
 
     unit_of: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, RunningJoinState] = field(default_factory=dict)

@@ -73,7 +73,7 @@ class Exchange:
 
     @property
     def id(self) -> str:
-        """Return a digest, equal for exchanges that divide the rows alike."""
+        """Return a digest that is equal for exchanges with equal partitioning."""
         return digest(self.spread)
 
 
