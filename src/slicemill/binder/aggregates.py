@@ -129,7 +129,7 @@ def _context_with_itself(itself: AggregateDefinition, context: Context) -> Conte
 def _check_versions(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, context: Context
 ) -> None:
-    """Check that results can be combined (M35) and both versions agree."""
+    """Check that results can be combined (M35) and that both versions agree."""
     combines = len(arguments) == len(returns) and all(
         assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
     )

@@ -185,13 +185,11 @@ def _parse_retention_us(option: nodes.Option) -> int:
     )
 
 
-# Look up the object that a CREATE would replace or duplicate.
-#
-# These lookups serve OR REPLACE and IF NOT EXISTS.
+# Look up the object that a CREATE would replace or duplicate, for OR REPLACE and IF NOT EXISTS.
 
 
 def object_exists(node: exp.Expression, context: Context) -> bool:
-    """Return True if CREATE would find an object of its kind."""
+    """Return True if an object of the CREATE's kind and name exists."""
     name, catalog = node.this.name.lower(), context.catalog
     if isinstance(node, nodes.CreateQuery):
         return name in catalog.queries

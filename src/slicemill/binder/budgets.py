@@ -331,7 +331,7 @@ def _is_join(query: Continuous) -> bool:
     """Return True for a join that can shed pairs by age.
 
     Outer joins are excluded, because shed rows would look like rows without a match. Joins of three or more
-    streams need time windows, because rows of windows that count rows have no age.
+    streams need time windows, because rows in ROWS windows have no age.
     """
     if not isinstance(query, SelectQuery):
         return False

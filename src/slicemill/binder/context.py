@@ -30,7 +30,7 @@ _KIND_NAMES = {
 
 
 def kind_name(relation: Relation) -> str:
-    """Return the kind of a relation, as in `stream` or `view`."""
+    """Return the kind of a relation, such as `stream` or `view`."""
     return relation.kind.lower() if isinstance(relation, ComputedStream) else _KIND_NAMES[type(relation)]
 
 
@@ -105,7 +105,7 @@ def is_finite(relation: Relation | Continuous | RelationQuery) -> bool:
 
 
 def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> View | None:
-    """Return the view over a stream that a relation reads, if any."""
+    """Return the view over a stream that a relation reads, or None."""
     query = relation.query if isinstance(relation, View) else relation
     if isinstance(relation, View) and not isinstance(query, RelationQuery):
         return relation

@@ -1,7 +1,6 @@
-"""Bind scripts statement by statement, collecting the errors of all of them.
+"""Bind scripts statement by statement, and collect the errors of all statements.
 
-A statement with an error declares nothing. Later statements that depend on its name report no further
-errors.
+A statement with an error declares nothing. Later statements that depend on its name report no further errors.
 """
 
 from __future__ import annotations
@@ -156,9 +155,9 @@ def _declaration_name(node: exp.Expression) -> str:
 
 
 def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
-    """Bind one statement.
+    """Bind a statement.
 
-    The result is empty if IF [NOT] EXISTS makes the statement a no-op.
+    The result is empty if IF EXISTS or IF NOT EXISTS makes the statement a no-op.
     """
     if isinstance(node, nodes.CreateMode):
         if child(node, "mode") == nodes.REPLACE:

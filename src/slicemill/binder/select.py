@@ -426,9 +426,9 @@ def _check_aggregates(
 
 
 def _check_aggregate(node: exp.Select, resolved: ResolvedCall, windowed: bool) -> None:
-    """Check one aggregate.
+    """Check an aggregate call.
 
-    `windowed` is set if the aggregates range over windows of FROM.
+    `windowed` is set if aggregates of the query range over windows of FROM.
     """
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking and not resolved.builtin:
@@ -475,7 +475,7 @@ def rename_columns(select: SelectQuery, items: tuple[SelectItem, ...]) -> Select
 def bind_session(
     entries: Sequence[BoundInput], env: SelectEnvironment, problems: ErrorCollector
 ) -> SessionWindow | None:
-    """Return the session over which a SELECT aggregates, if any."""
+    """Return the session window over which a SELECT aggregates, or None."""
     framed = [(entry, child(entry.node, "frame")) for entry in entries]
     alone = sum(not entry.input.finite for entry in entries) < 2
     found = [

@@ -57,7 +57,7 @@ class Window:
 
     @property
     def tumbles(self) -> bool:
-        """Return True for an OVER window without overlaps."""
+        """Return True for an OVER window whose slides do not overlap."""
         if self.slide is None or self.extent is None:
             return False
         return self.slide >= self.extent + (1 if self.frame is FrameUnit.ROWS else 0)

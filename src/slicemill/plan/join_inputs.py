@@ -81,9 +81,9 @@ class JoinedInputs:
 
     @property
     def counts_rows(self) -> bool:
-        """Return True if some window is a ROWS window.
+        """Return True if an input has a ROWS window.
 
-        Such a window counts the rows of all keys, so a grid of cells cannot hold it.
+        A ROWS window counts the rows of all keys, so a grid of cells cannot compute it.
         """
         return any(joined.window.frame is FrameUnit.ROWS for joined in self.inputs)
 

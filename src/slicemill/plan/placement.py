@@ -102,7 +102,7 @@ class Placement:
         return f"{words.get(self.kind, self.kind.value)}, {' × '.join(map(str, self.shape))} cells"
 
     def plain(self) -> dict[str, Any]:
-        """Return the placement as plain data for the journal."""
+        """Return the placement as a JSON object for the journal."""
         by = {log: [_describe_rule(one) for one in exchange.by] for log, exchange in self.exchanges.items()}
         return {"kind": self.kind.value, "shape": list(self.shape), "by": by}
 

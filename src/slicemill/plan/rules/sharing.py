@@ -72,7 +72,10 @@ def get_or_add_shared(
 def single_member_node(
     known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """Create an unshared node of the same kind with one member."""
+    """Create a node of the same kind for a single member.
+
+    Other queries do not share this node.
+    """
     made: SharedByKey[M] = SharedByKey(f"{what} of {node.id}", f"{what} of {node.name}", source, keys)
     known[made.id] = made
     return made
@@ -162,6 +165,6 @@ def source_name(graph: QueryGraph, source: Node) -> str:
 
 
 def content_of(graph: QueryGraph, source: Node) -> str:
-    """Return a stable identity of an input, independent of the queries."""
+    """Return a stable name of an input, independent of the queries."""
     log = log_of(source, graph)
     return source.id if log is None else f"log {log}"
