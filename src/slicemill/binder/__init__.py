@@ -35,9 +35,9 @@ def __getattr__(name: str) -> object:
 def bind(
     text: str | SourceText, catalog: Catalog | None = None, kept: Callable[[], Catalog] | None = None
 ) -> BoundScript:
-    """Parse and check a script; raise EslError with all errors.
+    """Parse and check a script, or raise EslError with all errors.
 
-    Objects that are only in the catalog `kept` (stored by an earlier run) can be dropped, but not read.
+    Objects of an earlier run, which are only in the catalog `kept`, can be dropped but not read.
 
     >>> bound = bind("CREATE STREAM Bid(item int, price real); SELECT item FROM Bid WHERE price > 1000")
     >>> bound.catalog.queries["query_1"].schema.names

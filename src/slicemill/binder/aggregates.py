@@ -81,7 +81,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     tables = _bind_tables(node, arguments, problems)
     has_inwindow = any(table.name.lower() == INWINDOW for table in tables)
     states = [state.name for body in child(node, "bodies") for state in child(body, "states")]
-    # In the theses' examples WINDOW is omitted where EXPIRE or inwindow implies it.
+    # WINDOW may be omitted if EXPIRE or inwindow implies it, as in the examples of the theses.
     window = bool(child(node, "window")) or has_inwindow or BodyState.EXPIRE.value in states
     _check_states(node, states, window)
     itself = AggregateDefinition(name, arguments, returns, window, algebraic=False)
@@ -117,7 +117,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
 def _context_with_itself(itself: AggregateDefinition, context: Context) -> Context:
     """Return a context in which a body may call its own aggregate.
 
-    If the aggregate replaces a built-in, its name means the built-in in the body (M29).
+    If the aggregate replaces a built-in, a call of that name in the body calls the built-in (M29).
     """
     if itself.name.lower() in BUILTINS:
         return context
@@ -129,7 +129,7 @@ def _context_with_itself(itself: AggregateDefinition, context: Context) -> Conte
 def _check_versions(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, context: Context
 ) -> None:
-    """Check that results can be combined (M35) and both versions agree."""
+    """Check that results can be combined (M35) and that both versions agree."""
     combines = len(arguments) == len(returns) and all(
         assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
     )
@@ -179,9 +179,9 @@ def _bind_tables(
 
 
 def _inwindow_schema(table: nodes.LocalTableDeclaration, arguments: Schema) -> Schema:
-    """Return the schema of inwindow, whose types may be omitted (M32).
+    """Return the schema of `inwindow`, the table of tuples in the window (M32).
 
-    inwindow has the aggregate's arguments under new names.
+    It has the aggregate's arguments under new names. Their types may be omitted.
     """
     declared = bind_columns(child(table, "columns"))
     if len(declared) != len(arguments):
@@ -438,7 +438,7 @@ def warn_of_statement(
 ) -> None:
     """Warn of window-aggregate statements that mishandle the current tuple.
 
-    The current tuple is the arriving one, or in EXPIRE the expiring one.
+    The current tuple is the expiring tuple in EXPIRE, and the arriving tuple in all other states.
     """
     if inwindow is None:
         return
@@ -465,7 +465,7 @@ def warn_of_silence(
 ) -> None:
     """Warn of an algebraic aggregate that returns nothing in ITERATE.
 
-    With SLIDE, the result of a slot is what ITERATE returns for its last tuple (M34).
+    With SLIDE, the result of a window is the row that ITERATE returns for its last tuple (M34).
     """
     iterates = changes_in(bodies.get(BodyState.ITERATE, ()))
     if algebraic and not any(isinstance(s, Insert) and s.table == RETURN for s in iterates):

@@ -112,7 +112,7 @@ def _length(node: nodes.Duration, word: str) -> int:
 
 
 def check_webhook(node: exp.Expression) -> None:
-    """Raise Mistake unless the webhook is an HTTP URL without a password."""
+    """Raise StatementError unless the webhook is an HTTP URL without a password."""
     try:
         parts = urlsplit(node.name)
         host, _ = parts.hostname, parts.port

@@ -77,7 +77,7 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
         raise StatementError(
             f"{stream.name} has a column {known} already", span_of(node), "give the new one another name"
         )
-    # Imported here and below, because a script without ALTER STREAM is checked without Arrow and NumPy.
+    # Local imports, so that the check of a script without ALTER STREAM loads neither Arrow nor NumPy.
     from slicemill.columns.arrow_schema import ArrowSchemaError, to_arrow
 
     try:
@@ -115,7 +115,7 @@ ALTERABLE = ("weight", "slo", "sink", RETAIN)
 
 
 def bind_alter(node: nodes.AlterQuery, context: Context) -> AlteredQuery:
-    """Bind ALTER QUERY … SET: options that do not affect the computation."""
+    """Bind ALTER QUERY … SET, for options that do not affect the results."""
     before = find_running("QUERY", node.this, context)
     assert isinstance(before, QueryDefinition), "that is its kind"
     refuse_writer(before, node.this)
@@ -179,19 +179,17 @@ def _parse_retention_us(option: nodes.Option) -> int:
         if length is not None and c.done:
             return length
     except StatementError:
-        pass  # the error below has the span in the statement
+        pass  # the error below has the position in the statement
     raise StatementError(
         f"'{text}' is no length of time", span_of(child(option, "value")), "write retain = '7 days', or NULL"
     )
 
 
-# Look up the object that a CREATE would replace or duplicate.
-#
-# These lookups serve OR REPLACE and IF NOT EXISTS.
+# Look up the object that a CREATE would replace or duplicate, for OR REPLACE and IF NOT EXISTS.
 
 
 def object_exists(node: exp.Expression, context: Context) -> bool:
-    """Return True if CREATE would find an object of its kind."""
+    """Return True if an object of the CREATE's kind and name exists."""
     name, catalog = node.this.name.lower(), context.catalog
     if isinstance(node, nodes.CreateQuery):
         return name in catalog.queries
@@ -284,7 +282,10 @@ def find_running(kind: str, identifier: exp.Identifier, context: Context) -> Que
 
 
 def bind_replay(node: nodes.ReplayErrors, context: Context) -> Replay:
-    """Bind REPLAY of a stream's bad rows; WHERE selects among them."""
+    """Bind REPLAY of a stream's bad rows.
+
+    A WHERE condition selects the rows to replay.
+    """
     name, catalog = node.this.name, context.catalog
     owner = catalog.owner_of(name) if name.lower().endswith(ERRORS) else None
     if owner is None:

@@ -1,4 +1,4 @@
-"""Bind `WITH (memory = …, shedding = …)` of a temporal query: its memory and shedding policy (L14)."""
+"""Bind the memory budget and shedding method of a temporal query (L14)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _budget(
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
     if method is None:
-        # Other methods would shorten long runs below the least duration, which loses whole results.
+        # Other methods can shorten a run below the minimum duration, which loses its whole result.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
     by_rows = coalesce.window.frame is FrameUnit.ROWS
     least = threshold if method == "threshold" else None
@@ -156,7 +156,7 @@ def _budget(
 def check_size(memory: str, size: int, place: exp.Expression) -> None:
     """Reject a budget that exceeds 64 bits.
 
-    Such a budget is a typing error and would limit nothing.
+    Such a budget is probably a typing error, because it would limit nothing.
     """
     if size > _MOST_BYTES:
         raise StatementError(
@@ -167,13 +167,13 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
 
 
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
-    """Return the bytes of a kept tuple.
+    """Return the size in bytes of a stored tuple.
 
-    In columnar state a text counts its declared length, at most 32.
+    In columnar state, a VARCHAR counts with its declared length, but at most with 32 bytes.
     """
     shown = {column.name: column for column in coalesce.schema}
     values = sum(_width(shown[name]) for name in coalesce.attributes)
-    # Estimate: every eighth kept run stores a value of its own.
+    # Estimate: one in eight stored runs has its own copy of the values.
     return budget_bytes(budget) + (values + values // 8 + 1 if budget.compiled else 0)
 
 
@@ -184,7 +184,10 @@ def _width(column: Column) -> int:
 
 
 def least_duration(after: Expr | None) -> int | None:
-    """Return the longest duration, in microseconds, that every run must have."""
+    """Return the minimum duration of runs that a condition requires, or None.
+
+    The result is in microseconds.
+    """
     return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
 
 
@@ -218,7 +221,7 @@ def bind_load(
     query: Continuous | RelationQuery, options: QueryOptions, context: Context, place: exp.Expression
 ) -> tuple[LoadBudget | None, Expr | None]:
     """Return the load-shedding budget and utility of a query, if any."""
-    # The memory and shedding of a temporal query are bound in `budgets`.
+    # `with_budget` binds the memory and shedding options of a temporal query.
     temporal = isinstance(query, SelectQuery) and query.coalesce is not None
     memory, shedding = (None, None) if temporal else (options.memory, options.shedding)
     given = {"lag": options.lag, "memory": memory, "shedding": shedding}
@@ -328,7 +331,7 @@ def _is_join(query: Continuous) -> bool:
     """Return True for a join that can shed pairs by age.
 
     Outer joins are excluded, because shed rows would look like rows without a match. Joins of three or more
-    streams need time windows, because rows of windows that count rows have no age.
+    streams need time windows, because rows in ROWS windows have no age.
     """
     if not isinstance(query, SelectQuery):
         return False
@@ -340,7 +343,7 @@ def _is_join(query: Continuous) -> bool:
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:
-    """Bind the utility like a select item over the same stream."""
+    """Bind the utility expression as a select item over the query's stream."""
     entry = query.inputs[0] if isinstance(query, SelectQuery) else None
     if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
         raise StatementError("utility is that of one stream's tuples", span_of(place), "leave utility out")

@@ -32,8 +32,9 @@ from slicemill.types import BIGINT, Column, Kind, Schema, Type, assignable
 class ResolvedCall:
     """Aggregate call with checked arguments.
 
-    `blocking` is set if the aggregate answers only at the end of its input. `written` is the name as called;
-    `name` is that of the definition, which for an instance of a model includes the values of its constants.
+    `blocking` is set if the aggregate emits only at the end of its input. `written` is the function name in
+    the text, and `name` is the name of the definition. For an instance of a model, `name` includes the values
+    of its constants.
     """
 
     name: str
@@ -79,7 +80,10 @@ def callable_names(catalog: Catalog) -> list[str]:
 def resolve_calls(
     node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str = ""
 ) -> list[ResolvedCall]:
-    """Resolve a call to an aggregate, or to a model's results."""
+    """Return the aggregates to which a call resolves.
+
+    A call of a model may resolve to several aggregates.
+    """
     if child(node, "filter") is not None:
         raise StatementError("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
     declared = catalog.callables.get(node.name.lower())
@@ -96,7 +100,7 @@ def _resolve_aggregate(
 ) -> ResolvedCall:
     """Resolve a call of an aggregate.
 
-    Without OVER, a built-in precedes a user's window version of that name.
+    Without OVER, a built-in takes precedence over a user's window version of that name.
     """
     base, window = catalog.aggregates(node.name)
     text = over or to_esl(node)
@@ -115,9 +119,9 @@ def checked_call(
     usage: str = "",
     constants: int = 0,
 ) -> ResolvedCall:
-    """Check the arguments of a call of an aggregate that is not built in.
+    """Check the arguments of an aggregate call, except for built-ins.
 
-    `constants` is the number of further arguments, which the caller has checked.
+    `constants` is the number of additional arguments, which the caller has checked.
     """
     base, window = versions
     definition = base or window
@@ -161,7 +165,7 @@ def check_call_windows(
     over: bool = False,
     grouped: bool = False,
 ) -> None:
-    """Raise Mistake if the provider of an aggregate rejects the windows of a call."""
+    """Raise StatementError if an aggregate's provider rejects the windows of a call."""
     provider = None if definition is None else definition.provider
     if provider is not None and provider.check is not None:
         load(provider.check)(definition, windows, node, over=over, grouped=grouped)
@@ -207,7 +211,7 @@ def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resol
 
 
 def field_of(column: Column) -> str:
-    """Return the name of a returned column without its call."""
+    """Return the field name of a returned column, without the call."""
     return column.origin.column if column.origin is not None else column.name
 
 
@@ -296,7 +300,10 @@ def parse_body(text: str) -> exp.Expression:
 
 
 def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment) -> Expr | None:
-    """Inline a call of a user-defined function; None for other functions."""
+    """Inline a call of a user-defined function.
+
+    Return None for a call of any other function.
+    """
     name = node.name.lower()
     definition = context.catalog.functions.get(name)
     if definition is None:
@@ -346,7 +353,7 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
 
 
 def inline_body(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
-    """Return the body of a function with these arguments.
+    """Return the body of a function with arguments in place of parameters.
 
     The arguments have the types of the parameters.
     """
@@ -373,7 +380,10 @@ def _cast_to(value: Expr, type_: Type) -> Expr:
 
 
 def _count_terms(expr: Expr, known: dict[int, int]) -> int:
-    """Return the size of an inlined expression, counting shared parts repeatedly."""
+    """Return the number of terms in an inlined expression.
+
+    A part that is shared counts once for each use.
+    """
     found = known.get(id(expr))
     if found is None:
         found = known[id(expr)] = 1 + sum(_count_terms(part, known) for part in children(expr))

@@ -52,11 +52,14 @@ _FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "="}
 HIDDEN_COUNT = AggregateCall("count", (), False, (Column("count(*)", BIGINT),))
 
 
-# -- what reads changelogs ----------------------------------------------------------------------------------
+# -- readers of changelogs ----------------------------------------------------------------------------------
 
 
 def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
-    """Reject windows and unsupported joins over changelogs, whose rows can be retracted."""
+    """Reject windows and unsupported joins over changelogs.
+
+    The rows of a changelog can be retracted.
+    """
     for entry in entries:
         if not entry.input.schema.changelog:
             continue
@@ -177,9 +180,9 @@ def rank_function_of(
     order: Sequence[tuple[Expr, bool]],
     time_columns: frozenset[str],
 ) -> RankedBy:
-    """Return the sort order of a rank.
+    """Return a ranking call, with flags for an order by timestamp.
 
-    Rows of streams arrive in the order of their timestamp column.
+    Rows of a stream arrive in the order of its timestamp column.
     """
     by_time = [isinstance(expr, ColumnRef) and expr.name in time_columns for expr, _ in order]
     oldest = not order or (len(order) == 1 and by_time[0] and not order[0][1])
@@ -193,7 +196,7 @@ def rank_function_of(
 
 
 def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | None]:
-    """Split the top-N limit off a condition on the rank."""
+    """Split a condition on the rank into top-N limit and rest."""
     limits: list[int] = []
     others: list[Expr] = []
     for part in conjuncts(condition):
@@ -247,7 +250,7 @@ def apply_limit(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
 
 
 def rank_item(query: Continuous | None) -> SelectItem | None:
-    """Return the item of an unlimited rank in a sub-query, if any."""
+    """Return the select item of a rank without a limit, if any."""
     if not isinstance(query, SelectQuery) or query.rank is None or query.rank.limit is not None:
         return None
     wanted = ColumnRef.to(query.rank.column)
@@ -384,7 +387,7 @@ def with_result_schema(query: SelectQuery) -> SelectQuery:
 
 
 def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
-    """Return changelog flag and key of the rows below the select list."""
+    """Return changelog flag and key of the rows before the select list."""
     below = schema_below(query.inputs)
     if query.changing and not query.aggregates and not below.changelog:
         below = Schema(())  # distinct rows of a stream are never retracted

@@ -30,22 +30,22 @@ _KIND_NAMES = {
 
 
 def kind_name(relation: Relation) -> str:
-    """Return the kind of a relation, as in `stream` or `view`."""
+    """Return the kind of a relation, such as `stream` or `view`."""
     return relation.kind.lower() if isinstance(relation, ComputedStream) else _KIND_NAMES[type(relation)]
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Names that a statement can use, and collectors for what binding finds.
+    """Binding context of a statement: visible names, and result collectors.
 
     `local` holds WITH definitions. `broken` holds names whose declaration has an error that is already
     reported. `kept` returns the objects that a home has stored and this text has not declared again.
-    `in_body` is set inside the body of an aggregate, which must be deterministic. Unless `imports` is set,
-    modules that a text names are not imported, because importing them runs their code.
+    `in_body` is set inside the body of an aggregate, which must be deterministic. Without `imports`, the
+    Python modules that a text names are not imported, because an import runs their code.
 
-    `functions_called` collects user-defined functions, which the bound statement does not name any more.
-    `warnings` collects constructs that are probably not meant as written, `stars` the columns of each *.
-    `later` counts, by name, the declarations that follow in the same text.
+    `functions_called` collects user-defined functions, because the bound statement has only their inlined
+    bodies. `warnings` collects constructs that are probably wrong, and `stars` the columns of each *. `later`
+    counts, by name, the declarations that follow in the same text.
     """
 
     catalog: Catalog
@@ -105,7 +105,7 @@ def is_finite(relation: Relation | Continuous | RelationQuery) -> bool:
 
 
 def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> View | None:
-    """Return the view over a stream that a relation reads, if any."""
+    """Return the view over a stream that a relation reads, or None."""
     query = relation.query if isinstance(relation, View) else relation
     if isinstance(relation, View) and not isinstance(query, RelationQuery):
         return relation
@@ -122,7 +122,7 @@ def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: C
 
 
 class StatementErrors(Exception):
-    """Several errors of one statement."""
+    """Errors of one statement, if there are several."""
 
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
         super().__init__(f"{len(diagnostics)} mistakes")
@@ -130,12 +130,14 @@ class StatementErrors(Exception):
 
 
 class ErrorCollector:
-    """Collector of errors; `raise_any` raises the collected ones.
+    """Collector of errors.
 
-    >>> problems = Problems()
+    `raise_any` raises all of them together.
+
+    >>> problems = ErrorCollector()
     >>> from slicemill.sql.errors import TextSpan
-    >>> with problems.noting():
-    ...     raise Mistake("no such column", TextSpan(0, 1))
+    >>> with problems.collect():
+    ...     raise StatementError("no such column", TextSpan(0, 1))
     >>> [d.message for d in problems.diagnostics]
     ['no such column']
     """
@@ -163,7 +165,7 @@ class ErrorCollector:
 
 
 class BrokenDependency(Exception):
-    """Raised where a statement depends on a broken declaration."""
+    """Raised if a statement depends on a declaration that has an error."""
 
 
 # Check constant arguments against the ranges that functions declare.

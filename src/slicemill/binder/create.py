@@ -398,9 +398,9 @@ def bind_setting(node: nodes.SetOption, context: Context) -> Setting:
 
 
 def _component(node: nodes.SetOption, context: Context) -> str | None:
-    """Return the stream or query that SET policy FOR names.
+    """Return the stream or query in `SET policy = … FOR name`.
 
-    The policy applies to everything that is connected with it.
+    The policy applies to all queries connected with that stream or query.
     """
     named = child(node, "component")
     if named is None:
@@ -465,7 +465,7 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
 def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
     """Raise if a query writes a table for another query.
 
-    Such a query is dropped with its owner.
+    Such a query can only be dropped together with the other query.
     """
     if query.writes_for is not None:
         raise StatementError(
@@ -476,7 +476,7 @@ def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
 
 
 def kind_of(statement: Statement) -> str:
-    """Return the kind by which DROP names the object of a statement."""
+    """Return the kind of a statement's object in DROP, such as VIEW."""
     if isinstance(statement, QueryDefinition):
         return "QUERY"
     if isinstance(statement, Alert):
@@ -536,7 +536,8 @@ def beginning_us(
 ) -> int | None:
     """Return the start time of a query by its FROM clause.
 
-    FROM NOW is END. None means that there is no FROM clause: the query starts where its streams say.
+    FROM NOW is END. None means that the query has no FROM clause, so that BEGIN of its streams determines the
+    start.
     """
     if node is None:
         return None

@@ -1,6 +1,6 @@
 """Resolve names and calls in a continuous or temporal SELECT.
 
-Each call is checked for the clause in which it appears.
+A call that is not allowed in its clause is an error.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class ScalarEnvironment(Protocol):
     def column(self, node: exp.Column) -> Expr: ...
 
     def call(self, node: exp.Anonymous) -> Expr | None:
-        """Bind a non-scalar call such as an aggregate or VALID(…), else None."""
+        """Bind a non-scalar call such as an aggregate or VALID(…), or return None."""
         ...
 
     def field(self, node: exp.Dot) -> Expr: ...
@@ -50,7 +50,10 @@ class ScalarEnvironment(Protocol):
     def over(self, node: nodes.Over) -> Expr: ...
 
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
-        """Bind a sub-query: a value if `scalar`, IN if `member` is given, else EXISTS."""
+        """Bind a sub-query as a value, IN or EXISTS.
+
+        It is a value if `scalar` is set, and IN if `member` is given.
+        """
         ...
 
     def call_names(self) -> list[str]:
@@ -59,7 +62,7 @@ class ScalarEnvironment(Protocol):
 
 
 def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
-    """Return the typed form of an expression, or raise Mistake."""
+    """Return the typed form of an expression, or raise StatementError."""
     binder = _BINDERS.get(type(node))
     if binder is not None:
         return binder(node, env)
@@ -229,7 +232,7 @@ def _exact(expr: Expr) -> Expr:
 def comparable(
     left: Expr, right: Expr, left_node: exp.Expression, right_node: exp.Expression
 ) -> tuple[Expr, Expr]:
-    """Convert both sides to comparable types, or raise Mistake."""
+    """Convert both sides to comparable types, or raise StatementError."""
     for time, text in ((left, right), (right, left)):
         if time.type.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(text):
             converted = _as_time(text, time.type.kind, right_node if text is right else left_node)
@@ -261,9 +264,10 @@ def as_key(expr: Expr, node: exp.Expression) -> Expr:
 
 
 def order_keys(expr: Expr, ordered: exp.Expression) -> list[tuple[Expr, bool]]:
-    """Return the sort keys of `expression [DESC] [NULLS FIRST | LAST]` with their descending flags.
+    """Return the sort keys of an ORDER BY item with their descending flags.
 
-    NULL sorts as the smallest value. Another position of NULLs adds `isnull(expression)` as the first key.
+    NULL sorts as the smallest value. For another position of NULLs, `isnull(expression)` is added as the
+    first key.
     """
     falls, nulls_first = bool(child(ordered, "desc")), child(ordered, "nulls_first")
     if nulls_first is None or nulls_first is not falls:

@@ -53,7 +53,7 @@ class TopNClauses:
     catalog: Catalog
 
     def over_groups(self, read: OverGroups) -> TopNClauses:
-        """Return the clauses over the columns of groups.
+        """Return the clauses with group columns in place of input columns.
 
         Groups are not ordered by time.
         """
@@ -237,7 +237,10 @@ def _time_key_columns(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
 def _with_items(
     node: exp.Expression, written: dict[str, exp.Expression], env: SelectEnvironment
 ) -> exp.Expression:
-    """Replace select-list names in a condition; input columns take precedence."""
+    """Replace names of select items in a condition by their expressions.
+
+    Input columns take precedence.
+    """
     own = {column.name.lower() for _, schema in env.scope.relations for column in schema}
 
     def change(part: exp.Expression) -> exp.Expression:
@@ -254,7 +257,7 @@ def _check_limit(limit: int, node: exp.Expression) -> None:
 
 
 def _limit_from_where(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
-    """Turn WHERE n <= 3 over a ranking sub-query into its limit.
+    """Turn `WHERE n <= 3` over a ranking sub-query into its limit.
 
     If the outer query does not read n, the rank column is dropped.
     """

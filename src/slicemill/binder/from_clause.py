@@ -134,7 +134,7 @@ def _bind_input(
             )
             left = made.finite and check_table(join, made.alias)
     else:
-        from slicemill.binder.queries import bind_query  # circular: queries have a FROM
+        from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds FROM
 
         query = bind_query(entry.this, context)
         if alias_node is None and not alone:
@@ -209,14 +209,20 @@ def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> lis
 
 
 def kind_of_join(join: nodes.JoinInput | None, *, finite: bool) -> JoinKind:
-    """Return the kind of a JOIN; a table is always INNER (lookup)."""
+    """Return the kind of a JOIN.
+
+    A join with a table is a lookup, and always INNER.
+    """
     side = None if join is None else child(join, "side")
     as_of = join is not None and (child(join.this, "as_of") is not None or side in ("ASOF", "LEFT ASOF"))
     return JoinKind.INNER if finite or as_of or side in (None, "CROSS") else JoinKind(side)
 
 
 def check_table(join: nodes.JoinInput | None, name: str) -> bool:
-    """Reject joins that would keep a table's rows; return True for LEFT."""
+    """Reject joins that preserve the rows of a table.
+
+    Return True for a LEFT JOIN.
+    """
     side = None if join is None else child(join, "side")
     if side in ("RIGHT", "FULL"):
         assert join is not None
@@ -251,7 +257,7 @@ def is_outer_join_chain(inputs: Sequence[QueryInput]) -> bool:
 def inputs_of_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
     """Return the inputs that ON can name.
 
-    In a chain of joins these are its own input and those joined before.
+    In a chain of outer joins, ON can name its own input and the inputs joined before it.
     """
     if not is_outer_join_chain(inputs):
         return inputs
@@ -285,7 +291,7 @@ def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> No
 def visible_inputs(inputs: Sequence[QueryInput]) -> list[QueryInput]:
     """Return the inputs whose columns are in the results.
 
-    The columns of SEMI and ANTI joins are not.
+    Inputs of SEMI and ANTI joins are not included.
     """
     return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
 
@@ -293,8 +299,8 @@ def visible_inputs(inputs: Sequence[QueryInput]) -> list[QueryInput]:
 def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collection[str]) -> None:
     """Check the order of tables and streams in outer joins.
 
-    FROM begins with a stream. In SQL, a table before a RIGHT or FULL join drops only rows of the streams
-    before it. The engine looks tables up after the joins of streams, so such a table must be `optional` (LEFT
+    FROM must begin with a stream. In SQL, a table before a RIGHT or FULL join drops only rows of the streams
+    before it. The engine looks up tables after the joins of streams, so such a table must be `optional` (LEFT
     JOIN).
     """
     for place, entry in enumerate(inputs):
@@ -378,7 +384,7 @@ def using_condition(
 def merged_columns(
     using: Sequence[tuple[Sequence[exp.Identifier], QueryInput]], before: Sequence[QueryInput]
 ) -> dict[str, MergedColumn]:
-    """Return the merged columns of USING with their source relations."""
+    """Return the columns merged by USING, by name in lower case."""
     found: dict[str, MergedColumn] = {}
     for names, entry in using:
         for name in names:

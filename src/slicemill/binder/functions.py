@@ -26,7 +26,8 @@ from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Schema, Type
 
-# These became built-in later. Homes of earlier versions may have functions of these names.
+# These functions are built in since a later version. Older homes may have user-defined functions of the same
+# name.
 _FREE = ("mean", "skewness", "kurtosis")
 _TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest")).difference(_FREE)
 
@@ -59,7 +60,7 @@ def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefin
 
 
 def refuse_function(identifier: exp.Identifier, context: Context) -> None:
-    """Raise if a function has the name of a new aggregate or model."""
+    """Raise StatementError if a function already has this name."""
     known = context.catalog.functions.get(identifier.name.lower())
     if known is not None:
         raise StatementError(

@@ -1,13 +1,13 @@
 """Derive the windows of a join from ON: `b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS`.
 
-Each comparison of two timestamps bounds their difference. Together the bounds say how much older a row
-can be than its join partners. The maximum is the time for which the join keeps the rows of that stream:
+Each comparison of two timestamps bounds their difference. Together, the bounds determine the maximum age of a
+row at which it can still match. This maximum is the window of the row's stream, for which the join stores it:
 
-    a.ts <= b.ts AND b.ts <= a.ts + 5 s      0 <= b.ts - a.ts <= 5 s        window of a: 5 s, of b: none
-                                                                            (rows of the same timestamp)
-A comparison that the windows already enforce is removed from the condition. The join tests the rest on
-each
-pair.
+    a.ts <= b.ts AND b.ts <= a.ts + 5 s      0 <= b.ts - a.ts <= 5 s        window of a: 5 s
+                                                                            window of b: equal timestamps
+
+A comparison that the windows already enforce is removed from the condition. The join tests all other
+comparisons on each pair.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _is_longer(window: Window, other: Window) -> bool:
 def _windows_enforce(bounds: Sequence[_TimeBound], inputs: Sequence[QueryInput]) -> bool:
     """Return True if the windows alone enforce these bounds.
 
-    The two rows may arrive in either order.
+    The check holds for either arrival order of the two rows.
     """
     for bound in bounds:
         window = inputs[bound.earlier].window
@@ -149,7 +149,10 @@ def _windows_enforce(bounds: Sequence[_TimeBound], inputs: Sequence[QueryInput])
 
 
 def _transitive_bounds(places: Sequence[int], bounds: Sequence[_TimeBound]) -> dict[tuple[int, int], int]:
-    """Return the least time-difference bounds, including those through other streams."""
+    """Return the tightest time-difference bounds between pairs of streams.
+
+    Bounds that follow through a third stream are included.
+    """
     most: dict[tuple[int, int], int] = {}
     for bound in bounds:
         pair = bound.earlier, bound.later
@@ -164,7 +167,7 @@ def _transitive_bounds(places: Sequence[int], bounds: Sequence[_TimeBound]) -> d
 
 
 def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | None:
-    """Return x, y and strictness for `x.ts <= y.ts`, else None.
+    """Return x, y and strictness for `x.ts <= y.ts`, or None.
 
     The comparison may be written in any equivalent form.
     """
@@ -197,7 +200,7 @@ def _bounds(part: Expr, times: Mapping[str, int]) -> list[_TimeBound]:
 
 
 def _linear(expr: Expr, times: Mapping[str, int]) -> tuple[dict[int, int], int] | None:
-    """Return timestamps and constant of a linear expression, else None."""
+    """Return the timestamps and the constant of a linear expression, or None."""
     if isinstance(expr, ColumnRef):
         return ({times[expr.name]: 1}, 0) if expr.name in times else None
     if isinstance(expr, Literal):
@@ -244,7 +247,7 @@ def bind_as_of(
         asked = child(entry.node, "as_of")
         if asked is not None:
             if inputs[place].finite and is_proctime(asked):
-                continue  # a lookup in a table always reads the rows of now
+                continue  # a table lookup always reads the current rows
             moment: Expr | None = None
             if not is_proctime(asked):
                 with env.use_scope(on_scope(env.scope, inputs)):
@@ -508,7 +511,7 @@ _AT_LEAST = {">": 0, ">=": 1}
 def expiry_in(
     condition: Expr | None, alias: str, other_times: Mapping[str, int], other: int
 ) -> ExpiryColumn | None:
-    """Return the expiry that `other.ts <= alias.column` gives to `alias`, if any."""
+    """Return the expiry of `alias` that `other.ts <= alias.column` implies."""
     for part in conjuncts(condition):
         if not isinstance(part, Call) or len(part.arguments) != 2:
             continue

@@ -23,7 +23,7 @@ from slicemill.types import Column, Schema, Type
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
     from slicemill.binder.dialects.rewrite import (
-        normalize_select,  # circular: `normalize_select` binds sub-queries
+        normalize_select,  # circular import: `normalize_select` binds sub-queries
     )
 
     definitions = child(node, "with_")
@@ -48,7 +48,7 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
 def reads_a_stream(node: exp.Select, context: Context) -> bool:
     """Return True if FROM has a stream.
 
-    All unknown names in FROM are reported here.
+    This function also reports all unknown names in FROM.
     """
     problems = ErrorCollector()
     streams = False

@@ -41,8 +41,8 @@ from slicemill.types import Column, Schema
 class RelationEnvironment:
     """Name resolution in a query or statement over finite relations.
 
-    `tables` are the local tables of an aggregate; `inwindow` is the schema of its window content, if
-    declared.
+    `tables` are the local tables of an aggregate. `inwindow` is the schema of the aggregate's window content,
+    if it is declared.
     """
 
     context: Context
@@ -91,7 +91,7 @@ class RelationEnvironment:
         return self._columns[text]
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """Return all columns of an aggregate call; None for other expressions."""
+        """Return all columns of an aggregate call, or None for other expressions."""
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
             return self._aggregate(node)
         return None
@@ -143,7 +143,7 @@ def bind_relation(
 ) -> RelationQuery:
     """Bind a SELECT or UNION over tables."""
     from slicemill.binder.dialects.rewrite import (
-        normalize_select,  # circular: `normalize_select` binds sub-queries
+        normalize_select,  # circular import: `normalize_select` binds sub-queries
     )
 
     while isinstance(node, exp.Subquery):
@@ -349,7 +349,10 @@ def _bind_call(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """Bind a TABLE(…) call; arguments may read preceding inputs."""
+    """Bind a TABLE(…) call.
+
+    Its arguments may read preceding inputs.
+    """
     scope = Scope(
         tuple((i.alias, i.schema) for i in before),
         qualified=True,
@@ -367,7 +370,7 @@ def _bind_input(
     inwindow: Schema | None,
     outer: Scope | None,
 ) -> RelationInput:
-    """Bind one entry of FROM.
+    """Bind an entry of FROM.
 
     A sub-query sees the outer scope, but not the other inputs of FROM.
     """
@@ -421,7 +424,10 @@ def _bind_order(
 
 
 def _outer_columns(outer: Scope | None) -> frozenset[str]:
-    """Return the columns of enclosing queries, which are constant inside."""
+    """Return the columns of enclosing queries.
+
+    They are constant inside the sub-query.
+    """
     names: set[str] = set()
     while outer is not None:
         names |= {outer.read_as(alias, column).name for alias, schema in outer.relations for column in schema}

@@ -21,7 +21,8 @@ NO_COLUMNS = Schema(())
 class MergedColumn:
     """Column merged by USING.
 
-    It is shown as the column of `owner`. Its value is the first non-NULL of `values`.
+    `SELECT *` shows it in the position of the column of `owner`. Its value is the first non-NULL column of
+    the relations in `values`.
     """
 
     owner: str
@@ -32,10 +33,10 @@ class MergedColumn:
 class Scope:
     """Relations by alias, with the enclosing query's scope as `parent`.
 
-    If `qualified`, a column reference includes the alias of its relation; otherwise only the column's name.
-    `arguments` are those of the aggregate whose body is being bound; a column of the same name hides an
-    argument. `merged` maps the column names of USING to the merged columns. With `as_arguments`, resolved
-    columns become arguments of the same names, because the query runs once per row as a call.
+    With `qualified`, a column reference includes the alias of its relation. `arguments` are the arguments of
+    the aggregate whose body is being bound. A column hides an argument of the same name. `merged` maps the
+    column names of USING to the merged columns. With `as_arguments`, resolved columns become arguments of the
+    same names, because the query is called once per row.
     """
 
     relations: tuple[tuple[str, Schema], ...]

@@ -1,7 +1,6 @@
-"""Bind scripts statement by statement, collecting the errors of all of them.
+"""Bind scripts statement by statement, and collect the errors of all statements.
 
-A statement with an error declares nothing. Later statements that depend on its name report no further
-errors.
+A statement with an error declares nothing. Later statements that depend on its name report no further errors.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class BoundScript:
     """Result of binding a script.
 
     It has the valid statements with their spans, the catalog, errors and warnings. `changes` are the row
-    changes (INSERT, UPDATE, DELETE) in the order of the text; they declare nothing.
+    changes (INSERT, UPDATE, DELETE) in the order of the text.
     """
 
     source: SourceText
@@ -135,7 +134,10 @@ def bind_script(
 
 @cache
 def _declaration() -> re.Pattern[str]:
-    """Return a pattern that finds declared names, also in text that cannot be parsed."""
+    """Return a regular expression that finds declared names.
+
+    It also finds names in text that cannot be parsed.
+    """
     kinds = "|".join((*_KINDS, *extension_statements()))
     return re.compile(
         r"(?:\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ALGEBRAIC|WINDOW)\s+)*"
@@ -153,9 +155,9 @@ def _declaration_name(node: exp.Expression) -> str:
 
 
 def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
-    """Bind one statement.
+    """Bind a statement.
 
-    The result is empty if IF [NOT] EXISTS makes the statement a no-op.
+    The result is empty if IF EXISTS or IF NOT EXISTS makes the statement a no-op.
     """
     if isinstance(node, nodes.CreateMode):
         if child(node, "mode") == nodes.REPLACE:

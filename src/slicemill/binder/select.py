@@ -212,7 +212,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
 
 
 def _emits_changelog(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
-    """Return True if groups cover all history and emit a changelog."""
+    """Return True if groups cover all rows and emit a changelog."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     return not windowed and all(resolved.blocking for resolved in env.resolved.values())
 
@@ -231,7 +231,10 @@ def _refuse_clause(node: exp.Select, key: str, hint: str) -> None:
 
 
 def _inputs_with_windows(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
-    """Return the inputs with their own or the trailing window."""
+    """Return the inputs with their own windows.
+
+    An input without a window gets the window of the WINDOW clause.
+    """
     trailing_node = child(node, "window")
     trailing = durations.from_window(trailing_node) if trailing_node is not None else None
     inputs = []
@@ -299,7 +302,7 @@ def _bind_conditions(
 ) -> tuple[Expr | None, list[QueryInput]]:
     """Bind WHERE and ON.
 
-    The ON of inner joins is merged into WHERE; other joins keep their own ON.
+    The ON of an inner join is merged into WHERE. Any other join keeps its ON.
     """
     parts: list[Expr] = []
     finished: list[QueryInput] = []
@@ -400,7 +403,7 @@ def _check_aggregates(
                 "put an aggregate into the select list, such as count(*)",
             )
         return
-    # If aggregates answer at each tuple, the windows of FROM belong to the join and not to the aggregates.
+    # If aggregates emit at each tuple, the windows of FROM belong to the join and not to the aggregates.
     joined = len(windows) > 1
     running = joined and any(not resolved.blocking for resolved in env.resolved.values())
     if joined and not running and any(w.frame is FrameUnit.ROWS for w in bounded):
@@ -423,9 +426,9 @@ def _check_aggregates(
 
 
 def _check_aggregate(node: exp.Select, resolved: ResolvedCall, windowed: bool) -> None:
-    """Check one aggregate.
+    """Check an aggregate call.
 
-    `windowed` is set if the aggregates range over windows of FROM.
+    `windowed` is set if aggregates of the query range over windows of FROM.
     """
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking and not resolved.builtin:
@@ -472,7 +475,7 @@ def rename_columns(select: SelectQuery, items: tuple[SelectItem, ...]) -> Select
 def bind_session(
     entries: Sequence[BoundInput], env: SelectEnvironment, problems: ErrorCollector
 ) -> SessionWindow | None:
-    """Return the session over which a SELECT aggregates, if any."""
+    """Return the session window over which a SELECT aggregates, or None."""
     framed = [(entry, child(entry.node, "frame")) for entry in entries]
     alone = sum(not entry.input.finite for entry in entries) < 2
     found = [

@@ -28,7 +28,7 @@ def bind_items(
     context: Context,
     problems: ErrorCollector,
 ) -> list[tuple[SelectItem, exp.Expression]]:
-    """Bind the select list; return items with their syntax nodes."""
+    """Bind the select list, and return its items with their syntax nodes."""
     bound: list[tuple[SelectItem, exp.Expression]] = []
     for node in item_nodes:
         with problems.collect():
@@ -56,7 +56,7 @@ def bind_items(
 
 
 def _expand(node: exp.Expression, scope: Scope) -> list[tuple[SelectItem, exp.Column]]:
-    """Return the columns of a *, each with its written form."""
+    """Return the columns of a *, each with its syntax node."""
     wanted = node.text("table").lower() if isinstance(node, exp.Column) else ""
     aliases = [alias for alias, _ in scope.relations]
     if wanted and wanted not in {alias.lower() for alias in aliases}:
@@ -144,7 +144,10 @@ def schema_of_items(items: Sequence[SelectItem]) -> Schema:
 def read_groups(
     expr: Expr, node: exp.Expression, groups: Sequence[SelectItem], provided: frozenset[str], what: str
 ) -> Expr:
-    """Replace grouped expressions by their columns; reject all other columns."""
+    """Replace grouped expressions by their columns.
+
+    Any other column is an error.
+    """
 
     def replace_group(part: Expr) -> Expr | None:
         for group in groups:

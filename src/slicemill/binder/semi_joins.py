@@ -4,14 +4,14 @@
     WHERE EXISTS (SELECT 1 FROM b [RANGE 5 SECONDS]   →    SEMI JOIN b [RANGE 5 SECONDS] ON b.k = a.k
                   WHERE b.k = a.k)
 
-If the outer stream has no window, each of its rows is decided on arrival, by the current window of the
+If the outer stream has no window, each of its rows is tested on arrival against the current window of the
 other stream. A group of a sliding window is valid for one slide, until the next window is emitted:
 
     WHERE k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE]   →    SEMI JOIN (SELECT …) AS asked_1
-                GROUP BY k HAVING count(*) > 3)                         [RANGE 1 MINUTE] ON a.k =
-                asked_1.k
+                GROUP BY k HAVING count(*) > 3)                      [RANGE 1 MINUTE] ON a.k = asked_1.k
 
-Rows of window functions join rows of the same window. This rewrite runs before windows get their lengths:
+In a SELECT over window functions, rows join rows of the same window. This rewrite runs before windows get
+their lengths:
 
     FROM TUMBLE(a, …) AS L WHERE k IN (SELECT k FROM              FROM TUMBLE(a, …) AS L
       TUMBLE(b, …) AS R WHERE L.window_start = R.window_start  →  SEMI JOIN TUMBLE(b, …) AS R
@@ -58,9 +58,9 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
 
 
 def join_same_windows(select: exp.Select, context: Context) -> None:
-    """Rewrite sub-queries over the same window to joins.
+    """Rewrite sub-queries over rows of the same window to joins.
 
-    This rewrite runs before window functions get their windows.
+    This rewrite runs before `rows_with_windows` replaces the window functions.
     """
     where = child(select, "where")
     if where is not None and child(select, "group") is None and any(map(_same_window, _queries_in(where))):
@@ -164,7 +164,7 @@ def _find_sub_query(
 ) -> tuple[exp.Select, bool, exp.Expression | None] | None:
     """Find the sub-query over a stream in a condition.
 
-    Return it with whether it is negated, and the left side of an IN.
+    Return the sub-query, True if it is negated, and the left side of an IN.
     """
     inner, negated = part, False
     while isinstance(inner, (exp.Not, exp.Paren)):
@@ -248,7 +248,7 @@ def _prepare_sub_query(
 
     Groups of a sliding window get a window of one slide, in which they are valid.
     """
-    from slicemill.binder.queries import bind_query  # circular: `bind_query` binds conditions
+    from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds conditions
 
     if not _has_groups(query, context):
         query.set("group", None)  # SEMI and ANTI joins ignore duplicates
@@ -304,7 +304,7 @@ def _refuse_outside(
 
 
 def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
-    from slicemill.binder.queries import bind_query  # circular: `bind_query` binds conditions
+    from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds conditions
 
     if isinstance(entry.this, exp.Identifier):
         return schema_of(context.relation(entry.this))
@@ -317,9 +317,9 @@ def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
 def _equals(
     part: exp.Expression, query: exp.Select, value: exp.Expression, *, negated: bool
 ) -> exp.Expression:
-    """Return the equality of IN.
+    """Return the equality that IN tests.
 
-    For NOT IN it is also true if either side is NULL, as in SQL.
+    For NOT IN, the condition is also true if either side is NULL, as in SQL.
     """
     items = query.expressions
     if len(items) != 1 or isinstance(items[0], exp.Star):

@@ -41,7 +41,7 @@ _MEMBER = "member"  # argument with the left side of an IN
 class SubQueryCall:
     """Sub-query as a value, EXISTS or IN.
 
-    It is a value if `scalar` is set, and IN if `value` is set, which is bound from the syntax `member`.
+    `scalar` is set for a value. For IN, `value` is the left side, bound from the syntax node `member`.
     """
 
     node: exp.Expression
@@ -53,10 +53,11 @@ class SubQueryCall:
 def call_of(asked: SubQueryCall, context: Context, scope: Scope, alias: str) -> RelationInput:
     """Bind a sub-query over tables as a call per stream row.
 
-    The columns of the stream that the sub-query reads, and the left side of an IN, are arguments of the call.
+    The arguments of the call are the columns of the stream that the sub-query reads, and the left side of an
+    IN.
     """
     given = Scope(scope.relations, qualified=True, merged=scope.merged, as_arguments=True)
-    from slicemill.binder.relations import bind_relation  # circular: relations have sub-queries
+    from slicemill.binder.relations import bind_relation  # circular import
 
     inner = bind_relation(asked.node, replace(context, in_body=True), outer=given)
     columns = [ColumnRef.to(column.of(name)) for name, schema in scope.relations for column in schema]

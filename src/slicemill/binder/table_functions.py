@@ -45,7 +45,10 @@ def bind_table_call(
     context: Context,
     bind_argument: Callable[[exp.Expression], Expr],
 ) -> RelationInput:
-    """Bind a call; its arguments are bound by the calling query."""
+    """Bind a TABLE(…) call.
+
+    `bind_argument` binds the arguments in the calling query.
+    """
     call = node.this
     found = _find_table_function(call, context)
     declared = found.arguments if isinstance(found, AggregateDefinition) else found.parameters
@@ -86,7 +89,7 @@ def rows_of_function(definition: FunctionDefinition, context: Context) -> Relati
 
 def bind_body(node: exp.Expression, parameters: Schema, returns: Schema, context: Context) -> RelationQuery:
     inside = replace(context, local={}, in_body=True)
-    from slicemill.binder.relations import bind_relation  # circular: relations call functions
+    from slicemill.binder.relations import bind_relation  # circular import
 
     query = bind_relation(node, inside, outer=Scope((), qualified=True, arguments=parameters))
     if len(query.schema) != len(returns):
@@ -108,7 +111,10 @@ def bind_body(node: exp.Expression, parameters: Schema, returns: Schema, context
 
 
 def _one_tuple(definition: AggregateDefinition) -> RelationQuery:
-    """Return `SELECT f(arguments)`, which runs INITIALIZE for a single tuple and then TERMINATE."""
+    """Return `SELECT f(arguments)` over a single tuple.
+
+    The aggregate runs INITIALIZE for the tuple, and then TERMINATE.
+    """
     name, returns = definition.name, definition.returns
     arguments = tuple(Argument(column.name, column.type) for column in definition.arguments)
     columns = tuple(column.of(name) for column in returns)
@@ -192,7 +198,7 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
 
 
 def unnest_condition(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
-    """Return the condition of a JOIN UNNEST, and if it is LEFT.
+    """Return the condition of a JOIN UNNEST and its LEFT flag.
 
     A LEFT JOIN keeps tuples with empty lists.
     """

@@ -6,10 +6,10 @@ Inserts into stored tables do not affect what the body returns. So the binder sp
     INSERT INTO t VALUES (k, n)      "f into t"         keeps the same state, and returns the rows for t
     INSERT INTO RETURN …
 
-A query q that calls f gets an extra query "q into t" for each such table: the same SELECT with the call
-of `f into t` alone, and the sink `table:t`. Rows are then written to t in the order of tuples and exactly
-once, like the results of any query with a table sink. Each row is one that the same INSERT into RETURN
-would emit. If the window of the call would not emit such rows, the call is rejected.
+A query q that calls f gets an additional query "q into t" for each such table. This query has the same SELECT
+with only the call of `f into t`, and the sink `table:t`. So rows are written to t in the order of tuples and
+exactly once, like the results of any query with a table sink. The rows are those that the same INSERT into
+RETURN would emit. If the window of the call would lose such rows, the call is rejected.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ def split_table_writes(
 
 
 def _keep_inserts(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
-    """Keep the inserts into `table` (None: RETURN) as the only results."""
+    """Turn the inserts into one table into the only results of a body.
+
+    Inserts into other stored tables and into RETURN are removed. If `table` is None, the inserts into RETURN
+    stay and all other results are removed.
+    """
     found: list[Statement] = []
     for one in statements:
         if isinstance(one, While):
@@ -202,7 +206,7 @@ def _tables_of(definition: AggregateDefinition) -> str:
 
 
 def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
-    """Return a SELECT whose results are the rows that one call writes."""
+    """Return the SELECT whose results are the rows that a call writes."""
     columns = version.returns.columns
     text = version.name
     alone = len(columns) == 1

@@ -135,7 +135,7 @@ def _interval(node: nodes.Duration) -> int:
 
 
 def bind_change(node: exp.Expression, context: Context) -> TableChange:
-    """Bind a change of a table with rows of its own."""
+    """Bind a change of the rows of a stored table."""
     table = _own_table(node.this, context)
     if isinstance(node, nodes.InsertInto):
         return _insert(node, table, context)

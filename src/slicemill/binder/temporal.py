@@ -1,4 +1,7 @@
-"""Bind temporal queries: `FROM Stream(attributes) AS S RANGE … SLIDES …` with VALID(S) (L6, L7)."""
+"""Bind temporal queries, which read periods with VALID(S) (L6, L7).
+
+Their input is written as `FROM Stream(attributes) AS S RANGE … SLIDES …`.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,10 @@ def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
 def bind_columns(
     declarations: list[ColumnDeclaration], untyped: Type = t.ANY, *, lists: bool = False
 ) -> Schema:
-    """Return the schema of declared columns; `untyped` is the default type."""
+    """Return the schema of declared columns.
+
+    A column without a type gets the type `untyped`.
+    """
     problems = ErrorCollector()
     columns: list[Column] = []
     seen: set[str] = set()

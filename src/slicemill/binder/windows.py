@@ -14,7 +14,10 @@ from slicemill.time import CALENDAR_UNITS_MONTHS, UNITS_US
 
 
 def duration_us(node: nodes.Duration) -> int:
-    """Return a duration in microseconds; raise Mistake for months."""
+    """Return a duration in microseconds.
+
+    Raise StatementError for months.
+    """
     months, us = months_and_us(node)
     if months:
         raise StatementError("a month has no fixed length", span_of(node), "give it in days")
@@ -58,8 +61,8 @@ def over_window(node: nodes.FrameClause) -> Window:
 def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
     """Bind the window of a FROM entry, whose length must be positive.
 
-    With `reports` (temporal queries) an unbounded window may have a slide, at which it emits its whole
-    content.
+    In temporal queries (`reports`), an unbounded window may have a slide. It then emits its whole content at
+    each slide.
     """
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")

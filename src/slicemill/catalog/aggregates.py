@@ -1,6 +1,6 @@
 """Aggregate definitions, bound and typed (M29-M38).
 
-An aggregate is a small program: local tables, and a list of statements over them for each state.
+An aggregate has local tables and, for each state such as ITERATE, a list of SQL statements over them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slicemill.types import Schema
 
 RETURN = "RETURN"
 INWINDOW = "inwindow"
-CONTENT_NAME = "content name"  # metadata of a field: its name in digests of content, which name stored state
+CONTENT_NAME = "content name"  # dataclass field metadata: the field's name in content digests
 
 
 class BodyState(StrEnum):
@@ -31,8 +31,9 @@ class BodyState(StrEnum):
 class Insert:
     """INSERT into a local table or RETURN.
 
-    The rows are given under a condition, or come from a query. While a body is being bound, the target may
-    also be a `stored` table. Definitions have such inserts only in `written`.
+    The inserted rows are `rows`, if `where` holds, or the result of `query`. `stored` marks an INSERT into a
+    stored table. It occurs only while a body is being bound: a bound definition has these inserts in
+    `written`.
     """
 
     table: str
@@ -68,7 +69,7 @@ Statement: TypeAlias = Change | While
 
 
 def changes_in(statements: Iterable[Statement]) -> Iterator[Change]:
-    """Yield the statements that change tables, also inside loops."""
+    """Yield INSERT, UPDATE and DELETE statements, including those in WHILE loops."""
     for statement in statements:
         if isinstance(statement, While):
             yield from changes_in(statement.statements)
@@ -83,7 +84,10 @@ class LocalTable:
 
 
 class Formula:
-    """Computation of a returned column by an extension: a frozen dataclass."""
+    """Base class: formula with which an extension computes a returned column.
+
+    Subclasses are frozen dataclasses.
+    """
 
     __slots__ = ()
     provider: ClassVar[AggregateProvider]
@@ -91,12 +95,13 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class AggregateDefinition:
-    """One CREATE AGGREGATE: the base or window version of a name.
+    """Aggregate defined by CREATE AGGREGATE: the base or window version.
 
-    Instead of `bodies`, `external` names a Python class `module:class`, or an extension evaluates
-    `formulas`, one for each returned column. `options` are for the code of the extension alone. For each
-    stored table that the bodies insert into, `written` has an aggregate that returns only these rows; its
-    `into` names the table.
+    An aggregate has statements in `bodies`, a Python class `module:class` in `external`, or one formula of an
+    extension for each returned column in `formulas`. Only the code of the extension reads `options`.
+
+    `written` has an aggregate for each stored table that the bodies insert into. It returns only the rows of
+    these inserts, and its `into` is the name of the table.
     """
 
     name: str
@@ -115,14 +120,14 @@ class AggregateDefinition:
 
     @property
     def provider(self) -> AggregateProvider | None:
-        """Return the provider of the formulas, or None for an aggregate of the core."""
+        """Return the extension that provides the formulas, or None."""
         return self.formulas[0].provider if self.formulas else None
 
     @property
     def blocking(self) -> bool:
-        """Return True if the aggregate answers at its input's end (M29).
+        """Return True if the aggregate emits at the end of its input (M29).
 
-        This is decided by syntax alone.
+        The result depends only on the syntax of the definition.
         """
         terminates = self.external_terminates or (self.provider is not None and not self.window)
         return terminates or bool(self.bodies.get(BodyState.TERMINATE))
@@ -133,7 +138,7 @@ class AggregateDefinition:
 
     @property
     def returning(self) -> frozenset[BodyState]:
-        """Return the states whose bodies insert into RETURN."""
+        """Return the states whose bodies insert into RETURN, such as ITERATE."""
         return frozenset(
             state
             for state, statements in self.bodies.items()

@@ -16,7 +16,7 @@ class AlertSubject(StrEnum):
     STREAM = "stream"
 
 
-# Metrics in conditions. Counts and rates cover the last minute, except `rows`, which is a total.
+# Metrics that a WHEN condition may read. Counts and rates cover the last minute, except the total `rows`.
 FIGURES: dict[AlertSubject, Schema] = {
     AlertSubject.QUERY: Schema(
         (
@@ -51,8 +51,8 @@ FIGURES: dict[AlertSubject, Schema] = {
 class Alert:
     """`CREATE ALERT name ON target [WHEN condition] WEBHOOK 'url'`.
 
-    Without a `target` the alert watches every query, or every stream. Without a `condition` the rows of the
-    query are sent. `text` is the condition as written.
+    Without a `target` the alert watches every query, or every stream. Without a `condition` it sends the
+    result rows of the query. `text` is the condition as written.
     """
 
     name: str

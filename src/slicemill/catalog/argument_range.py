@@ -1,4 +1,4 @@
-"""Argument ranges of functions; constant arguments are checked at planning.
+"""Ranges of function arguments, checked at planning for constant arguments.
 
 A range is declared with its function:
 
@@ -17,10 +17,10 @@ from slicemill.errors import did_you_mean, one_of
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRange:
-    """Range of an argument.
+    """Range of valid values of an argument.
 
-    `words` describe the range in messages, `takes` tests a value. `hint` suggests a replacement for an
-    invalid value.
+    `words` describes the range in error messages. `takes` returns True for a valid value. `hint` suggests a
+    replacement for an invalid value.
     """
 
     words: str
@@ -36,7 +36,7 @@ def parse_range(
 ) -> ArgumentRange | None:
     """Return the range in a parameter declaration, or None.
 
-    >>> declared("number{0..1}").takes(1.5), declared("integer{not 0}").words, declared("number")
+    >>> parse_range("number{0..1}").takes(1.5), parse_range("integer{not 0}").words, parse_range("number")
     (False, 'an integer other than 0', None)
     """
     type_, brace, rest = parameter.partition("{")
@@ -67,7 +67,7 @@ def _between(kind: str, least: str, greatest: str) -> ArgumentRange:
         words = f"of at least {least}" if least else f"of at most {greatest}"
 
     def takes(value: Any) -> bool:
-        # NaN is in no range.
+        # NaN is outside every range.
         return (low is None or value >= low) and (high is None or value <= high)
 
     def hint(value: Any) -> str:

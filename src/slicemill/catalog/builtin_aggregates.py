@@ -1,6 +1,6 @@
 """Built-in SQL aggregates with their types.
 
-All of them block: they answer at the end of their input.
+All of them are blocking: they emit at the end of their input.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from slicemill.types import Kind, Type
 class BuiltinAggregate:
     """Built-in aggregate.
 
-    `parse_range` are its parameters in the notation of the scalar library. `algebraic` aggregates can be
+    `declared` lists the parameters in the notation of `argument_range`. `algebraic` aggregates can be
     computed from panes (M35). The last `optional` parameters may be omitted. A parameter with a range must be
-    constant for all tuples; `hint` is added to errors about it.
+    the same constant for all tuples, and `hint` is added to errors about it.
     """
 
     name: str
@@ -42,14 +42,14 @@ class BuiltinAggregate:
 
     @property
     def constant(self) -> int | None:
-        """Return the index of the first constant parameter.
+        """Return the index of the first constant parameter, or None.
 
-        All parameters that follow are also constant.
+        All parameters after it are constant too.
         """
         return next((place for place, range_ in enumerate(self.ranges) if range_ is not None), None)
 
     def stored(self, arguments: Sequence[Expr]) -> Sequence[Expr]:
-        """Return the arguments of a call that differ from tuple to tuple."""
+        """Return the arguments of a call that are not constant."""
         return arguments[: self.constant]
 
     @property

@@ -32,12 +32,12 @@ FILE_FORMATS = ("csv", "json", "jsonl", "ndjson", "parquet")
 _NO_FILE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://|port\d+$")
 LATE = "_late"
 ERRORS = "_errors"
-HELD = "_held"  # rows that wait to be put in order; queries cannot read this log
-INTO = " into "  # writes of aggregate bodies: aggregate `f into t`, and query `q into t`
-JOINING = " (joining)"  # copy of a backfilled query in the shared plan, muted until the switch
-AGAIN = " (again for "  # stream whose source is read a second time, for a query that was created later
+HELD = "_held"  # rows that wait to be sorted; queries cannot read this log
+INTO = " into "  # in names of writes by aggregate bodies: aggregate `f into t`, query `q into t`
+JOINING = " (joining)"  # copy of a backfilling query in the shared plan, whose results are discarded
+AGAIN = " (again for "  # stream whose source is read again for a query that was created later
 TABLE_SINK = "table:"
-HIDDEN, SHOWN = "hide", "show"  # treatment of rows of windows that began before their query
+HIDDEN, SHOWN = "hide", "show"  # values of `incomplete`: results of windows that began before their query
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
@@ -53,7 +53,7 @@ class TimestampKind(StrEnum):
 class SourceSpec:
     """Source of tuples or rows.
 
-    The source is a URL or a Spark format with options. With neither, a program feeds the rows.
+    The source is a URL, or a Spark format with options. Without either, a program feeds the rows.
     """
 
     url: str | None = None
@@ -64,7 +64,7 @@ class SourceSpec:
     def is_files(self) -> bool:
         """Return True for files, which can be read again.
 
-        Sockets and generators cannot.
+        Sockets and generators cannot be read again.
         """
         if self.format is not None:
             return self.format.lower() in FILE_FORMATS
@@ -79,9 +79,9 @@ class SourceSpec:
 class Stream:
     """Declared stream.
 
-    `retain_us` is the retention of its rows after all queries have read them. `begin_us` is the start
-    position of its queries: BEGINNING for EARLIEST, END for LATEST, or a time before which rows are skipped.
-    None is the default, see `starts_early`.
+    `retain_us` is the retention of rows that all queries have read. `begin_us` is the position at which its
+    queries start: BEGINNING for EARLIEST, END for LATEST, or a time before which rows are skipped. None
+    stands for the default, see `starts_early`.
     """
 
     name: str
@@ -102,20 +102,20 @@ class Stream:
 
     @property
     def starts_early(self) -> bool:
-        """Return True if queries always start with the first row.
+        """Return True if new queries always start with the first row.
 
-        This does not depend on when they are created.
+        Otherwise a query starts with the rows that arrive after its creation.
         """
         return self.has_past if self.begin_us is None else self.begin_us != END
 
     @property
     def stamp_column(self) -> str | None:
-        """The declared `current_time` column, which the intake fills when a row arrives."""
+        """Return the declared `current_time` column, which the intake fills on arrival."""
         return self.time_column if self.kind is TimestampKind.INTERNAL else None
 
     @property
     def sent(self) -> Schema:
-        """Return the columns that the source sends: all but the stamp column."""
+        """Return the columns that the source sends: all except the stamp column."""
         return Schema(tuple(column for column in self.schema if column.name != self.stamp_column))
 
     @property
@@ -125,9 +125,9 @@ class Stream:
 
     @property
     def written(self) -> Schema:
-        """Return the columns in the form of the source.
+        """Return the columns in the encoding of the source.
 
-        A time may be a number with a unit there.
+        For example, the source may send a timestamp as a number of milliseconds.
         """
         return self.sent.with_units(self.units)
 
@@ -141,8 +141,8 @@ class Stream:
 class DerivedStream:
     """Stream defined by a query.
 
-    `order` is its timestamp column if it differs from the query's time. `writers` are queries that write
-    tables, as in QueryDefinition.
+    `order` is its timestamp column if it differs from the query's timestamp. `writers` are internal queries
+    that write tables, as in QueryDefinition.
     """
 
     name: str
@@ -169,8 +169,8 @@ class Materialized:
 class Table:
     """Table with stored rows or the rows of a source.
 
-    A source is read again every `refresh_us`. `key` is unique. `required` columns and key columns are never
-    NULL.
+    A source is read again every `refresh_us`. `key` is unique. Columns in `required` and key columns are
+    never NULL.
     """
 
     name: str
@@ -192,16 +192,13 @@ class Table:
 
     @property
     def written(self) -> Schema:
-        """Return the columns in the form of the source.
-
-        A time may be a number with a unit there.
-        """
+        """Return the columns in the encoding of the source, as in Stream."""
         return self.schema.with_units(self.units)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Concrete view (M40) over tables or over windows of streams."""
+    """View (M40) over tables, or over one window of a stream."""
 
     name: str
     query: Continuous | RelationQuery
@@ -225,7 +222,7 @@ class QueryOptions:
 
     @property
     def table(self) -> str | None:
-        """Return the name of the table of a `sink = 'table:name'`, or None."""
+        """Return the table name of `sink = 'table:name'`, or None."""
         if self.sink is None or not self.sink.lower().startswith(TABLE_SINK):
             return None
         return self.sink[len(TABLE_SINK) :]
@@ -236,9 +233,11 @@ class QueryDefinition:
     """Continuous query, or an ad hoc query if it reads only tables.
 
     `load` is the load-shedding budget, and `utility` ranks tuples for shedding. `begins_us` is the time of
-    the first tuples that the query reads: BEGINNING for all, END for those that arrive from now on, and None
-    for the default of its streams. `writers` are the queries that write what bodies of its aggregates insert
-    into tables. They are created and dropped with this query, and their `writes_for` is its name.
+    the first tuples that the query reads: BEGINNING for all, END for tuples that arrive after its creation,
+    and None for the default of its streams.
+
+    If bodies of its aggregates insert into tables, `writers` are internal queries that write these rows. They
+    are created and dropped with this query, and their `writes_for` is its name.
     """
 
     name: str
@@ -263,7 +262,10 @@ class QueryDefinition:
 
 @dataclass(frozen=True, slots=True)
 class AlteredQuery:
-    """`ALTER QUERY q SET (…)`: new options for running and delivery, with an unchanged computation."""
+    """`ALTER QUERY q SET (…)`: new execution options for a query.
+
+    The results stay the same.
+    """
 
     before: QueryDefinition
     after: QueryDefinition
@@ -277,7 +279,7 @@ class AlteredQuery:
 class AlteredStream:
     """`ALTER STREAM s ADD COLUMN …`: new columns for future rows.
 
-    `defaults` are the values of earlier rows in these columns, if they are not NULL.
+    `defaults` has the values of these columns in earlier rows, unless they are NULL.
     """
 
     before: Stream
@@ -301,9 +303,9 @@ class DroppedName:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`SET name = 'value'`: setting of the running system that does not affect results.
+    """`SET name = 'value'`: setting that does not affect results.
 
-    With a `component`, the setting only applies to the queries connected with that stream or query.
+    With a `component`, the setting applies only to queries connected with that stream or query.
     """
 
     name: str
@@ -332,7 +334,7 @@ Statement: TypeAlias = (
 class Catalog:
     """All declared objects.
 
-    `function_calls` maps the kind and name of an object to the functions it calls.
+    `function_calls` maps the kind and name of an object to the user-defined functions that it calls.
     """
 
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -346,9 +348,9 @@ class Catalog:
     alerts: dict[str, Alert] = field(default_factory=dict)
 
     def without_queries(self, names: Collection[str] | None = None) -> Catalog:
-        """Return the catalog without some of its queries.
+        """Return a copy without the named queries.
 
-        Without `names`, all queries are removed.
+        If `names` is None, all queries are removed.
         """
         kept = {} if names is None else {n: query for n, query in self.queries.items() if n not in names}
         return replace(self, queries=kept)
@@ -385,8 +387,8 @@ class Catalog:
     def _side_stream(self, name: str) -> Stream | None:
         """Return a side stream of a declared stream, or None.
 
-        `<stream>_late` has tuples too late for their order, and `<stream>_errors` has bad rows. Both use the
-        time of arrival as timestamp, because the tuples' own time is late or unreadable.
+        `<stream>_late` has tuples that were too late, and `<stream>_errors` has bad rows. Both use the
+        arrival time as timestamp, because the tuple's own timestamp is late or unreadable.
         """
         for suffix, schema in ((LATE, None), (ERRORS, ERROR_SCHEMA)):
             owner = self.relations.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
@@ -405,9 +407,9 @@ class Catalog:
         return None
 
     def owner_of(self, name: str) -> Stream | None:
-        """Return the stream that owns this side log, or None.
+        """Return the stream that owns a side log, or None.
 
-        A side log has late, bad or held rows.
+        A side log contains late, bad or held rows.
         """
         for suffix in (LATE, ERRORS, HELD):
             owner = self.relations.get(name.lower().removesuffix(suffix))
@@ -418,8 +420,8 @@ class Catalog:
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """Return the user's base and window version of an aggregate.
 
-        The name may also be that of an instance of a CalledDefinition, or of an aggregate's writes into a
-        table.
+        The name may also be an instance of a CalledDefinition, such as `name[…]`, or an aggregate's writes
+        into a table, such as `f into t`.
         """
         key = name.lower()
         found = self.base_aggregates.get(key), self.window_aggregates.get(key)
@@ -438,7 +440,7 @@ class Catalog:
         return next((one for one in written if one.name.lower() == key), None)
 
     def _instance(self, name: str) -> tuple[CalledDefinition, CalledDefinition] | None:
-        """Return the declared definition and the instance of an instance's name, or None."""
+        """Return the definition and the instance that a name denotes, or None."""
         for end, letter in enumerate(name):
             declared = self.callables.get(name[:end].lower()) if letter in "[." else None
             found = declared.instance(name) if declared is not None else None
@@ -447,7 +449,7 @@ class Catalog:
         return None
 
     def declaration_name(self, name: str) -> str:
-        """Return the declared name of a called aggregate."""
+        """Return the name under which a called aggregate was declared."""
         instance = self._instance(name)
         if instance is None and INTO in name and any(found := self.declared_versions(name)):
             return next(one for one in found if one is not None).name.partition(INTO)[0]
@@ -456,7 +458,7 @@ class Catalog:
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """Return the base and window version of an aggregate.
 
-        The user's versions precede those of a predefined name.
+        User-defined aggregates take precedence over predefined aggregates.
         """
         declared, known = self.declared_versions(name), predefined(name)
         if any(declared) or known is None or name.lower() in self.functions:
@@ -464,7 +466,7 @@ class Catalog:
         return known.versions
 
     def callable_named(self, name: str) -> CalledDefinition | None:
-        """Return the user's or the predefined definition of that name, or None."""
+        """Return the user-defined or predefined definition with that name, or None."""
         own, taken = self.callables.get(name.lower()), name.lower() in self.functions
         instance = self._instance(name)
         if instance is not None:
@@ -472,12 +474,12 @@ class Catalog:
         return own or (None if taken or any(self.declared_versions(name)) else predefined(name))
 
     def add(self, statement: Statement, functions: Collection[str] = ()) -> None:
-        """Register the object of a statement; remove it for DroppedName.
+        """Register the object of a statement, or remove it for DroppedName.
 
         `functions` are the user-defined functions that the object calls.
         """
         if isinstance(statement, (LifecycleChange, Replay)):
-            return  # these statements declare nothing
+            return  # these statements do not change the catalog
         if isinstance(statement, (AlteredQuery, AlteredStream)):
             statement = statement.after
         key = statement.name.lower()
@@ -509,9 +511,9 @@ class Catalog:
             self.relations[key] = statement
 
     def writers_for(self, name: str) -> list[QueryDefinition]:
-        """Return the queries that write tables for a query or stream.
+        """Return the internal queries that write tables for a query or stream.
 
-        They write what bodies of its aggregates insert.
+        They write the rows that bodies of its aggregates insert.
         """
         return [one for one in self.queries.values() if (one.writes_for or "").lower() == name.lower()]
 
@@ -521,7 +523,7 @@ class Catalog:
         self.queries |= {one.name.lower(): one for one in writers}
 
     def forget_calls(self, statement: Statement) -> None:
-        """Forget the function calls of an object that a statement replaces."""
+        """Remove the recorded function calls of an object that a statement replaces."""
         self.function_calls.pop((_user_kind(statement), statement.name.lower()), None)
 
     def _remove(self, kind: str, key: str) -> None:
@@ -562,7 +564,7 @@ class Catalog:
         return [alert.name for alert in watched if (alert.target or "").lower() in names]
 
     def dependants(self, kind: str, name: str) -> list[str]:
-        """Return the names of the objects in `users`."""
+        """Return the names of the objects that `users` returns."""
         return [user.name for user in self.users(kind, name)]
 
     def users(self, kind: str, name: str) -> list[Statement]:
@@ -579,7 +581,7 @@ class Catalog:
             return [user for user in users if user is not None]
         found: list[Statement] = []
         if kind not in called_kinds():
-            defined = {**self.window_aggregates, **self.base_aggregates}  # one entry for both versions
+            defined = {**self.window_aggregates, **self.base_aggregates}  # one definition for both versions
             for aggregate in defined.values():
                 versions = self.declared_versions(aggregate.name)
                 into = [one.into for version in versions if version is not None for one in version.written]
@@ -587,7 +589,7 @@ class Catalog:
                     found.append(aggregate)
         for statement in (*self.relations.values(), *self.queries.values()):
             if isinstance(statement, QueryDefinition) and statement.writes_for is not None:
-                continue  # it is dropped with its owner
+                continue  # dropped together with the query that it writes for
             used = _dependencies(statement, kind)
             if wanted in {
                 (self.declaration_name(entry) if kind in called_kinds() else entry).lower() for entry in used
@@ -604,8 +606,8 @@ class Catalog:
     ) -> list[Statement]:
         """Return all direct and indirect users of an object, in breadth-first order.
 
-        `callers` returns further users, which are found only by searching the bodies of aggregates. Unless
-        `of_tables` is set, users of tables made from the object are not followed.
+        `callers` returns additional users of a statement, which are found by searching aggregate bodies. With
+        `of_tables=False`, the result includes tables but not the users of these tables.
         """
         found: list[Statement] = []
         waiting = [statement]

@@ -1,8 +1,8 @@
 """Typed expressions, which the binder creates and every engine evaluates.
 
-There are few kinds of nodes. Operators and functions are all Calls, named as in Spark SQL, so that an
-engine is a table from names to implementations. Columns are referenced by name and not by index, so that
-an expression does not change when a rewrite moves it to another operator.
+There are few kinds of nodes. Operators and functions are all Calls, named as in Spark SQL, so an engine only
+needs a dictionary from names to implementations. A column is referenced by name and not by index, so an
+expression stays valid when a rewrite moves it to another operator.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """Reference to a column of the current row; `origin` as in `Column`."""
+    """Reference to a column of the current row.
+
+    `origin` has the same meaning as in `Column`.
+    """
 
     name: str
     type: Type
@@ -59,7 +62,10 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`CASE WHEN condition THEN value … ELSE default END`; the binder also turns the simple form into it."""
+    """Searched CASE: `CASE WHEN condition THEN value … ELSE default END`.
+
+    The binder also translates the simple form, `CASE x WHEN value …`, into this node.
+    """
 
     branches: tuple[tuple[Expr, Expr], ...]
     default: Expr
@@ -84,7 +90,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuery:
-    """Value of a query with at most one row; NULL without a row."""
+    """Value of a scalar sub-query. NULL if the query returns no row."""
 
     query: RelationQuery
     type: Type
@@ -126,7 +132,7 @@ def origins_of(expr: Expr) -> frozenset[ColumnOrigin | None]:
 
 
 def as_in_input(expr: Expr) -> Expr:
-    """Rename columns of one join input to their names below it."""
+    """Rename columns of one join input to their names in that input."""
     return transform(
         expr, lambda e: ColumnRef(e.origin.column, e.type) if isinstance(e, ColumnRef) and e.origin else None
     )
@@ -159,7 +165,7 @@ def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: tuple[Expr, ...]) -> Expr | None:
-    """Join conditions by AND; None for no conditions."""
+    """Join conditions by AND. Return None for no conditions."""
     if not parts:
         return None
     condition = parts[0]

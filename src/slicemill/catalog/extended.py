@@ -1,4 +1,4 @@
-"""Definitions that statements of extensions declare."""
+"""Base classes of the objects that statements of extensions declare."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from slicemill.types import Schema
 
 
 class ComputedStream:
-    """Stream whose rows an operator of an extension computes: a frozen dataclass."""
+    """Stream whose rows are computed by an operator of an extension.
+
+    Subclasses are frozen dataclasses.
+    """
 
     __slots__ = ()
     kind: ClassVar[str]
@@ -33,7 +36,7 @@ class ComputedStream:
 
     @property
     def external(self) -> str | None:
-        """Return the user's function in Python as `module:name`, or None."""
+        """Return the user's Python function as `module:name`, or None."""
         return None
 
     @property
@@ -43,7 +46,10 @@ class ComputedStream:
 
 
 class CalledDefinition:
-    """Object of an extension that queries call like an aggregate: a frozen dataclass."""
+    """Object of an extension, such as a model, called like an aggregate.
+
+    Subclasses are frozen dataclasses.
+    """
 
     kind: ClassVar[str]
     """Keyword of its statement, as in CREATE MODEL."""
@@ -57,11 +63,17 @@ class CalledDefinition:
 
     @property
     def versions(self) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """Return the base and window version; None if only instances can be evaluated."""
+        """Return the base and window version.
+
+        The result is None if only instances can be called.
+        """
         return None, None
 
     def instance(self, name: str) -> CalledDefinition | None:
-        """Return the definition of an instance, whose name begins with `name[` or `name.`, or None."""
+        """Return the definition of an instance, or None.
+
+        The name of an instance begins with `name[` or `name.`.
+        """
         del name
         return None
 
@@ -72,7 +84,7 @@ class CalledDefinition:
 
 
 def predefined(name: str) -> CalledDefinition | None:
-    """Return the definition of a name that needs no declaration, or None."""
+    """Return the definition of a predefined name, or None."""
     provider = predefined_names().get(name.lower())
     if provider is None or provider.predefined is None:
         return None

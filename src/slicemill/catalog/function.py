@@ -1,4 +1,4 @@
-"""User-defined functions: ESL expression, Python function, or query."""
+"""User-defined functions: SQL expressions, Python functions or queries."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from slicemill.types import Schema, Type
 
 @dataclass(frozen=True, slots=True)
 class FunctionDefinition:
-    """One CREATE FUNCTION: ESL (`body`) or `module:function` (`external`).
+    """CREATE FUNCTION: an expression (`body`) or a Python function `module:function` (`external`).
 
     If `returns` is a schema, the function returns rows and its body is a query. The binder inlines the body
-    at each call, so a bound statement does not refer to functions.
+    at each call, so bound statements do not refer to functions.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Continuous queries, bound and typed: the planner's input.
 
-`plan` turns them into a query graph. In a SELECT over a single input, columns are read by their own name;
-in a join, as `alias.column`. Values of aggregates are read as columns named after the call.
+`plan` translates them into a query graph. A SELECT with one input reads columns by their own names, a join
+reads them as `alias.column`. Results of aggregates are columns named after the call.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class FrameUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpiryColumn:
-    """Expiry of a tuple: its own time column plus `after_us`.
+    """Expiry time of a tuple: a column of the tuple plus `after_us`.
 
-    NULL means already expired.
+    A tuple with NULL in that column has already expired.
     """
 
     column: str
@@ -40,11 +40,12 @@ class ExpiryColumn:
 class Window:
     """Window of tuples or of time that ends at the current tuple.
 
-    The window is `extent` tuples or microseconds long, or unbounded if `extent` is None. For OVER, `extent`
-    is as written: ROWS 9 PRECEDING holds ten rows, and RANGE is inclusive (SQL:2003). For FROM, a window of w
-    holds the tuples of age 0 <= age < w, and ROWS n the last n. A window that `grows` begins at the last
-    multiple of its extent (CUMULATE). In a join, a tuple with `expires` only joins tuples with an earlier
-    timestamp than that.
+    `extent` is the length in tuples or microseconds, or None for an unbounded window. OVER follows SQL:2003:
+    ROWS 9 PRECEDING holds ten rows, and RANGE includes a tuple exactly as old as the window. FROM excludes
+    that tuple: a window of length w holds the tuples of age 0 <= age < w, and ROWS n holds the last n tuples.
+
+    A window that `grows` begins at the last multiple of its extent (CUMULATE). In a join, a tuple with
+    `expires` matches only tuples with a timestamp before that time.
     """
 
     frame: FrameUnit
@@ -56,7 +57,7 @@ class Window:
 
     @property
     def tumbles(self) -> bool:
-        """Return True for an OVER window without overlaps."""
+        """Return True for an OVER window whose slides do not overlap."""
         if self.slide is None or self.extent is None:
             return False
         return self.slide >= self.extent + (1 if self.frame is FrameUnit.ROWS else 0)
@@ -79,7 +80,7 @@ class JoinKind(StrEnum):
     """Kind of a stream join.
 
     Outer joins emit unmatched rows when their window has passed. SEMI emits a row of the first stream once,
-    at its first match. ANTI emits the rows without a match.
+    at its first match. ANTI emits rows of the first stream without a match.
     """
 
     INNER = "INNER"
@@ -105,10 +106,10 @@ _UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """ASOF join with the latest row of this stream.
+    """ASOF join: each tuple matches the latest row of this stream.
 
-    The row is not later than the tuple, or earlier if `strict`. With `left`, a tuple without a match is
-    emitted with NULLs.
+    That row is not later than the tuple, or strictly earlier with `strict`. With `left`, a tuple without a
+    match is emitted with NULLs.
     """
 
     left: bool
@@ -117,10 +118,10 @@ class AsOf:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Session: tuples that each arrive before the session times out.
+    """Session window: ends when no tuple arrives in time.
 
-    A tuple keeps its session open for `gap_us`, or `until` the time in a column, or without limit. The first
-    tuple that fulfils `close` ends the session.
+    Each tuple keeps its session open for `gap_us`, or `until` the time in a column, or without limit. The
+    first tuple that fulfils `close` ends the session.
     """
 
     gap_us: int | None = None
@@ -134,16 +135,16 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
-    """One entry of FROM.
+    """Entry of FROM in a continuous query.
 
-    `relation` names a stream, table or view of the catalog; otherwise `query` is a sub-query, or `call` is
-    `TABLE(f(…))`. Tables, views and calls are `finite`: the tuples of the streams look their rows up, and
-    finite inputs have no window. `left_on` makes a finite input optional: without a match its columns are
-    NULL.
+    The entry is a stream, table or view of the catalog (`relation`), a sub-query (`query`), or `TABLE(f(…))`
+    (`call`). Tables, views and calls are `finite`. A finite input has no window: each tuple of the streams
+    looks up its rows. If `left_on` is set, a tuple without a match has NULLs in the columns of the finite
+    input.
 
-    `kind` is the kind of the join with the streams before. `on` is the condition of an outer join, or of any
-    join in a chain of three or more streams; other conditions are in WHERE. An ASOF join has `as_of`,
-    equalities in `on`, and conditions on its own columns. A tuple that fulfils `closes` ends the window of
+    `kind` is the kind of the join with the preceding streams. `on` is the condition of an outer join, or of
+    any join in a chain of three or more streams. Other conditions are in WHERE. An ASOF join has `as_of`; its
+    `on` has equalities and conditions on its own columns. A tuple that fulfils `closes` ends the window of
     its key (CLOSE WHEN).
     """
 
@@ -175,29 +176,29 @@ class WindowCall:
 
 @dataclass(frozen=True, slots=True)
 class RankedBy:
-    """`function() OVER (PARTITION BY … ORDER BY …)`.
+    """Ranking call such as `rank() OVER (PARTITION BY … ORDER BY …)`.
 
-    `order_by` has pairs of a sort key and its descending flag. Rows with equal keys keep their order of
-    arrival, or with `latest_first` the reverse.
+    `order_by` has pairs of a sort key and its descending flag. Rows with equal keys are ranked in order of
+    arrival, or in reverse order with `latest_first`.
     """
 
     function: str  # row_number, rank or dense_rank
     partition_by: tuple[Expr, ...]
     order_by: tuple[tuple[Expr, bool], ...]
-    oldest_first: bool = False  # ordered by time, so that no later row precedes an earlier one
+    oldest_first: bool = False  # ordered by time, so that no later row precedes an earlier row
     latest_first: bool = False
-    of_one_time: bool = False  # all rows of a partition have the same timestamp, after which it is complete
+    of_one_time: bool = False  # all rows of a partition have the same timestamp
 
     @property
     def never_retracts(self) -> bool:
-        """Return True if first rows of an append-only input are never retracted."""
+        """Return True if the first rows of append-only input are never retracted."""
         return self.oldest_first or self.of_one_time
 
     def is_keyed_by_rank(self, limit: int | None, shown: str | None, below: Schema) -> bool:
         """Return True if a result row is identified by its rank.
 
-        Another row with that rank then updates it. Rows of a changelog keep their own identity if the
-        partition is an expression, because then no column of the result identifies the partition.
+        A new row with the same rank then updates the old row. Rows of a changelog keep their own identity if
+        the partition is an expression, because then no result column identifies the partition.
         """
         if self.function != "row_number" or (shown is None and limit != 1):
             return False
@@ -220,8 +221,8 @@ class RankedBy:
 class Rank:
     """Rank column of a SELECT.
 
-    `limit` is the highest rank that is read, or None while it is unknown. `shown` is set if the rank itself
-    is read.
+    `limit` is the highest rank that the query reads, or None while it is unknown. `shown` is set if the query
+    reads the rank itself.
     """
 
     by: RankedBy
@@ -232,7 +233,10 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class EmitClause:
-    """EMIT EVERY in microseconds; None means EMIT FINAL."""
+    """EMIT EVERY with its interval in microseconds.
+
+    An interval of None stands for EMIT FINAL.
+    """
 
     every: int | None
 
@@ -241,8 +245,8 @@ class EmitClause:
 class LateTuples:
     """Late tuples that correct a temporal query (L5).
 
-    `stream` is the name of the late log. `column` has their timestamps. Tuples that arrive up to `within_us`
-    after it are accepted.
+    `stream` is the name of the late log, and `column` is the column of their timestamps. A tuple is accepted
+    if it arrives at most `within_us` after its timestamp.
     """
 
     stream: str
@@ -254,8 +258,8 @@ class LateTuples:
 class Corrections:
     """EMIT EARLY … LATE …: early and corrected results of windows.
 
-    Windows emit before they end, and again after late tuples. `every` is the interval in microseconds of the
-    watermark.
+    Windows emit before they end, and again after late tuples. `every` is the interval between early results,
+    in microseconds of event time.
     """
 
     every: int | None
@@ -264,12 +268,13 @@ class Corrections:
 
 @dataclass(frozen=True, slots=True)
 class TemporalQuery:
-    """Temporal query (L6) that coalesces tuples into runs.
+    """Temporal query (L6): coalesces tuples into runs.
 
-    Runs of equal `attributes` per partition become rows with a valid period. `before` selects the tuples that
-    form runs, `after` selects runs. The window and its slide determine when runs are reported. Without a
-    `budget` all tuples of the window are kept. `tells_open` is set if OPEN(S) is read. With `changes` a run
-    is emitted when it begins and when it ends (L8). `late` tuples correct runs.
+    A run consists of successive tuples of a partition with equal `attributes`, and becomes one row with a
+    valid period. `before` filters tuples, `after` filters runs. The window and its slide determine when runs
+    are emitted. Without a `budget`, all tuples of the window are kept. `tells_open` is set if the query reads
+    OPEN(S). With `changes`, a run is emitted when it begins and when it ends (L8). `late` tuples correct
+    runs.
     """
 
     attributes: tuple[str, ...]
@@ -288,10 +293,11 @@ class TemporalQuery:
 class SelectQuery:
     """Continuous SELECT.
 
-    The inputs are joined on `where`. Then aggregates or window calls are computed, and then `items`. Blocking
-    aggregates range over the windows of the inputs. Aggregates that answer at each tuple (`running`) cover
-    all history. With `changing`, groups cover all history and emit a changelog. Then `rank` and `qualify`
-    select the first rows, or `order` and `limit` those of each window. `distinct` and `emit` apply last.
+    The clauses are evaluated in this order: the inputs are joined on `where`, then aggregates or window calls
+    are computed, then `items`. Blocking aggregates cover the windows of the inputs. `running` aggregates emit
+    at each tuple and cover all tuples so far. With `changing`, groups cover all tuples so far and emit a
+    changelog. Then `rank` and `qualify` select the first rows, or `order` and `limit` select the first rows
+    of each window. `distinct` and `emit` apply last.
     """
 
     inputs: tuple[QueryInput, ...]
@@ -316,10 +322,11 @@ class SelectQuery:
 
     @property
     def early_result_key(self) -> tuple[str, ...] | None:
-        """Return the key of windows with early results.
+        """Return the key of window results that may be emitted early.
 
-        The key consists of the groups and the window's end. Sessions use the start, because their end
-        changes. A session that `close` ends has no key, because another session may follow at the same time.
+        The key consists of the groups and the end of the window. For a session it has the start instead,
+        because the end changes. A session with `close` has no key, because another session may follow at the
+        same time.
         """
         if self.session is not None and self.session.close is not None:
             return None
@@ -330,14 +337,14 @@ class SelectQuery:
     def slide(self) -> int | None:
         """Return the slide of the windows in FROM.
 
-        None means that aggregates answer at each tuple.
+        None means that aggregates emit at each tuple.
         """
         return next((i.window.slide for i in self.inputs if i.window and i.window.slide is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class UnionQuery:
-    """Merge of the branches by timestamp, which keeps all tuples (UNION ALL)."""
+    """UNION ALL: merge of the branches by timestamp."""
 
     branches: tuple[Continuous, ...]
     schema: Schema
@@ -346,7 +353,7 @@ class UnionQuery:
 Continuous: TypeAlias = SelectQuery | UnionQuery
 
 
-# Queries over finite relations: tables, views, aggregates' state (M29, M40).
+# Queries over finite relations: tables, views, and local tables of aggregates (M29, M40).
 #
 # These queries have the semantics of standard SQL: aggregates may block, and results may be sorted and
 # limited.
@@ -362,9 +369,9 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """Call of a base aggregate, whose results are read as columns.
+    """Call of a base aggregate, whose results are columns.
 
-    `name` is resolved in the catalog, where a user's definition precedes a built-in.
+    `name` is resolved in the catalog, where a user's definition takes precedence over a built-in.
     """
 
     name: str
@@ -375,12 +382,13 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class RelationInput:
-    """Entry of FROM.
+    """Entry of FROM in a query over finite relations.
 
-    Its columns are read as `alias.column`, so that an inner query can read an outer row. With `arguments` the
-    entry is `TABLE(f(…))`: `query` returns the rows, and reads the values by these argument names. The call
-    is evaluated for each combination of rows of the preceding inputs. Without `query` the entry is
-    `UNNEST(…)`, whose argument is the list. The rows of `more` follow those of `query`, as in UNION ALL.
+    Its columns are read as `alias.column`, so that a correlated sub-query can read an outer row. With
+    `arguments` the entry is `TABLE(f(…))`: `query` returns the rows, and reads the arguments by these names.
+    The call is evaluated for each combination of rows of the preceding inputs. An entry with arguments but
+    without `query` is `UNNEST(…)`, and its argument is the list. The rows of `more` follow the rows of
+    `query`, as in UNION ALL.
     """
 
     relation: str
@@ -392,7 +400,7 @@ class RelationInput:
 
     @property
     def queries(self) -> tuple[RelationQuery, ...]:
-        """Return the queries whose rows the input has; () for a table."""
+        """Return the queries that compute the rows, or () for a table."""
         return () if self.query is None else (self.query, *self.more)
 
 
@@ -433,7 +441,7 @@ class ServiceLevel:
 
 
 def service_level(text: str) -> ServiceLevel | None:
-    """Parse a service level; return None if the text is invalid.
+    """Parse a service level, or return None if the text is invalid.
 
     >>> str(service_level("P99<2 s")), str(service_level("mean < 1.5 ms")), service_level("p98 < 2 s")
     ('p99 < 2 seconds', 'mean < 1500 microseconds', None)
@@ -465,7 +473,10 @@ LOAD_SHEDDING_METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class LoadBudget:
-    """Bounds on lag and memory; at least the share `least` is kept."""
+    """Bounds on lag and memory.
+
+    At least the share `least` of the tuples is kept.
+    """
 
     lag_us: int | None = None
     memory: int | None = None
@@ -476,7 +487,7 @@ class LoadBudget:
 # Memory budget of a temporal query, and its shedding method.
 
 
-# One of the methods in `shedding/methods.py`.
+# Default shedding method, one of those in `shedding.methods`.
 DEFAULT = "lookahead"
 
 
@@ -489,7 +500,7 @@ class Slot(StrEnum):
 
 # Methods with a compiled implementation for time windows.
 COMPILED = ("cals", "lookahead", "value", "threshold", "interval", "random")
-# Bytes per tuple or run without its values: in columns (with statistics for accuracy), or as objects.
+# State in bytes per tuple or run: in columns (without values, with accuracy statistics), or as objects.
 _IN_COLUMNS = 36 + 6
 _AS_OBJECTS = {"random": 500}  # for windows that count tuples
 _AS_OBJECT = 1000
@@ -500,9 +511,9 @@ _AS_RUN = 1300
 class Budget:
     """Capacity of a temporal query's state, and its shedding method.
 
-    `threshold` is the least duration that the query requires, in microseconds, if the method uses it.
-    `by_rows` is set if the window counts tuples. `weights` are the costs of a false result and of lost time
-    (L17); None means the method's defaults.
+    `threshold` is the minimum duration of runs that the query selects, in microseconds, if the method uses
+    it. `by_rows` is set if the window counts tuples. `weights` are the costs of a false result and of lost
+    time (L17). None stands for the defaults of the method.
     """
 
     capacity: int
@@ -528,16 +539,16 @@ class Budget:
 
 
 def budget_bytes(budget: Budget) -> int:
-    """Return the bytes of each tuple or run.
+    """Return the size in bytes of each tuple or run in state.
 
-    In columnar state this does not include the values.
+    For columnar state, the values are not included.
     """
     if budget.compiled:
         return _IN_COLUMNS
     return _AS_RUN if budget.slot is Slot.RUNS else _AS_OBJECTS.get(budget.method, _AS_OBJECT)
 
 
-# Changelog inputs of a SELECT, and the key of their rows.
+# Changelog inputs of a SELECT, and the keys of their rows.
 
 
 def reads_changes(inputs: Sequence[QueryInput]) -> bool:
@@ -552,8 +563,8 @@ def joins_changes(inputs: Sequence[QueryInput]) -> bool:
 def schema_below(inputs: Sequence[QueryInput]) -> Schema:
     """Return the schema of the rows that a SELECT reads.
 
-    Only the changelog flag and the key of a join are set. The key of a join consists of the keys of both
-    sides. A FULL JOIN has no key, because rows without a match have NULLs in the key columns of one side.
+    For a join, only the changelog flag and the key are set. The key consists of the keys of both sides. A
+    FULL JOIN has no key, because rows without a match have NULLs in the key columns of one side.
     """
     if not joins_changes(inputs):
         return inputs[0].schema

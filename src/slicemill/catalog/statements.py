@@ -1,6 +1,6 @@
-"""Commands: statements that query the catalog or running system.
+"""Commands: statements that read the catalog or the running system.
 
-Commands declare nothing.
+A command declares no object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class ShownKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`SHOW QUERIES`; for objects of extensions, `listing` is the plural of their kind."""
+    """`SHOW QUERIES`: list all objects of a kind.
+
+    For objects of extensions, `listing` is the plural of their kind.
+    """
 
     listing: ShownKind | str
 
@@ -65,7 +68,10 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReplace:
-    """`EXPLAIN REPLACE QUERY q AS …`: show which state CREATE OR REPLACE keeps, and which starts empty."""
+    """`EXPLAIN REPLACE QUERY q AS …`: show the state that stays.
+
+    The command shows which state CREATE OR REPLACE would keep, and which would start empty.
+    """
 
     statement: str
 
@@ -103,15 +109,14 @@ class LifecycleChange:
 
 
 # REPLAY: statement that reads rejected rows of a stream again.
-#
-# REPLAY declares nothing.
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """Counts of replayed rows.
+    """Numbers of replayed rows.
 
-    `late` of the `read` rows were too late for their order; `failed` rows were rejected again.
+    Of the `read` rows, `late` rows arrived too late for the stream's order. `failed` rows were rejected
+    again.
     """
 
     read: int
@@ -126,7 +131,10 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`REPLAY s_errors WHERE …`: `name` is the error log, `stream` the declared stream."""
+    """`REPLAY s_errors WHERE …`: read rejected rows again.
+
+    `name` is the error log, and `stream` is the declared stream.
+    """
 
     name: str
     stream: str

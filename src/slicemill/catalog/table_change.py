@@ -1,6 +1,6 @@
 """Changes of a table's rows, bound and typed: INSERT, UPDATE, DELETE, TRUNCATE.
 
-Each change creates the next version of the table, and declares nothing.
+Each change creates the next version of the table.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ EXCLUDED = "excluded"  # the row to insert, in ON CONFLICT (as in PostgreSQL)
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """ON CONFLICT: update the row with the same key, or keep it.
+    """ON CONFLICT: update or keep the stored row with the same key.
 
-    The row is updated where `where` holds. Without assignments it is kept.
+    The stored row is updated if `where` holds. Without assignments it is kept.
     """
 
     assignments: tuple[tuple[str, Expr], ...] = ()
@@ -29,7 +29,7 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class InsertRows:
-    """INSERT of given rows or the rows of a query.
+    """INSERT of given rows or of a query's rows.
 
     `columns` are in the order of the values. Without `conflict` a duplicate key is an error.
     """

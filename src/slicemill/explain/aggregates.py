@@ -16,7 +16,10 @@ from slicemill.types import Column
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:
-    """Explain each distinct call in the script, else a hypothetical call."""
+    """Explain each distinct call in the script.
+
+    If the script has no call, explain a call with the declared argument types.
+    """
     known = {**catalog.base_aggregates, **catalog.window_aggregates}
     if not any(catalog.aggregates(name)):
         hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"

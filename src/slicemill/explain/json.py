@@ -1,26 +1,24 @@
 """EXPLAIN of the query graph as JSON.
 
-Existing keys are stable, new keys may be added.
+Existing keys are stable, but new keys may be added.
 
 - `version`: 1
-- `nodes`: in topological order. `id`, independent of other queries; `label`, a readable id;
-  `operator` (`source`, `scan`, `filter`, `project`, `merge`,
-  `window_join`, `lookup`, `group_aggregate`, `relation_aggregate`, `window_aggregate`, `coalesce`,
-  `classify`, `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`,
-  `shared_models`, and `part` for one query's results of them); `role` (`source`, `table`, `stateless`,
-  `stateful`, `sink`);
-  `title`; `facts`, a list of `{what, text}`; `inputs`, ids by port; `columns`, a list of `{name, type}`;
-  `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into
-  `components`;
-  for `shared_models` also `cores`, the values kept per window, each with `core`, `window` and `users`,
-  which
-  are `{query, call}`
-- `arcs`: `source`, `target`, `port`, `alias` (the target's name for this input, or null), `kind`
-(`tuples` or
+- `nodes`: the nodes in topological order
+  - `id`: id that does not depend on other queries; `label`: readable id
+  - `operator`: class name of the operator in snake case, such as `window_join`. Operators that queries share
+    are `shared_join`, `shared_windows` and so on. A `part` is the output of a shared operator for one query.
+  - `role`: `source`, `table`, `stateless`, `stateful` or `sink`
+  - `title`; `facts`: list of `{what, text}`
+  - `inputs`: ids by port; `columns`: list of `{name, type}`
+  - `timestamp`: `external`, `internal` or `latent`; `waits_for_time`: true or false
+  - `component`: index into `components`
+  - `cores`, only for `shared_models`: values stored per window, each with `core`, `window` and `users`, a
+    list of `{query, call}`
+- `arcs`: `source`, `target`, `port`, `alias` (the target's name for this input, or null), `kind` (`tuples` or
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
-- `streams`: the name of each stream, table and view that is read or derived → the id of its node
-- `sections`: sections of extensions, title → list of lines; left out if there are none
+- `streams`: maps the name of each stream, table and view that is read or derived to the id of its node
+- `sections`: maps the title of each section of an extension to a list of lines; absent if there are none
 - `units`: the stateful units with their placements (format: `explain.placements`)
 """
 

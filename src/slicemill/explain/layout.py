@@ -1,8 +1,8 @@
 """Layered layout of boxes and arcs, from left to right.
 
-The layout is independent of queries. Each connected part is laid out in steps: assignment to layers
-(`layout_layers`), order within a layer (`layout_order`), heights (`layout_coordinates`), folding into
-bands (`layout_fold`), arcs. Then the parts are packed into rows (`layout_pack`).
+The layout is independent of queries. Each connected component is laid out in steps: assignment to layers
+(`assign_layers`), order within a layer (`order_layers`), heights (`heights`), folding into bands
+(`fold_layers`), and routes of arcs. Then the components are packed into rows (`pack_rectangles`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box to place.
+    """Box to be placed.
 
-    Arcs branch off `stub` after its right edge, to leave room for a label.
+    Its arcs branch at a distance of `stub` from its right edge, which leaves room for a label.
     """
 
     id: str
@@ -63,9 +63,9 @@ class Rectangle:
 class Layout:
     """Positions of boxes and arcs.
 
-    `routes` are in the order of the given arcs. The points of a route are connected by horizontal lines
-    (first to second, third to fourth, …). In between are curves with horizontal ends, or vertical lines where
-    x is the same. `parts` are the frames of connected parts.
+    `routes` are in the order of the given arcs. Points 1 and 2, 3 and 4, … of a route are connected by
+    horizontal lines. Between these lines are curves with horizontal ends, or vertical lines if x is the same.
+    `parts` are the frames of the connected components.
     """
 
     width: float
@@ -159,7 +159,10 @@ def _branch_points(vertex: int, fold: FoldedLayout, layer: int) -> list[Point]:
 
 
 def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tuple[float, float]]:
-    """Return the left and right edges of layers; steep arcs widen gaps."""
+    """Return the left and right edges of layers.
+
+    Steep arcs widen the gap between two layers.
+    """
     columns: list[tuple[float, float]] = []
     x = 0.0
     for layer in graph.layers:
@@ -175,7 +178,7 @@ def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tupl
 def _entry_heights(graph: Layered, fold: FoldedLayout, placed: list[Rectangle]) -> list[float]:
     """Return the height at which each arc enters its target box.
 
-    It is the height at which the arc arrives, if that is within the box's side.
+    An arc keeps the height at which it arrives, if that is within the box's side.
     """
     by_target: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for arc, path in enumerate(graph.paths):
@@ -193,7 +196,7 @@ def _entry_heights(graph: Layered, fold: FoldedLayout, placed: list[Rectangle]) 
 
 
 def _fit_within(wanted: list[float], top: float, bottom: float) -> list[float]:
-    """Return ascending heights within a box's side, close to those wanted."""
+    """Return ascending heights within a box's side, close to the wanted heights."""
     margin = min(_ENTRY_MARGIN, (bottom - top) / 4)
     low, high = top + margin, bottom - margin
     distance = min(_ENTRY_SPACING, (high - low) / max(1, len(wanted) - 1))
@@ -214,11 +217,11 @@ Arcs = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """A graph whose arcs connect neighbouring layers only.
+    """Graph whose arcs connect only neighbouring layers.
 
-    Vertices below `real` are nodes, the others bends. `paths` lists, per arc, its vertices from source to
-    target. Arcs with the same source carry the same tuples and share their bends, so they branch as late as
-    possible.
+    Vertices below `real` are nodes, and all other vertices are bends. `paths` lists the vertices of each arc
+    from source to target. Arcs with the same source carry the same tuples and share their bends, so they
+    branch as late as possible.
     """
 
     real: int
@@ -246,11 +249,11 @@ def ranks(count: int, arcs: Arcs) -> list[int]:
     rank = [0] * count
     for node in order:
         rank[node] = max((rank[s] + 1 for s in sources[node]), default=0)
-    # Move nodes with more arcs ahead than behind to the right, e.g. a table next to its look-up.
+    # Move nodes with more outgoing than incoming arcs to the right, e.g. a table next to its look-up.
     for node in reversed(order):
         if targets[node] and len(targets[node]) >= len(sources[node]):
             rank[node] = min(rank[t] for t in targets[node]) - 1
-    # Move nodes back to the left if that was no gain, e.g. a filter next to its stream.
+    # Move nodes back to the left if the move did not shorten arcs, e.g. a filter next to its stream.
     for node in order:
         if sources[node] and len(sources[node]) >= len(targets[node]):
             rank[node] = max(rank[s] for s in sources[node]) + 1
@@ -274,7 +277,10 @@ def _topological(sources: list[list[int]], targets: list[list[int]]) -> list[int
 
 
 def assign_layers(count: int, arcs: Arcs) -> Layered:
-    """Assign nodes to layers, with bends in layers that arcs pass."""
+    """Assign nodes to layers.
+
+    An arc gets a bend in each layer that it passes.
+    """
     rank = ranks(count, arcs)
     bends: dict[tuple[int, int], int] = {}
     paths: list[tuple[int, ...]] = []
@@ -511,7 +517,7 @@ def _align_blocks(
 def _compact_blocks(layers: Order, root: dict[int, int], size: Sequence[float], gap: float) -> Heights:
     """Place blocks as close together as sizes allow.
 
-    Blocks with room are then moved towards the next block.
+    A block with free space after it is then moved towards the next block.
     """
     after: dict[int, dict[int, float]] = {block: {} for block in root.values()}
     waits = dict.fromkeys(after, 0)
@@ -542,7 +548,7 @@ def _compact_blocks(layers: Order, root: dict[int, int], size: Sequence[float], 
 def _balance_heights(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
     """Align the four solutions and average the middle two per vertex.
 
-    They are aligned to the ends of the smallest one.
+    Each solution is aligned with the top or bottom of the most compact solution.
     """
 
     def ends(found: Heights) -> tuple[float, float]:
@@ -581,7 +587,7 @@ Column = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class BandTurn:
-    """Lanes of an arc into the next band, and its end."""
+    """Lanes of an arc into the next band, and its end there."""
 
     right: float
     between: float
@@ -609,7 +615,10 @@ def fold_layers(
     columns: list[Column],
     limit: float,
 ) -> FoldedLayout:
-    """Fold into bands at most `limit` wide, if worthwhile."""
+    """Fold layers into bands of at most `limit` width.
+
+    Layers stay unfolded if folding saves too little space.
+    """
     bottom = max(heights[v] + size[v] / 2 for v in heights)
     flat = FoldedLayout(columns, heights, {}, columns[-1][1], bottom)
     bands = _bands(columns, limit)
@@ -701,7 +710,7 @@ def keep_apart(wanted: Sequence[float], distance: float) -> list[float]:
 
     Isotonic regression: neighbours that are too close are pooled around their mean.
 
-    >>> apart([0, 50, 50], 12)
+    >>> keep_apart([0, 50, 50], 12)
     [0.0, 44.0, 56.0]
     """
     pools: list[tuple[float, int]] = []
@@ -727,7 +736,7 @@ def pack_rectangles(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float
 
     Corners are in the given order.
 
-    >>> packed([(10, 10), (10, 10), (10, 10), (10, 10)], 2)
+    >>> pack_rectangles([(10, 10), (10, 10), (10, 10), (10, 10)], 2)
     ([(0.0, 0.0), (12.0, 0.0), (0.0, 12.0), (12.0, 12.0)], 22.0, 22.0)
     """
     if not sizes:

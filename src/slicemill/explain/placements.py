@@ -1,10 +1,15 @@
 """EXPLAIN of placements: distribution of rows, and costs of alternatives.
 
-The JSON is a list of units with: `id`; `nodes`; `inputs` and `outputs`, which are logs; `cells`, the
-maximal number of cells; `placement` with `kind`, `shape` and `by` (by log and dimension: keys, `every` or
-`stripe`); `why`; `measured`, false if rates are assumed; `rates` by log; `candidates`, the cheapest of
-each kind, in order of cost, each with `kind`, `shape`, `cpu_s` and `slowest_s` (CPU seconds per second of
-all cells and of the slowest), `rows_kept`, `most_kept` (in one cell) and `rows_read` (per second).
+The JSON is a list of units. Each unit has these keys:
+
+- `id`; `nodes`; `inputs` and `outputs`: names of logs
+- `cells`: maximum number of cells
+- `placement`: `kind`, `shape`, and `by`, which has keys, `every` or `stripe` for each log and dimension
+- `why`: reason for the placement
+- `measured`: false if rates are assumed; `rates`: rows per second of each log
+- `candidates`: the cheapest placement of each kind, in order of cost. Each has `kind`, `shape`, `cpu_s` and
+  `slowest_s` (CPU seconds per second of all cells and of the slowest cell), `rows_kept`, `most_kept` (in one
+  cell) and `rows_read` (per second).
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class PlacedUnit:
-    """A unit with its placement and all candidates, cheapest first."""
+    """Unit with its placement and all candidates, cheapest first."""
 
     unit: Unit
     cells: int
@@ -76,7 +81,7 @@ def place_units(
 ) -> list[PlacedUnit]:
     """Return the stateful units of a graph with their placements.
 
-    `kept` are current placements by unit id, in the form of the journal. Other units get the cheapest
+    `kept` maps unit ids to current placements, in the form of the journal. All other units get the cheapest
     placement with at most `cells` cells.
     """
     found = []

@@ -68,7 +68,7 @@ def _columns(schema: Schema) -> str:
 
 
 def _column_list(relation: Stream | Table) -> str:
-    """Return the columns of a source, with units of measurement."""
+    """Return the columns of a source, with the units of numeric timestamps."""
     units = dict(relation.units)
     return ", ".join(
         f"{name} ({units[name].lower()})" if name in units else name for name in relation.schema.names

@@ -195,7 +195,9 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def xml(text: str) -> str:
-    """Escape text for XML content and double-quoted attributes; replace invalid characters.
+    """Escape text for XML content and double-quoted attributes.
+
+    Invalid characters are replaced.
 
     >>> xml('a < "b" & \\x1b')
     'a &lt; &quot;b&quot; &amp; \\ufffd'
@@ -204,7 +206,10 @@ def xml(text: str) -> str:
 
 
 def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
-    """Return the estimated width of a line, rather too wide."""
+    """Estimate the width of a line.
+
+    The estimate is rather too high than too low.
+    """
     em = sum(_em(char, mono) for char in text)
     return em * size * (_BOLD if bold and not mono else 1.0)
 
@@ -216,11 +221,13 @@ def _em(char: str, mono: bool) -> float:
 
 
 def wrap_text(text: str, size: float, width: float, lines: int, mono: bool = False) -> list[str]:
-    """Break text into at most `lines` lines; an ellipsis marks omitted text.
+    """Break text into at most `lines` lines.
 
-    >>> wrapped("price > 1000 AND sellerID = 'x y'", 10, 120, 3, mono=True)
+    An ellipsis marks omitted text.
+
+    >>> wrap_text("price > 1000 AND sellerID = 'x y'", 10, 120, 3, mono=True)
     ['price > 1000 AND', "sellerID = 'x y'"]
-    >>> wrapped("a_name_that_is_much_too_long", 10, 60, 1, mono=True)
+    >>> wrap_text("a_name_that_is_much_too_long", 10, 60, 1, mono=True)
     ['a_name_t…']
     """
 
@@ -273,7 +280,10 @@ g.arc:hover path.line {{ stroke-width: 2.8; }}
 
 
 def explain_svg(graph: QueryGraph) -> str:
-    """Return the graph as an SVG document; equal graphs yield equal text."""
+    """Return the graph as an SVG document.
+
+    Equal graphs yield equal text.
+    """
     labels = {node.id: _label(node, graph) for node in graph}
     boxes = [labels[node.id].box(node, read=bool(graph.consumers(node.id))) for node in graph]
     layout = lay_out(boxes, [(arc.source, arc.target) for arc in graph.arcs], _WIDEST)

@@ -26,8 +26,8 @@ _GLUE = "\xa0"  # non-breaking space, between a column and its type
 def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit] = ()) -> str:
     """Return the graph as indented trees, with its units and a summary.
 
-    Lines have at most `width` columns. Deep trees may exceed that, since at least 20 columns are left for
-    text.
+    Lines have at most `width` columns. Only lines of deep trees may be longer, because at least 20 columns
+    remain for text.
     """
     printer = _Printer(graph, max(width, _MIN_WIDTH))
     trees = [printer.tree(graph[root]) for root in _roots(graph)]
@@ -88,7 +88,7 @@ def _summary(graph: QueryGraph) -> str:
 
 
 class _Printer:
-    """Prints the trees of a graph, with references to other trees."""
+    """Printer of a graph's trees, with references between trees."""
 
     def __init__(self, graph: QueryGraph, width: int) -> None:
         self.graph = graph
@@ -136,7 +136,7 @@ class _Printer:
                 yield from self._branch(child, indent, last, label, columns=not shown)
 
     def _node(self, node: Node, first: str, below: str, columns: bool) -> Iterator[str]:
-        """Yield a node's headline and facts.
+        """Yield the headline and the facts of a node.
 
         The main fact is part of the headline if it fits.
         """
@@ -181,7 +181,7 @@ def role_of(node: Node) -> Role:
 
 
 def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
-    """Return True if an input is looked up, not a stream."""
+    """Return True if an input is a looked-up table."""
     operator = graph[target].operator
     return kind_of(operator).looked_up(operator, port)
 

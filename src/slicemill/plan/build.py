@@ -69,7 +69,8 @@ from slicemill.types import TIMESTAMP, Column, Schema, changelog
 def build_graph(catalog: Catalog) -> QueryGraph:
     """Return the graph of all statements of a catalog.
 
-    It has all derived streams, streams of extensions and queries, and the views that ad hoc queries read.
+    The graph contains derived streams, streams of extensions, queries, and the views that ad hoc queries
+    read.
     """
     derived = [r for r in catalog.relations.values() if isinstance(r, (DerivedStream, ComputedStream))]
     views = map(as_query, views_to_answer(catalog))
@@ -105,7 +106,7 @@ class _Builder:
     ) -> Node:
         """Add a node.
 
-        If the id `name` is taken, a number is appended.
+        If the id `name` is taken, a number is appended to it.
         """
         node_id, number = name, 1
         while node_id in self.nodes:
@@ -284,9 +285,9 @@ class _Builder:
         return self.add(f"{name}: join", join, inputs, schema)
 
     def _as_of(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
-        """As-of join.
+        """Add an ASOF join.
 
-        Conditions on one side filter its input; equalities are the join keys.
+        Conditions on one side filter the input of that side. Equalities are the join keys.
         """
         left, right = streams
         assert right.as_of is not None, "the binder has put it there"
@@ -312,9 +313,9 @@ class _Builder:
         return self.add(f"{name}: as-of join", join, (first, versions), Schema(columns))
 
     def _changing_join(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
-        """Join changelogs.
+        """Add a join with at least one changelog.
 
-        If both inputs have a key, the output's key has the columns of both.
+        If both inputs have a key, the key of the output consists of both.
         """
         inputs = (first, self._input(streams[1], name))
         both = list(zip(streams, inputs, strict=True))
@@ -338,10 +339,10 @@ class _Builder:
     def _punctuated_join(
         self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str
     ) -> Node:
-        """Join streams with punctuations (CLOSES).
+        """Add a join of streams with punctuations (CLOSES).
 
-        Conditions are part of the join and never filter its inputs, since a dropped tuple may be a
-        punctuation.
+        All conditions are evaluated in the join. They never filter its inputs, because a filtered tuple may
+        be a punctuation.
         """
         inputs = (first, self._input(streams[1], name))
         columns = [
@@ -364,10 +365,10 @@ class _Builder:
     def _outer_join(
         self, streams: list[QueryInput], outer: QueryInput, first: Node, pending: list[Expr], name: str
     ) -> Node:
-        """Join two streams with an outer join whose condition is ON.
+        """Add an outer join of two streams with ON as its condition.
 
-        WHERE conditions on a single side filter its input if the join preserves all rows of that side. All
-        other WHERE conditions run after the join.
+        A WHERE condition on a single side filters the input of that side if the join preserves all its rows.
+        All other WHERE conditions run after the join.
         """
         inputs = [first, self._input(streams[1], name)]
         below = {JoinKind.RIGHT: (1,), JoinKind.FULL: ()}.get(outer.kind, (0,))
@@ -451,7 +452,7 @@ class _Builder:
 def _counts_rows(select: SelectQuery) -> bool:
     """Return True if aggregates range over a ROWS window of one stream.
 
-    WHERE then filters inside the window, not before.
+    WHERE then filters the rows inside the window. It must not filter rows before they enter the window.
     """
     window = select.inputs[0].window
     return (
@@ -471,7 +472,7 @@ def _stream_inputs(query: Continuous) -> list[QueryInput]:
 def _kind_of(inputs: tuple[Node, ...]) -> TimestampKind:
     """Return the common timestamp kind of the inputs, else EXTERNAL.
 
-    When merged with tuples of another kind, a latent tuple is stamped on arrival.
+    A latent tuple is stamped on arrival when it is merged with tuples of another kind.
     """
     kinds = {node.kind for node in inputs}
     return kinds.pop() if len(kinds) == 1 else TimestampKind.EXTERNAL

@@ -15,13 +15,16 @@ from slicemill.types import BIGINT, Column, Schema, changelog
 
 
 class GraphBuilder(Protocol):
-    """Adds nodes to a graph."""
+    """Builder that adds nodes to a query graph."""
 
     def add(self, name: str, operator: Operator, inputs: tuple[Node, ...], schema: Schema) -> Node: ...
 
 
 def add_group_changes(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
-    """Add an unwindowed GROUP BY; without aggregates on append-only input, a DISTINCT."""
+    """Add an unwindowed GROUP BY.
+
+    Without aggregates, over an append-only input, the node is a DISTINCT.
+    """
     groups = tuple(Column(item.name, item.expr.type) for item in select.group_by)
     if not select.aggregates and not node.schema.changelog:
         grouped = builder.add(f"{name}: groups", Project(select.group_by), (node,), Schema(groups))
@@ -35,7 +38,7 @@ def add_group_changes(builder: GraphBuilder, select: SelectQuery, node: Node, na
 def add_top_n(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
     """Add the top-N of QUALIFY or ORDER BY … LIMIT.
 
-    It covers all rows so far, or each window.
+    The first rows are those of each window, or of all rows so far.
     """
     if select.rank is not None:
         assert select.rank.limit is not None, "the binder asks for a limit"

@@ -1,11 +1,11 @@
 """Stable digests of plan content.
 
-They do not depend on the process, the session or the order of queries.
+A digest is the same in every process, whatever the order in which queries are registered.
 
-State is stored under the ids of nodes, and ids end in these digests. So a digest depends only on what is
-computed: it uses no `hash()`, no set order, and no field that is excluded from comparison. A field that
-has its default value is left out. So a later version may add fields without changing the ids of stored
-state.
+Node ids end in these digests, and state is stored under node ids. So a digest depends only on the computation
+of a node: it uses neither `hash()` nor set order, and ignores fields that are excluded from comparison. It
+also ignores fields that have their default value, so that a later version can add fields without changing the
+ids of stored state.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def digest(*parts: object) -> str:
 
 
 def digest_of_calls(catalog: Catalog, *parts: object) -> str:
-    """Like `digest`, including the definitions of user-defined aggregates called directly or indirectly."""
+    """Return a digest that includes the definitions of user-defined aggregates.
+
+    Aggregates are included if the content calls them directly or indirectly.
+    """
     writer = ContentWriter()
     text = writer.written(parts)
     told: set[str] = set()
@@ -51,9 +54,9 @@ def digest_of_calls(catalog: Catalog, *parts: object) -> str:
 
 
 def short_name(words: Sequence[str], what: object, longest: int = 60) -> str:
-    """Join the words for use in a name.
+    """Join the words, for use in a name.
 
-    If the result is too long, return a digest of `what`.
+    If the result is longer than `longest`, return a digest of `what` instead.
     """
     text = ", ".join(words)
     return f"#{digest(what)}" if len(text) > longest else text
@@ -62,7 +65,7 @@ def short_name(words: Sequence[str], what: object, longest: int = 60) -> str:
 def quote_name(name: str) -> str:
     """Quote a name if it is not an identifier.
 
-    >>> quoted("bid"), quoted("bid by item")
+    >>> quote_name("bid"), quote_name("bid by item")
     ('bid', '"bid by item"')
     """
     if name.isidentifier():
@@ -76,7 +79,10 @@ def _hash_text(text: str) -> str:
 
 
 class ContentWriter:
-    """Serializes content as text, and collects called aggregates and relations read."""
+    """Serializer of content as text.
+
+    It also collects the called aggregates and the relations read.
+    """
 
     def __init__(self) -> None:
         self.called: set[str] = set()
@@ -114,7 +120,10 @@ def _serialize_set(parts: Iterable[str]) -> str:
 
 
 def _comparison_fields(kind: type) -> tuple[tuple[str, str, object], ...] | None:
-    """Return names, names in content and defaults of compared fields, or None."""
+    """Return the compared fields of a dataclass, or None for another type.
+
+    Each field has its name, its name in digests, and its default.
+    """
     if kind not in _fields:
         _fields[kind] = _fields_of(kind) if is_dataclass(kind) else None
     return _fields[kind]

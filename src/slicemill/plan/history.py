@@ -1,6 +1,6 @@
-"""Length of history on which a query's results depend (S23).
+"""Length of the history on which a query's results depend (S23).
 
-It determines when the results of a new query are complete.
+The length determines when the results of a new query are complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from slicemill.plan.units import log_of
 
 
 def history_us(graph: QueryGraph, root: str) -> int | None:
-    """Return the history of a node within its unit, None if unbounded."""
+    """Return a node's history within its unit in microseconds, None if unbounded."""
     node = graph[root]
     own = kind_of(node.operator).history_us(node.operator, node, graph)
     above = [history_us(graph, source) for source in node.inputs if log_of(graph[source], graph) is None]

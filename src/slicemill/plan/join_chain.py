@@ -1,15 +1,17 @@
 """Chain of binary joins for three or more streams with outer joins.
 
-    a ── LEFT ── LEFT ── …    a joined row has the timestamps of its members (`a._ts`, `b._ts`). `_until`
-    is
-    b ────┘       │           the end of the first of their windows: after it, the row has no more
-    partners.
-    c ────────────┘           `_since` is the newest member's time less the window of the next stream
+    a ── LEFT ── LEFT ── …
+    b ────┘       │
+    c ────────────┘
 
-Which rows match depends only on the timestamps of the members: any two streams of a result are in each
-other's windows, as in a single n-way join. So the order in which joined rows arrive does not matter. An
-unmatched row is emitted late, at the end of its window, so later joins keep their rows for that delay
-too. Inner joins at the beginning of FROM stay a single join of all their streams.
+A joined row carries the timestamps of its input rows, `a._ts` and `b._ts`. `_until` is the first time at
+which one of these rows leaves its window. After it, the joined row finds no more matches. `_since` is the
+timestamp of the newest input row minus the window of the next stream.
+
+Any two input rows of a result are in each other's windows, as in a single n-way join. This depends only on
+their timestamps, so the order in which joined rows arrive does not matter. An unmatched row is emitted late,
+at the end of its window, so later joins keep their rows for that delay too. Inner joins at the beginning of
+FROM stay a single join of all their streams.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from slicemill.operators.specs import Filter, Project
 from slicemill.plan.changelog_nodes import GraphBuilder
 from slicemill.types import BOOLEAN, INTERVAL, TIMESTAMP, Column, Schema
 
-JOINED = ""  # alias of the joined rows, whose columns keep the aliases of the members
+JOINED = ""  # alias of the joined rows; their columns keep the aliases of the streams
 _UNTIL, _SINCE = Column("_until", TIMESTAMP), Column("_since", TIMESTAMP)
 _LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
 _KEEPS_WHERE = (JoinKind.INNER, JoinKind.LEFT, *_LEFT_ONLY)
@@ -47,9 +49,9 @@ def join_chain(
     pending: list[Expr],
     name: str,
 ) -> Node:
-    """Return the last join.
+    """Add the joins of the chain and return the last join.
 
-    WHERE conditions run at the earliest join where no row is needed later.
+    Each WHERE condition runs as early as the outer joins after it allow.
     """
     first = next(place for place, entry in enumerate(streams) if entry.kind is not JoinKind.INNER)
     chain = _Chain(builder, name, list(zip(streams, inputs, strict=True)), pending)
@@ -64,10 +66,10 @@ class _Chain:
     builder: GraphBuilder
     name: str
     streams: list[tuple[QueryInput, Node]]
-    pending: list[Expr]  # conditions of WHERE not yet placed
+    pending: list[Expr]  # WHERE conditions that no node evaluates yet
     members: list[QueryInput] = field(default_factory=list)  # streams whose columns the joined rows have
-    always: list[QueryInput] = field(default_factory=list)  # those of `members` that are never NULL-padded
-    late_us: int = 0  # maximal delay of a joined row after its newest member
+    always: list[QueryInput] = field(default_factory=list)  # members whose columns are never NULL-padded
+    late_us: int = 0  # maximum delay of a joined row after its newest input row
 
     def begun(self) -> Node:
         """Return the first stream, filtered by WHERE if possible."""
@@ -96,7 +98,7 @@ class _Chain:
         return self.builder.add(f"{self.name}: join", join, inputs, schema)
 
     def step(self, left: Node, place: int) -> Node:
-        """Join one more stream."""
+        """Join one more stream to the chain."""
         entry, right = self.streams[place]
         alone = len(self.members) == 1 and _time_of(self.members[0]).name not in left.schema.names
         selects = self._keeps_where(place + 1)
@@ -134,11 +136,11 @@ class _Chain:
         return node
 
     def _count(self, entry: QueryInput) -> None:
-        """Update the members of the joined rows and their maximal delay.
+        """Update the members of the joined rows and their maximum delay.
 
-        An unmatched row is emitted when the windows of its members end, or one microsecond after its own
-        arrival if they have ended before. A semi join may also emit a row that late, when it finds the first
-        match.
+        An unmatched row is emitted when the windows of its input rows end, or one microsecond after its
+        arrival if they have ended before. A semi join can have the same delay, because it emits a row at its
+        first match.
         """
         waits = max(self.late_us + 1, self._reach_us())
         if entry.kind is JoinKind.RIGHT:
@@ -155,16 +157,16 @@ class _Chain:
             self.always.append(entry)
 
     def _reach_us(self) -> int:
-        """Return the longest time in which a joined row finds partners.
+        """Return for how long a joined row can find matches.
 
-        It is counted from the row's newest member.
+        The time is counted from the newest input row.
         """
         if self.always:
             return min(map(_length, self.always))
         return max(map(_length, self.members))
 
     def _with_ends(self, node: Node, entry: QueryInput) -> Node:
-        """Add the columns `_until` and `_since`, the bounds for matching rows."""
+        """Add the columns `_until` and `_since`, the time bounds of matching rows."""
         visible = self._visible(node)
         times = [ColumnRef.to(_time_of(member)) for member in self.members]
         ends = [
@@ -181,7 +183,7 @@ class _Chain:
         return self.builder.add(f"{self.name}: before {entry.alias}", Project(tuple(items)), (node,), schema)
 
     def _visible(self, node: Node) -> Schema:
-        """Return the columns of the members and their timestamps."""
+        """Return the columns of the members, including their timestamps."""
         aliases = {member.alias for member in self.members}
         return Schema(tuple(c for c in node.schema if c.origin is not None and c.origin.input in aliases))
 

@@ -4,10 +4,11 @@
     b ─┴─ ⋈ a.x = b.x ─┐
     c ─────────────────┴─ ⋈ b.y = c.y ─ π       classes   {a.x, b.x}, {b.y, c.y}
 
-A log that is joined with itself is two inputs. An input may also be the output of a stateful operator.
-Then each cell that reads all rows of its logs computes the same input. The choice of a placement
-(`placement`) needs only this structure: a result has one row of each input, and these rows agree in each
-class.
+A log that is joined with itself is two inputs. An input can also be the output of a stateful operator. Each
+cell that reads all rows of its logs then computes the same input.
+
+A result has one row of each input, and these rows agree in each class. The choice of a placement
+(`plan.placement`) needs no other information.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from slicemill.operators.protocol import InnerJoin, Keys
 from slicemill.operators.registry import kind_of
 from slicemill.plan.units import Unit, log_of
 
-# An input is a join and its port. The flag of a key says if it is over a log's columns.
+# A place is a join node and its port. The flag of a key is True if its expression reads columns of a log.
 _Place: TypeAlias = tuple[str, int]
 _Key: TypeAlias = tuple[_Place, Expr, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedInput:
-    """An input of a join (its id and port), with its window.
+    """Input of a join, identified by join id and port.
 
-    It has one row for each row of its log that passes selections and look-ups, or it is `computed` from one
-    or several logs by a stateful operator.
+    If `computed` is False, the input has one row for each row of its log that passes filters and look-ups. If
+    it is True, a stateful operator computes the input from one or several logs.
     """
 
     logs: tuple[str, ...]
@@ -47,9 +48,9 @@ class JoinedInput:
 
 @dataclass(frozen=True, slots=True)
 class KeyClass:
-    """Expressions that are equal in a result's rows, by input number.
+    """Expressions that are equal in every result, by input number.
 
-    None for an input whose log does not have these keys.
+    The value is None for an input whose log does not have these keys.
     """
 
     keys: Mapping[int, Keys | None]
@@ -57,7 +58,7 @@ class KeyClass:
     def of_logs(self, inputs: Sequence[JoinedInput]) -> dict[str, Keys]:
         """Return the logs that can be partitioned by these keys.
 
-        A log that is several inputs must have the same keys in all of them.
+        Each log is mapped to its keys. A log with several inputs must have the same keys in all of them.
         """
         found: dict[str, Keys] = {}
         for log in sorted({log for one in inputs for log in one.logs}):
@@ -80,9 +81,9 @@ class JoinedInputs:
 
     @property
     def counts_rows(self) -> bool:
-        """Return True if some window is a ROWS window.
+        """Return True if an input has a ROWS window.
 
-        Such a window counts the rows of all keys, so a grid of cells cannot hold it.
+        A ROWS window counts the rows of all keys, so a grid of cells cannot compute it.
         """
         return any(joined.window.frame is FrameUnit.ROWS for joined in self.inputs)
 
@@ -90,8 +91,8 @@ class JoinedInputs:
 def join_inputs_of(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
     """Return the join structure of a unit, or None.
 
-    None if the unit has other stateful operators, or if its results do not all come from one join or from one
-    chain of joins with ordering at its end.
+    The result is None if the unit has other stateful operators. It is also None unless all results come from
+    one join, or from one chain of joins that ends with an ordering node.
     """
     tops = {_source_join(graph, node_id) for node_id, _ in unit.outputs}
     top = tops.pop() if len(tops) == 1 else None
@@ -121,7 +122,7 @@ def _is_join(node: Node) -> bool:
 
 
 def _source_join(graph: QueryGraph, node_id: str) -> str | None:
-    """Return the join whose rows a node passes on, else None."""
+    """Return the join whose rows a node forwards, or None."""
     node = graph[node_id]
     while not _is_join(node):
         kind = kind_of(node.operator)
@@ -142,7 +143,10 @@ def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
 
 
 def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]:
-    """Return the logs below a node, and if the input is computed."""
+    """Return a node's upstream logs, and True if its rows are computed.
+
+    Rows are computed if a stateful operator produces them, or if they come from several logs.
+    """
     found: dict[str, None] = {}
     computed = False
     waiting = [node_id]
@@ -158,10 +162,10 @@ def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]
 
 
 def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
-    """Translate a key of a join input into a log expression.
+    """Translate a key of a join input to the columns of a log.
 
-    If the log does not have the key, it is returned unchanged. If the input is itself a join, the key is
-    traced to one of that join's inputs; the result is None if it uses columns of several inputs.
+    A key that the log does not have is returned unchanged. If the input is itself a join, the key is traced
+    to one of that join's inputs. The result is None if the key uses columns of several inputs.
     """
     node, own = graph[graph[place[0]].inputs[place[1]]], key
     join = kind_of(node.operator).joins(node.operator)
@@ -185,7 +189,10 @@ def _rename_columns(key: Expr, columns: Mapping[str, tuple[int, str]]) -> Expr:
 
 
 def _classes(places: list[_Place], equal: list[list[_Key]]) -> Iterator[KeyClass]:
-    """Merge equal keys into classes; classes over the same inputs become one."""
+    """Merge equal keys into classes.
+
+    Classes over the same inputs become one class.
+    """
     merged: list[set[_Key]] = []
     for keys in equal:
         together = set(keys)

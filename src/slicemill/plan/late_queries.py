@@ -1,25 +1,25 @@
-"""Units apart: separate units for queries that start in the past.
+"""Backfill units: separate units for queries that start in the past.
 
-Such a query runs in its own unit until it has caught up.
+Such a query runs in its own unit, called `q apart`, until it has caught up.
 
     bid ─┬─ windows of bid by auction ─┬─ q1           bid ─┬─ windows of bid by auction ─┬─ q1
          │                             └─ q2     ──►        │                             ├─ q2
          └─ q apart ── q                                    │                             └─ q (joining)
                                                             └─ q apart ── q
 
-Queries can share state only if they read a log from the same epoch on. So the nodes of a query apart have
-their own names and are not shared. Once the query has caught up, it is also planned in the shared unit,
-under a name without a log (`plan_joining_query`). Its results there are discarded until its state is as
-complete as if the query had always run. The shared node then writes the query's log, and the unit apart is
-dropped.
+Queries can share state only if they read a log from the same epoch on. So the nodes of a backfill unit have
+their own names and are not shared. Once the query has caught up, it is also planned in the shared unit, under
+the name `q (joining)`, which has no log (`plan_joining_query`). Its results there are discarded until its
+state is as complete as if the query had always run. Then the shared node writes the query's log, and the
+backfill unit is dropped.
 
-If a log no longer contains the old rows, the source of the stream is read again into a separate log.
-Derived streams in between are computed again:
+If a log no longer contains the old rows, the source of the stream is read again into a separate log. Derived
+streams between the source and the query are computed again:
 
     bid (again for q) ── dear (again for q) ── q apart ── q
 
-When the second reader of the source has reached the position of the first, the units switch to the
-stream.
+When the second reader of the source has reached the position of the first reader, the backfill units switch
+to the original stream.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from slicemill.plan.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """How a query or a derived stream starts in the past.
+    """Backfill of a query or derived stream that starts in the past.
 
-    `again` are the declared streams whose sources are read again for it, and the derived streams that are
-    computed again. `kept` are the logs of which it reads retained rows. `begins_us` is the time of its first
-    rows, None for all. With `joins` it is also planned in the shared unit. `explicit` means that the query's
-    definition sets the start, `renamed` that its nodes have their own names, and `alone` that no other query
-    could share its unit.
+    `again` has the declared streams whose sources are read again, and the derived streams that are computed
+    again. `kept` has the logs from which the query reads retained rows. `begins_us` is the time of its first
+    rows, or None for all rows. With `joins` the query is also planned in the shared unit. `explicit` means
+    that the query's definition sets the start, `renamed` that its nodes have their own names, and `alone`
+    that no other query could share its unit.
     """
 
     joins: bool = False
@@ -56,27 +56,27 @@ class BackfillPlan:
 
 
 def backfill_units(names: Mapping[str, BackfillPlan], units: Iterable[Unit]) -> dict[str, str]:
-    """Map the ids of units apart to their query or stream."""
+    """Map the ids of backfill units to their query or stream."""
     own = {unit: name for name in names for unit in (backfill_unit_id(name), quote_name(name))}
     feeding = {unit.id: name for unit in units for name in names if unit.id.endswith(f"{AGAIN}{name}) apart")}
     return own | feeding
 
 
 def backfill_log_name(log: str, query: str) -> str:
-    """Return the name of the log of a re-read source."""
+    """Return the log name of a source that is read again."""
     suffix = next((side for side in (LATE, ERRORS) if log.endswith(side)), "")
     return f"{log}{AGAIN}{query})" if not suffix else f"{log.removesuffix(suffix)}{AGAIN}{query}){suffix}"
 
 
 def backfill_unit_id(query: str) -> str:
-    """Return the id of a query's unit apart."""
+    """Return the id of a query's backfill unit."""
     return f"{quote_name(query)} apart"
 
 
 def has_own_unit(unit: Unit, query: str) -> bool:
     """Return True if the unit runs only this query.
 
-    It is either a unit apart or one that cannot be shared.
+    It is either a backfill unit or a unit that cannot be shared.
     """
     return unit.id in (backfill_unit_id(query), quote_name(query))
 
@@ -89,10 +89,10 @@ def is_alone(units: tuple[Unit, ...], query: str) -> bool:
 def split_backfill_unit(
     graph: QueryGraph, units: tuple[Unit, ...], query: str, again: Collection[str] = ()
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Return a query's unit and nodes under names of their own.
+    """Return a query's backfill unit and its graph, with renamed nodes.
 
-    The result includes the sources that are read `again` and the units that recompute derived streams.
-    `units` are ordered, upstream units first.
+    The result includes the sources in `again`, and the units that compute derived streams again. `units` are
+    in topological order.
     """
     own = unit_of(units, query)
     logs = {
@@ -144,7 +144,7 @@ def split_backfill_unit(
 
 
 def without_writers(graph: QueryGraph, units: tuple[Unit, ...], logs: Collection[str]) -> tuple[Unit, ...]:
-    """Return the units without some outputs, which units apart write instead."""
+    """Return the units without the outputs that backfill units write instead."""
     kept = []
     for unit in units:
         left = tuple((root, log) for root, log in unit.outputs if log not in logs)
@@ -159,7 +159,7 @@ def without_writers(graph: QueryGraph, units: tuple[Unit, ...], logs: Collection
 
 
 def sort_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
-    """Sort units topologically, else keep the given order."""
+    """Sort units topologically, and otherwise keep the given order."""
     units = tuple(units)
     writers = {log: unit for unit in units for _, log in unit.outputs}
     found: dict[str, Unit] = {}
@@ -200,9 +200,9 @@ def _is_reread(log: str, again: Collection[str]) -> bool:
 def plan_joining_query(
     graph: QueryGraph, units: tuple[Unit, ...], query: str
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Return a query's plan under a name without a log.
+    """Return the plan with a query renamed to `<query> (joining)`.
 
-    Its results are discarded.
+    No log has this name, so its results are discarded.
     """
     unit, name = unit_of(units, query), query + JOINING
     results = graph[query].operator

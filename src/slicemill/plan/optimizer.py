@@ -1,7 +1,7 @@
 """The optimizer: ordered lists of rewrites of query graphs.
 
-All engines apply `RULES`. Only the runtime applies `sharing_rules`, which merge operators of several
-queries. The reference engine runs queries unshared, so tests can compare shared with unshared results.
+All engines apply `RULES`. Only the runtime applies `sharing_rules`, which merge operators of several queries.
+The reference engine runs each query alone, so tests can compare shared with unshared results.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
 
 @cache
 def sharing_rules() -> tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...]:
-    """Return the rules that share operators, with the rewrites of extensions in their places."""
+    """Return the sharing rules, including the rewrites of extensions."""
     rules = list(_SHARING)
     names = [rule.__name__ for rule in rules]
     for name, extension in extensions().items():
@@ -64,7 +64,7 @@ def optimize(graph: QueryGraph) -> QueryGraph:
 
 
 def share(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
-    """Return the optimized graph with operators that several queries share merged."""
+    """Merge the operators that several queries can share."""
     for rule in sharing_rules():
         graph = rule(graph, catalog)
     return graph

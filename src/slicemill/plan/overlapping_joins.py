@@ -6,27 +6,25 @@
     a, b, d ── joins of a, b and d on k ── q2         d ─┤                             └─ q3: a, b
     a, b ── joins of a and b on k ── q3
 
-Each statement is planned alone, so its join first has a node of its own, named after inputs and keys.
-This module merges such nodes into a *house*: the node of one of them, whose set of inputs grows. The
-house of a query is chosen by the saved state when the query is added. Later plans read that choice from
-the journal, which stores the queries of each unit. So state never moves when other queries are added or
-removed. A house keeps the name of its first join even after that join is dropped.
+Each statement is planned alone, so its join first has its own node, named after inputs and keys. This module
+merges such nodes into one of them, the merge target, whose set of inputs grows. When a query is added, the
+stored state determines its merge target. Later plans read this choice from the journal, which stores the
+queries of each unit. So state never moves when other queries are added or removed. A merge target keeps the
+name of its first join even after that join is dropped.
 
-* A new query over {a, b, d} in the house of {a, b, c} finds the stored rows of a and b, so its results
-are
-  complete sooner (S23). The house starts to read and store d.
-* A dropped query's state is dropped unless other queries use it. State and input of d are dropped with
-the
-  last query that joins d.
+* A new query over {a, b, d} is merged into the node of {a, b, c}. It finds the stored rows of a and b, so its
+  results are complete sooner (S23). The node starts to read and store d.
+* The state of a dropped query is dropped unless other queries use it. State and input of d are dropped with
+  the last query that joins d.
 * Queries over other streams do not delay results (`operators.join.multiway_orders`).
 
-Outer, semi and anti joins of two streams never move. If their node also holds joins that live in another
-house, these joins are first split off (`_split_units`).
+Outer, semi and anti joins of two streams are never merged. If their node also contains joins that run in
+another unit, these joins are first split off (`_split_units`).
 
-Joins that probe each other's state must run in the same cell at the same time, so they share one node.
-The node can be partitioned if all its joins use the same key. Therefore only joins on a single equality
-move, and their keys on common streams must be equal. They read declared streams, each of them once, so a
-node can never wait for its own results.
+Joins that probe each other's state must run in the same cell at the same time, so they share one node. The
+node can be partitioned if all its joins use the same key. Therefore a join is merged only if it has a single
+equality, and if its keys on common streams are the keys of the target. It must read declared streams, each of
+them once, so that a node never waits for its own results.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from slicemill.plan.rules.multi_joins import states_id
 from slicemill.plan.rules.sharing import content_of
 from slicemill.plan.units import Unit, log_of
 
-# A join moves only if at least this share of its state is then shared.
+# A join is merged only if at least this share of its state is then shared.
 WORTH = 0.5
 
 
@@ -53,8 +51,8 @@ WORTH = 0.5
 class RunningJoinState:
     """Join state of a running unit: the keys of its inputs.
 
-    `open` says if the unit can take more inputs. The key of a removed input is kept, since the query that
-    founded the unit may be registered again.
+    `open` is True if the unit accepts more inputs. The keys of removed inputs are kept, because the first
+    query of the unit may be registered again.
     """
 
     keys: Mapping[str, str]
@@ -63,7 +61,7 @@ class RunningJoinState:
 
 @dataclass(frozen=True, slots=True)
 class UnitAssignments:
-    """Units that write logs, and units with join state."""
+    """Running units: the unit of each log, and join state by unit."""
 
     unit_of: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, RunningJoinState] = field(default_factory=dict)
@@ -74,7 +72,7 @@ NOTHING_RUNS = UnitAssignments()
 
 @dataclass(frozen=True)
 class _MovableJoin:
-    """Join node that may be merged into another.
+    """Join node that can be merged into another node.
 
     `sources` maps the names of its inputs to nodes.
     """
@@ -92,7 +90,7 @@ class _MovableJoin:
 
 @dataclass
 class _MergeTarget:
-    """Node into which other joins may be merged."""
+    """Node into which other joins are merged."""
 
     name: str
     open: bool = True
@@ -100,7 +98,7 @@ class _MergeTarget:
     inside: list[_MovableJoin] = field(default_factory=list)
 
     def fits(self, one: _MovableJoin) -> bool:
-        """Return True if two inputs are common and no keys differ."""
+        """Return True if at least two inputs match and no keys differ."""
         there = {name: render(key) for other in self.inside for name, key in other.keys.items()}
         keys = {**self.known, **there}
         same = all(keys.get(name, render(key)) == render(key) for name, key in one.keys.items())
@@ -112,9 +110,9 @@ class _MergeTarget:
 
 
 def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
-    """Map each log of a unit to the logs it depends on.
+    """Map each output log of a unit to the logs it depends on.
 
-    For a merged node, only the inputs of the log's own join count.
+    For a merged node, only the inputs of the join that writes the log count.
     """
     behind: dict[str, frozenset[str]] = {}  # by node
     for node_id in unit.nodes:
@@ -142,9 +140,8 @@ def join_keys_of(
 ) -> dict[str, str] | None:
     """Return the join key of each input of a unit.
 
-    Keys are rendered as in the journal.
-
-    Keys of inputs `before` are kept. None for a unit whose joins cannot be merged.
+    Keys are rendered as in the journal. Keys in `before` are kept. The result is None for a unit whose joins
+    cannot be merged.
     """
     movable = next((one for one in _movable_joins(graph, unit) if one.is_multi_join), None)
     if movable is None:
@@ -155,7 +152,7 @@ def join_keys_of(
 def merge_overlapping_joins(
     graph: QueryGraph, units: tuple[Unit, ...], placed: UnitAssignments = NOTHING_RUNS
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Merge joins over overlapping sets of streams into one node per house."""
+    """Merge joins over overlapping sets of streams into shared nodes."""
     graph, units = _split_units(graph, units, placed)
     movable = [one for unit in units for one in _movable_joins(graph, unit)]
     if not any(one.is_multi_join for one in movable):
@@ -174,7 +171,7 @@ def merge_overlapping_joins(
                 )
             house = houses[home]
             house.inside.append(one)
-    # Joins of two streams come last: they cannot found a house, and sharing is optional for them.
+    # Two-way joins come last: they cannot become a merge target, and sharing is optional for them.
     for one in sorted(new, key=lambda one: not one.is_multi_join):
         best = _best_target(houses, one)
         if best is None and one.is_multi_join:
@@ -187,7 +184,7 @@ def merge_overlapping_joins(
 def _split_units(
     graph: QueryGraph, units: tuple[Unit, ...], placed: UnitAssignments
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Split units in which only some of the two-way joins move away."""
+    """Split units if only some of their two-way joins run elsewhere."""
     found: list[Unit] = []
     for unit in units:
         away = _logs_in_other_units(graph, unit, placed)
@@ -202,7 +199,7 @@ def _split_units(
 def _logs_in_other_units(graph: QueryGraph, unit: Unit, placed: UnitAssignments) -> set[str]:
     """Return the logs of a unit's joins that run in another unit.
 
-    If none of the joins stays, new logs are included.
+    If all joins of the unit run elsewhere, new logs are included.
     """
     if len(unit.stateful_nodes) != 1 or not isinstance(graph[unit.stateful_nodes[0]].operator, SharedJoin):
         return set()
@@ -228,7 +225,10 @@ def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[st
 
 
 def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryGraph, Unit, Unit]:
-    """Split a unit and its join into staying and moving logs."""
+    """Split a unit and its join into two units.
+
+    The second unit writes the logs in `away`. The first unit writes all other logs.
+    """
     (node_id,) = unit.stateful_nodes
     join, guests = graph[node_id].operator, f"{node_id} of guests"
     assert isinstance(join, SharedJoin)
@@ -259,9 +259,9 @@ def _has_merged_joins(house: _MergeTarget) -> bool:
 
 
 def _current_unit(graph: QueryGraph, one: _MovableJoin, placed: UnitAssignments) -> str | None:
-    """Return the unit that runs a node's queries.
+    """Return the unit that runs the queries of a node.
 
-    None if the queries are new or redefined.
+    The result is None if the queries are new or redefined.
     """
     outputs = [log for root, log in one.unit.outputs if one.node.id in graph.ancestors(root)]
     home = next((placed.unit_of[log] for log in outputs if log in placed.unit_of), None)
@@ -272,9 +272,9 @@ def _current_unit(graph: QueryGraph, one: _MovableJoin, placed: UnitAssignments)
 
 
 def _best_target(houses: Mapping[str, _MergeTarget], one: _MovableJoin) -> _MergeTarget | None:
-    """Return the house that saves most state.
+    """Return the merge target that saves most state, or None.
 
-    A node whose own unit is a house always stays there.
+    A node whose own unit is a merge target always stays there.
     """
     if one.unit.id in houses:
         return houses[one.unit.id]
@@ -291,9 +291,9 @@ def _movable_joins(graph: QueryGraph, unit: Unit) -> Iterator[_MovableJoin]:
 
 
 def _movable_join(graph: QueryGraph, node: Node, unit: Unit) -> _MovableJoin | None:
-    """Return the node if movable, else None.
+    """Return the node as a movable join, or None.
 
-    It must read distinct declared streams with one key and RANGE windows.
+    A movable join reads distinct declared streams, with one key and RANGE windows.
     """
     join = node.operator
     sources = [graph[source] for source in node.inputs]
@@ -352,7 +352,7 @@ def _apply_merges(
 
 
 def _build_merged_node(graph: QueryGraph, house: _MergeTarget) -> Node:
-    """Build the merged node of a house."""
+    """Build the merged node of a target."""
     sources = dict(sorted({name: s for one in house.inside for name, s in one.sources.items()}.items()))
     members = [member for one in house.inside for member in _annotate_members(house, one)]
     operator = SharedMultiJoin(tuple(sources), tuple(members))
@@ -363,7 +363,7 @@ def _build_merged_node(graph: QueryGraph, house: _MergeTarget) -> Node:
 
 
 def _annotate_members(house: _MergeTarget, one: _MovableJoin) -> Iterator[MultiJoinMember]:
-    """Yield the members of one join, annotated with its shared state."""
+    """Yield the members of one join, annotated with their shared state."""
     others = [member for other in house.inside if other is not one for member in other.members]
     share = f"{shared_state_share(one.members, others):.0%} "
     share += "of what it would keep by itself is kept for others too"

@@ -15,7 +15,7 @@ from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
 from slicemill.plan.units import Unit, keys_in_logs, log_of
 
-# a cell's number is stored in two bytes
+# A cell's number is stored in two bytes.
 MOST_CELLS = 1 << 16
 
 
@@ -30,8 +30,8 @@ class Along(Enum):
 class Exchange:
     """Distribution of the rows of a log over a grid of cells.
 
-    Along each dimension, a row's coordinate is the hash of keys (expressions over the log's columns) or given
-    by `Along`. Cells are numbered in row-major order.
+    Along each dimension, a row's coordinate is either a hash of its keys (expressions over the log's columns)
+    or follows an `Along` rule. Cells are numbered in row-major order.
     """
 
     shape: tuple[int, ...]
@@ -48,18 +48,21 @@ class Exchange:
 
     @property
     def spread(self) -> tuple[tuple[int, Keys | Along], ...]:
-        """Return size and rule of the dimensions that do not broadcast rows."""
+        """Return size and rule of each dimension that does not broadcast rows."""
         return tuple(
             (count, by) for count, by in zip(self.shape, self.by, strict=True) if by is not Along.EVERY
         )
 
     @property
     def parts(self) -> int:
-        """Return the number of parts; several cells may read the same part."""
+        """Return the number of parts into which the rows are divided.
+
+        Several cells may read the same part.
+        """
         return prod(count for count, _ in self.spread)
 
     def part_of(self, cell: int) -> int:
-        """Return the number of the part that a cell reads."""
+        """Return the index of the part that a cell reads."""
         part = 0
         beyond = self.cells
         for count, by in zip(self.shape, self.by, strict=True):
@@ -70,17 +73,17 @@ class Exchange:
 
     @property
     def id(self) -> str:
-        """Return a digest, equal for exchanges that divide the rows alike."""
+        """Return a digest that is equal for exchanges with equal partitioning."""
         return digest(self.spread)
 
 
 @dataclass(frozen=True, slots=True)
 class FormerCells:
-    """Cells that wrote a checkpoint, without the keys of their rows.
+    """Grid of cells that wrote a checkpoint.
 
-    The keys may belong to dropped queries. State is moved to other cells without them, because each stored
-    row is found in one of the cells that `having_each_row` returns. `spread` has by log the dimensions along
-    which the rows of the log were divided.
+    The partitioning keys are not known, because they may belong to dropped queries. State can still be moved
+    to other cells: each stored row is in one of the cells that `having_each_row` returns. `spread` maps each
+    log to a flag per dimension, which is True if rows were divided along it.
     """
 
     shape: tuple[int, ...]
@@ -92,9 +95,9 @@ class FormerCells:
         return bool(self.spread) and not any(map(any, self.spread.values()))
 
     def having_each_row(self, logs: Iterable[str]) -> tuple[int, ...]:
-        """Return cells that together have each row made from these logs once.
+        """Return cells that together store each row of these logs once.
 
-        A row that joins rows of several logs is in the cells that have all of these rows.
+        A row joined from several logs is stored in the cells that have all its input rows.
         """
         known = [self.spread[log] for log in logs if log in self.spread]
         if not known:
@@ -106,10 +109,11 @@ class FormerCells:
 
 
 def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """Send all rows to all cells; each stores a stripe (PSP-D, S33).
+    """Return exchanges by time: each cell reads all rows (PSP-D, S33).
 
-    This requires that the unit has one join and that each result row is made from one row of that join. The
-    inputs of the join are computed in each cell. The result is empty if the unit does not allow it.
+    Each cell stores a stripe of the rows. This requires that the unit has one join and that each result row
+    is made from one row of that join. Each cell computes the inputs of the join. The result is empty if the
+    unit does not allow it.
     """
     found = {join for output, _ in unit.outputs for join in _emitting_operators(graph, output)}
     joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
@@ -130,7 +134,7 @@ def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]
 
 
 def _emitting_operators(graph: QueryGraph, node_id: str) -> set[str | None]:
-    """Return the stateful operators whose rows a node emits one by one.
+    """Return the stateful operators whose rows a node forwards.
 
     None stands for an operator that makes new rows.
     """
@@ -142,10 +146,10 @@ def _emitting_operators(graph: QueryGraph, node_id: str) -> set[str | None]:
 
 
 def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """Partition the input logs by key; empty if not possible.
+    """Return exchanges that partition the input logs by key.
 
-    This requires that all state of the unit is keyed by expressions over its logs' columns, with one set of
-    keys per log, and that each result depends on such state.
+    Partitioning requires that all state of the unit is keyed by expressions over its logs' columns, with one
+    set of keys per log, and that each result depends on such state. Otherwise the result is empty.
     """
     computing = _key_restricting_nodes(unit, graph)
     ids = {node.id for node in computing}
@@ -156,7 +160,8 @@ def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     for wanted in sorted(by_node, key=_number_of_keys):
         known = next((log for log in wanted if log in found), None)
         if known is not None and set(found[known]) <= set(wanted[known]):
-            # Rows with equal keys also agree on a subset of the keys: partition by the subset, in one order.
+            # Rows with equal keys also agree on a subset of the keys. So partition by the subset, in one
+            # order.
             order = [wanted[known].index(key) for key in found[known]]
             wanted = {log: tuple(keys[place] for place in order) for log, keys in wanted.items()}
         if not wanted or any(found.setdefault(log, keys) != keys for log, keys in wanted.items()):
@@ -176,7 +181,7 @@ def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
 
 
 def logs_behind(node: Node, port: int, graph: QueryGraph) -> set[str]:
-    """Return the logs from whose rows an input of a node is made."""
+    """Return the logs upstream of an input of a node."""
     logs = (log_of(graph[node_id], graph) for node_id in graph.ancestors(node.inputs[port]))
     return {log for log in logs if log is not None}
 
@@ -184,9 +189,9 @@ def logs_behind(node: Node, port: int, graph: QueryGraph) -> set[str]:
 def exchange_at(
     node: Node, port: int, graph: QueryGraph, exchanges: Mapping[str, Exchange]
 ) -> Exchange | None:
-    """Return the exchange of a node's input, by keys over that input.
+    """Return the exchange of a node's input, with that input's keys.
 
-    None for a single cell. Raises ValueError if the node lacks the keys of the exchange.
+    The result is None for a single cell. Raises ValueError if the node lacks the keys of the exchange.
     """
     source = graph[node.inputs[port]]
     behind = logs_behind(node, port, graph)
@@ -217,7 +222,10 @@ def exchange_at(
 
 
 def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
-    """Map equal keys of nodes to log expressions; empty if ambiguous."""
+    """Map equal keys of nodes to expressions over logs.
+
+    The result is empty if a log would have two different expressions.
+    """
     found: dict[str, Expr] = {}
     for source, key in keys:
         below = keys_in_logs(graph, graph[source], (key,))
@@ -231,7 +239,7 @@ def _number_of_keys(by_log: Mapping[str, Keys]) -> int:
 
 
 def exchanges_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
-    """Collect the exchanges by which all units read each log."""
+    """Collect the distinct exchanges by which units read each log."""
     found: dict[str, dict[Exchange, None]] = {}
     for exchanges in readers:
         for log, exchange in exchanges.items():
@@ -240,9 +248,9 @@ def exchanges_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tup
 
 
 def _key_restricting_nodes(unit: Unit, graph: QueryGraph) -> list[Node]:
-    """Return the stateful nodes of a unit that restrict its keys.
+    """Return the stateful nodes that restrict the partitioning keys of a unit.
 
-    A drop box, for example, can be split by any key.
+    A drop box is not included, because it can be partitioned by any key.
     """
     found = []
     for node in (graph[node_id] for node_id in unit.stateful_nodes):

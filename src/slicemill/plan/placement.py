@@ -1,18 +1,16 @@
-"""Placements of a unit: which cells read and store a row (S33-S38).
+"""Placements of a unit: the cells that read and store a row (S33-S38).
 
-| placement | cells | a row is read by | stored by |
+| placement | cells | a row is read by | a row is stored by |
 |---|---|---|---|
 | one | 1 | the cell | the cell |
-| key | N | the cell of its key | the same |
-| time | N | all | one of them, round-robin; a pair is found where its older row is stored |
-| hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them,
-round-robin |
-| hypercube | n1 × n2 × … | cells with the row's coordinates, by keys and a round-robin number | the same
-|
-| cube | n1 × n2 × … | cells with the row's round-robin coordinate in its stream's dimension | the same |
+| key | N | the cell of its key | the same cell |
+| time | N | all cells | one cell, round-robin; a pair is found where its older row is stored |
+| hybrid | N | the cell of its key; all cells if the key is heavy | the same; one, round-robin, if heavy |
+| hypercube | n1 × n2 × … | cells with the row's coordinates, hashed or round-robin | the same cells |
+| cube | n1 × n2 × … | cells with the row's round-robin coordinate for its stream | the same cells |
 
-Each placement finds each result exactly once. In a hypercube, the rows of a result fix one coordinate
-along each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
+Each placement finds each result exactly once. In a hypercube, the rows of a result have one coordinate in
+common along each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ _MOST_DIMENSIONS = ((64, 4), (1024, 3), (MOST_CELLS, 2))
 
 AUTO = "auto"
 
-# By log, the keys that give a row's coordinate along a dimension. Rows of other logs go to all cells.
+# By log, the rule for a row's coordinate along a dimension. Rows of unlisted logs go to all cells.
 _Dimension: TypeAlias = Mapping[str, Keys | Along]
 
 
@@ -104,14 +102,14 @@ class Placement:
         return f"{words.get(self.kind, self.kind.value)}, {' × '.join(map(str, self.shape))} cells"
 
     def plain(self) -> dict[str, Any]:
-        """Return the placement as plain data for the journal."""
+        """Return the placement as a JSON object for the journal."""
         by = {log: [_describe_rule(one) for one in exchange.by] for log, exchange in self.exchanges.items()}
         return {"kind": self.kind.value, "shape": list(self.shape), "by": by}
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A placement and its cost."""
+    """Placement with its cost."""
 
     placement: Placement
     cost: PlacementCost
@@ -133,8 +131,9 @@ def parse_placement_kind(name: str) -> PlacementKind | None:
 def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
     """Return the valid placements of a unit, including a single cell.
 
-    A grid may use fewer cells than given: of five, it uses four as a square. If a join depends on which rows
-    have matched, only placements remain that send all possible partners of a row to the cell that stores it.
+    A grid may use fewer cells than given, for example four of five cells as a square. If a join depends on
+    whether rows have matched, all possible matches of a row must reach the cell that stores it. Only
+    placements with this property are then returned.
     """
     found = _placements(unit, graph, cells)
     if needs_match_flags(unit, graph):
@@ -143,7 +142,7 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
 
 
 def needs_match_flags(unit: Unit, graph: QueryGraph) -> bool:
-    """Return True if a join must know which rows are unmatched."""
+    """Return True if a join must know whether a row has matched."""
     joins = (graph[node_id].operator for node_id in unit.nodes)
     return any(isinstance(join, SharedJoin) and join.tracks_matches for join in joins)
 
@@ -175,7 +174,7 @@ def candidates(
 ) -> list[Candidate]:
     """Return the placements of a unit with their costs, cheapest first.
 
-    By time, each cell reads all rows, so fewer cells may be cheaper. That smaller placement is included.
+    Placement by time is also tried with fewer cells, because each of its cells reads all rows.
     """
     joined = join_inputs_of(unit, graph)
     possible = placements_of(unit, graph, cells)
@@ -190,7 +189,7 @@ def candidates(
 def best_by_time(
     unit: Unit, graph: QueryGraph, cores: int, statistics: PlacementStatistics = ASSUMED
 ) -> CellsByTime:
-    """Return the divided and the repeated work of placement by time."""
+    """Return the cost model of placement by time for a unit."""
     joined = join_inputs_of(unit, graph)
     one, two = (
         cost_of(by_time(unit, graph, cells), unit.inputs, joined, statistics).cpu_s for cells in (1, 2)
@@ -219,7 +218,7 @@ def choose_placement(
     statistics: PlacementStatistics = ASSUMED,
     kind: PlacementKind | None = None,
 ) -> Placement:
-    """Return the cheapest placement of a unit, or of a given kind.
+    """Return the cheapest placement of a unit, optionally of a given kind.
 
     A unit without state always has one cell.
     """
@@ -239,14 +238,14 @@ def choose_placement(
 
 
 def restore_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
-    """Return the placement that a journal stores.
+    """Return the placement stored in the journal, or None.
 
-    None if the unit's queries have changed so that the placement is no longer valid.
+    The result is None if the unit's queries have changed so that the placement is no longer valid.
     """
     cells = prod(plain["shape"])
     if cells == 1:
         return ONE_CELL
-    # Fast path: most placements are by key and restored for each statement.
+    # Fast path: most placements are by key, and placements are restored for each statement.
     if plain["kind"] == PlacementKind.KEY.value:
         keyed = Placement(PlacementKind.KEY, by_key(unit, graph, cells))
         by, known = _unquoted(keyed.plain()["by"]), _unquoted(plain["by"])
@@ -262,7 +261,7 @@ def restore_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -
 
 
 def kept_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
-    """Return the placement that a journal stores if queries allow it, else None."""
+    """Return the journal's placement if the unit still allows it."""
     before = restore_placement(unit, graph, plain)
     if before is None or before == ONE_CELL or before in placements_of(unit, graph, before.cells):
         return before
@@ -272,9 +271,9 @@ def kept_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> P
 def replacement(
     unit: Unit, graph: QueryGraph, cells: int, reachable: Callable[[Placement], bool]
 ) -> Placement:
-    """Return the cheapest placement with these cells that is `reachable`.
+    """Return the cheapest placement with `cells` cells that is `reachable`.
 
-    A placement is reachable if it can take the state over. A single cell always is.
+    A placement is reachable if it can take over the state. A single cell is always reachable.
     """
     if not unit.stateful:
         return ONE_CELL
@@ -283,7 +282,7 @@ def replacement(
 
 
 def former_cells(plain: Mapping[str, Any]) -> FormerCells:
-    """Return the cells of a placement that a journal stores."""
+    """Return the cells of a placement that the journal stores."""
     kind, by = PlacementKind(plain["kind"]), plain["by"]
     divided = kind in (PlacementKind.KEY, PlacementKind.HYBRID)
     every = Along.EVERY.name.lower()
@@ -295,9 +294,9 @@ def former_cells(plain: Mapping[str, Any]) -> FormerCells:
 
 
 def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimension]]]:
-    """Yield ways to divide cells among dimensions.
+    """Yield the ways to divide cells among dimensions.
 
-    A dimension is a key on which inputs agree, or round-robin over one input.
+    A dimension is a key that inputs have in common, or round-robin over one input.
     """
     dimensions: list[_Dimension] = [
         by_log for one in joined.classes if (by_log := one.of_logs(joined.inputs))
@@ -346,7 +345,10 @@ def _grid(unit: Unit, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement
 
 
 def _describe_rule(by: Keys | Along) -> str:
-    """Return a rule as text; a column that is called like a rule is quoted."""
+    """Return a rule as text.
+
+    A column with the name of an `Along` rule is quoted.
+    """
     if isinstance(by, Along):
         return by.name.lower()
     text = ", ".join(render(key) for key in by)
@@ -354,5 +356,5 @@ def _describe_rule(by: Keys | Along) -> str:
 
 
 def _unquoted(by: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return rules as homes of earlier versions have them."""
+    """Return rules without quotes, as journals of earlier versions store them."""
     return {log: [words.strip('"') for words in along] for log, along in by.items()}

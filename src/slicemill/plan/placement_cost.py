@@ -6,10 +6,11 @@ partial result matches this number of rows (S35; rates are those after selection
     rate × window × share of pairs that match        with an equality
     rate × window                                    without one: all rows are compared
 
-A cell has a share of the rows of each input. The share is a product with a factor of 1/n for each
-dimension that partitions the input. A heavy key makes the factor greater, as the slowest cell decides
-(S38). A partial result finds the same share of its partners in a cell, except along dimensions by a key
-in which both agree: there it finds all of them.
+A cell has a share of the rows of each input. The share is a product with a factor of 1/n for each dimension
+that partitions the input. A heavy key makes the factor greater, because the slowest cell decides (S38).
+
+In a cell, a partial result also finds only that share of its matches. The exception is a dimension by a key
+that both rows have in common: along it, a cell finds all matches.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from slicemill.plan.partitioning import Along, Exchange
 from slicemill.plan.units import Unit
 
 _US = 1e-6
-# assumed length in seconds of an unbounded window
+# Assumed length of an unbounded window in seconds.
 _FOREVER_S = 3600.0
-# Storing a row for its window costs as much as this many writes; the slices of joins assume the same.
+# Keeping a row in its window costs as much as this many writes. The slices of joins assume the same.
 _KEEPING = 8.0
 
 
@@ -60,11 +61,12 @@ class RowCosts:
 
 @dataclass(frozen=True, slots=True)
 class PlacementStatistics:
-    """Input of the cost model: rows per second by log, after selections.
+    """Input of the cost model.
 
-    `matching` is the share of pairs with equal keys, by join. Its default lets each row match one row per
-    window. `selected` is the share of pairs that satisfy a condition without an equality. `heavy` has, by log
-    and its keys, the row shares of the heavy keys, in descending order.
+    `rates` has the rows per second of each log, after selections. `matching` is the share of pairs with equal
+    keys, by join. By default each row matches one row per window. `selected` is the share of pairs that
+    satisfy a condition without an equality. `heavy` maps a log and its keys to the row shares of the heavy
+    keys, in descending order.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class PlacementStatistics:
         return max(self.heavy.get((log, keys), ()), default=0.0)
 
 
-# A user who requests several cells expects a high rate: assume one until it is measured.
+# A user who requests several cells expects a high rate, so assume a high rate until it is measured.
 ASSUMED = PlacementStatistics()
 
 
@@ -116,7 +118,7 @@ class PlacementCost:
     def price(self, cells: int) -> float:
         """Return the price to minimize: slowest cell plus total time per core.
 
-        Rows that several cells store cost memory in each of them.
+        A row that several cells store costs memory in each of them.
         """
         return self.slowest_s + (self.cpu_s + self.keeping_s) / cells
 
@@ -126,9 +128,8 @@ class CellsByTime:
     """Model of the best cell count for placement by time (S35, S36).
 
     Of the unit's CPU seconds per second, `divided_s` is divided among the cells, and each cell repeats
-    `repeated_s`. In the publication, a longer ring makes the path of a tuple longer. Here, each further cell
-    reads and probes with all rows once more, on the same number of cores. So the price of N cells and its
-    minimum are
+    `repeated_s`, because each cell reads and probes with all rows. This differs from the publication, where a
+    longer ring makes the path of a tuple longer. So the price of N cells and its minimum are
 
         divided / N + repeated + (divided + N repeated) / cores        at N = sqrt(divided cores / repeated)
     """
@@ -203,7 +204,10 @@ def _work(
     slow: int | None,
     hybrid: bool,
 ) -> _CellWork:
-    """Return a cell's work; along dimension `slow`, for the heaviest key."""
+    """Return the work of a cell.
+
+    Along dimension `slow`, it is the cell of the heaviest key.
+    """
     if joined is None:
         return _work_by_key(exchanges, logs, statistics, slow)
     cell = _Cell(exchanges, joined, statistics, slow, hybrid)
@@ -224,7 +228,7 @@ def _work_by_key(
     statistics: PlacementStatistics,
     slow: int | None,
 ) -> _CellWork:
-    """Return a cell's work for aggregates, where each row counts once."""
+    """Return a cell's work for aggregates, which process each row once."""
     work = _CellWork()
     for log in logs:
         rows = statistics.rate(log)
@@ -250,7 +254,7 @@ def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow:
 
 
 class _Cell:
-    """A cell's share of each input, and the pairs it finds."""
+    """Share of each input that a cell reads, and the pairs that it finds."""
 
     def __init__(
         self,
@@ -274,9 +278,9 @@ class _Cell:
             self._shares = [[self._everywhere(number)] for number in range(len(joined.inputs))]
 
     def _everywhere(self, number: int) -> float:
-        """Return a cell's share of an input's rows in a hybrid.
+        """Return a cell's share of an input's rows in a hybrid placement.
 
-        It has all rows of heavy keys, and an equal part of the rest.
+        The cell reads all rows of heavy keys, and an equal part of the other rows.
         """
         (by,) = self._by[number]
         assert not isinstance(by, Along)
@@ -291,7 +295,10 @@ class _Cell:
         return 1 / prod(self._shape) if self._in_turn else self.share(number)
 
     def probe_from(self, first: int, work: _CellWork) -> None:
-        """Add the work of probing the other inputs, linked ones first."""
+        """Add the work of probing all other inputs with rows of one input.
+
+        Inputs that an equality links to earlier inputs are probed first.
+        """
         partial = self._statistics.rate(*self._inputs[first].logs) * self.share(first)
         seen, left = [first], [number for number in range(len(self._inputs)) if number != first]
         while left:
@@ -315,7 +322,7 @@ class _Cell:
         ]
 
     def _met(self, number: int, seen: Sequence[int], links: Sequence[Mapping[int, Keys | None]]) -> float:
-        """Return the share of an input's window matched in this cell."""
+        """Return the share of an input's window that matches in this cell."""
         met = matching = self._matching(number, links)
         if self._in_turn:
             return matching / (prod(self._shape) * self.share(seen[0]))
@@ -353,7 +360,7 @@ class _Cell:
         return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
 
     def _heavy_key_factor(self, number: int, other: int, along: int, matching: float) -> float:
-        """Return the factor of partners in the heaviest key's cell."""
+        """Return the factor by which the heaviest key's cell finds more matches."""
         by, others = self._by[number][along], self._by[other][along]
         assert not isinstance(by, Along) and not isinstance(others, Along)
         statistics, count = self._statistics, self._shape[along]
@@ -363,15 +370,16 @@ class _Cell:
         return pairs / (matching * self._shares[other][along]) if matching else 1.0
 
 
-# Measured rates and matches of joins, for choosing a placement (S52).
+# Measured rates and match shares of joins, for choosing a placement (S52).
 
 
 def statistics_of_unit(
     unit: Unit, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
 ) -> PlacementStatistics:
-    """Return measured rates and matches of a unit's joins, else assumed ones.
+    """Return measured statistics of a unit's joins, else assumed ones.
 
-    With the `exchanges` during the measurement, rows stored in several cells are counted once.
+    `exchanges` are the exchanges during the measurement. With them, a row stored in several cells is counted
+    once.
     """
     joined = join_inputs_of(unit, graph)
     rates: dict[str, float] = {}
@@ -391,6 +399,6 @@ def statistics_of_unit(
 def _copies(exchange: Exchange | None) -> int:
     """Return the number of cells that store a row.
 
-    With a placement by time it is one, though all cells read the row.
+    With a placement by time one cell stores the row, although all cells read it.
     """
     return 1 if exchange is None or exchange.parts == 1 else exchange.cells // exchange.parts

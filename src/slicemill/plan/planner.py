@@ -1,9 +1,9 @@
 """Planner: merges the plans of single statements into one shared plan.
 
-The plan of a statement does not depend on other statements (`rules.name_by_content`). The plan of a set
+The plan of a statement does not depend on other statements (`plan.rules.name_by_content`). The plan of a set
 of queries is the union of their plans, where a shared node serves all queries that contain it. So each
-statement is planned once and its plan is cached. Only joins over overlapping sets of streams depend on
-each other; they are combined in the last step (`overlapping`).
+statement is planned once, and its plan is cached. Only joins over overlapping sets of streams depend on each
+other. They are merged in the last step (`plan.overlapping_joins`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from slicemill.plan.units import Unit, split_into_units
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph with shared operators and its units, upstream units first.
+    """Graph with shared operators, and its units, upstream units first.
 
-    `needs` has, for each statement, the rows and columns that it reads of each source.
+    `needs` has, for each statement, the rows and columns that it reads of each source. `apart` has the
+    backfills of queries and derived streams.
     """
 
     graph: QueryGraph
@@ -50,9 +51,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans catalogs.
+    """Planner of catalogs.
 
-    Plans of unchanged statements are reused from one catalog to the next.
+    It caches the plan of each statement, and reuses the plan for later catalogs while the statement is the
+    same.
     """
 
     _known: dict[str, tuple[QueryDefinition | Relation, Plan]] = field(
@@ -66,9 +68,10 @@ class Planner:
         placed: UnitAssignments = NOTHING_RUNS,
         apart: Mapping[str, BackfillPlan] | None = None,
     ) -> Plan:
-        """Plan a catalog; running queries stay in the units given by `placed`.
+        """Plan a catalog.
 
-        Queries and derived streams in `apart` run in units of their own (`plan.late_queries`).
+        Running queries stay in the units given by `placed`. Queries and derived streams in `apart` run in
+        backfill units (`plan.late_queries`).
         """
         apart = dict(apart or {})
         defined = _definitions(catalog)
@@ -102,7 +105,7 @@ class Planner:
             needs.append(projections_of_sources(own_graph, plan.needs))
             if apart[name].joins:
                 shared.append(Plan(*plan_joining_query(left.graph, left.units, name)))
-            else:  # its upstream units run for the shared plan in any case
+            else:  # keep its upstream units, which the shared plan needs in any case
                 shared.append(without_query(left, name))
         plan = merge_plans(shared)
         graph, units = merge_overlapping_joins(plan.graph, plan.units, placed)
@@ -117,7 +120,10 @@ class Planner:
 def projections_of_sources(
     graph: QueryGraph, needs: Iterable[Mapping[str, SourceProjection]]
 ) -> dict[str, SourceProjection]:
-    """Return the needs of re-read sources, equal to those of their streams."""
+    """Return the projections of sources that are read again.
+
+    Such a source has the same projection as its stream.
+    """
     known = {source: need for one in needs for source, need in one.items()}
     found = {}
     for source in graph.sources:
@@ -129,7 +135,7 @@ def projections_of_sources(
 
 
 def without_query(plan: Plan, query: str) -> Plan:
-    """Return a plan without a query's unit, with all upstream units."""
+    """Return a plan without a query's unit, but with all upstream units."""
     unit = unit_of(plan.units, query)
     others = tuple(one for one in plan.units if one is not unit)
     feeding = {node for one in others for root, _ in one.outputs for node in plan.graph.ancestors(root)}
@@ -138,7 +144,7 @@ def without_query(plan: Plan, query: str) -> Plan:
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
-    """Return the plan of one statement and of all it reads."""
+    """Return the plan of a statement and of all relations it reads."""
     if isinstance(statement, View):
         statement = as_query(statement)
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
@@ -148,7 +154,7 @@ def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
 
 
 def merge_plans(plans: Iterable[Plan]) -> Plan:
-    """Merge plans: equal nodes and units are merged.
+    """Merge plans: nodes and units with equal ids become one.
 
     A shared node serves the queries of all plans.
     """

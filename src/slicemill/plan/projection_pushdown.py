@@ -1,9 +1,9 @@
 """Projection and predicate push-down to the sources.
 
-Rows and columns of a stream that no query reads are not stored.
+Rows and columns that no query reads are not stored.
 
-Only conditions that cannot fail are evaluated at the source. A query that divides by zero must fail
-alone, without stopping the stream.
+Only conditions that cannot fail are evaluated at the source. A division by zero, for example, must fail one
+query without stopping the stream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
 
 @dataclass(frozen=True, slots=True)
 class SourceProjection:
-    """Required rows and columns of a source. Condition None means all rows."""
+    """Rows and columns that queries need from a source.
+
+    A condition of None means all rows.
+    """
 
     condition: Expr | None
     columns: frozenset[str]
@@ -54,10 +57,10 @@ def merge_projections(
     needs: Iterable[Mapping[str, SourceProjection]],
     whole: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, SourceProjection]:
-    """Combine the needs of all statements by stream, including late rows.
+    """Combine the projections of all statements for each stream.
 
-    Streams in `whole` are stored with all rows and the given columns, since later queries may read any of
-    them.
+    Late rows of the stream are included. Streams in `whole` are stored with all rows and the given columns,
+    because later queries may read any of them.
     """
     wanted: dict[str, list[SourceProjection]] = {}
     for one in needs:
@@ -93,7 +96,7 @@ def _is_safe(part: Expr) -> bool:
 def _row_condition(source: str, graph: QueryGraph) -> Expr | None:
     """Return the disjunction of all consumers' conditions on a source.
 
-    None means that all rows are needed.
+    None means that some consumer needs all rows.
     """
     found = [c for node in graph.consumers(source) for c in _selections(node, source, graph)]
     return _either(c if c is not None and cannot_fail(c) else None for c in found)
@@ -102,7 +105,7 @@ def _row_condition(source: str, graph: QueryGraph) -> Expr | None:
 def _either(conditions: Iterable[Expr | None]) -> Expr | None:
     """Return the disjunction of conditions.
 
-    None, for all rows, if one is None or there are too many of them.
+    The result is None, for all rows, if a condition is None or if there are too many conditions.
     """
     distinct: dict[Expr, None] = {}
     for condition in conditions:
@@ -134,7 +137,7 @@ def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
     read: dict[str, set[str]] = {node.id: set() for node in graph}
     for node in reversed(list(graph)):  # each node after all its consumers
         if node.inputs and log_of(node, graph) is not None:
-            # Any query may read a log later: keep all its columns.
+            # Any query may read a log later, so keep all its columns.
             read[node.id].update(node.schema.names)
         for port, given in enumerate(node.inputs):
             taken = _input_columns(node, port, frozenset(read[node.id]))
@@ -145,7 +148,7 @@ def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
 
 @lru_cache(_REMEMBERED)
 def _input_columns(node: Node, port: int, wanted: frozenset[str]) -> frozenset[str] | None:
-    """Return the input columns needed for `wanted` output columns.
+    """Return the input columns from which `wanted` output columns are computed.
 
     None means all columns.
     """

@@ -1,4 +1,4 @@
-"""Change of a running unit's placement, based on measured costs (S39)."""
+"""Decision to change a running unit's placement, based on measured costs (S39)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from slicemill.plan.units import Unit
 BUSY = 0.5
 # A change moves all state, so the price must fall by this share.
 _WORTH = 0.3
-# A change needs as many checks in a row with the same result; then so many checks are skipped.
+# A change requires `_LOOKS` checks in a row with the same result. After it, `_REST` checks are skipped.
 _LOOKS, _REST = 3, 12
 
 
 @dataclass(frozen=True, slots=True)
 class UnitWork:
-    """CPU seconds per second, and rows compared by each join."""
+    """Measured CPU seconds per second, and row comparisons of each join."""
 
     cpu_s: float
     compared: Mapping[str, float]
@@ -30,11 +30,11 @@ class UnitWork:
 def calibrate_statistics(
     unit: Unit, graph: QueryGraph, now: Placement, rates: Mapping[str, float], work: UnitWork
 ) -> PlacementStatistics:
-    """Return cost model inputs scaled to the unit's measured work.
+    """Return inputs of the cost model, scaled to the unit's measured work.
 
-    With an equality, only rows with a common key are compared, so the number of comparisons gives the share
-    of matching pairs. The costs per row are multiplied so that the model yields the measured CPU time,
-    because wide columns and expensive conditions are not modelled.
+    With an equality, only rows with a common key are compared, so the number of comparisons yields the share
+    of matching pairs. The model ignores wide columns and expensive conditions. So the costs per row are
+    multiplied by the factor that makes the model yield the measured CPU time.
     """
     joined = join_inputs_of(unit, graph)
     known = PlacementStatistics(rates=rates)
@@ -59,7 +59,7 @@ def cheaper_placement(
     statistics: PlacementStatistics,
     allowed: Callable[[Placement], bool],
 ) -> Placement | None:
-    """Return the cheapest allowed placement if much cheaper than the current one.
+    """Return the cheapest allowed placement, or None if it saves too little.
 
     Candidates have as many cells as there are workers, or twice as many for better balance.
     """
@@ -79,14 +79,14 @@ def cheaper_placement(
 
 @dataclass(slots=True)
 class Hysteresis:
-    """Delays a change until several checks have found the same placement."""
+    """Delay of a change until several checks have found the same placement."""
 
     wanted: Placement | None = None
     looks: int = 0
     rest: int = 0
 
     def decide(self, found: Placement | None) -> Placement | None:
-        """Record a check; return the placement if the change is due."""
+        """Record a check, and return the placement if the change is due."""
         self.rest = max(0, self.rest - 1)
         self.looks = self.looks + 1 if found is not None and found == self.wanted else int(found is not None)
         self.wanted = found

@@ -1,9 +1,9 @@
 """State migration when queries are added to or removed from a unit.
 
-State is stored by the ids of stateful nodes and, in a shared node, by the names of its members. Both
-names contain a digest of the content and the name of the query (`rules.name_by_content`), so two queries
-never share a name. The exception is a query that is dropped and registered again with the same text. The
-caller must then mark it as new, so that it does not adopt the old state (`names_of_state`).
+State is stored by the ids of stateful nodes and, in a shared node, by the names of its members. Both names
+contain a digest of the content and the name of the query (`plan.rules.name_by_content`), so two queries never
+share a name. The exception is a query that is dropped and registered again with the same text. The caller
+must mark it as new, so that it does not adopt the old state (`names_of_state`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def kept_nodes(before: Collection[str], unit: Unit) -> tuple[str, ...]:
 def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
     """Return the names under which a unit stores state of one result.
 
-    These are its members of shared nodes, and the stateful nodes that only it uses.
+    These are the members of shared nodes that the result reads, and the stateful nodes that no other result
+    uses.
     """
     behind = graph.ancestors(root)
     own = [node for node in unit.stateful_nodes if node in behind and graph[node].owner]
@@ -79,7 +80,7 @@ def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
 
 
 def state_suffices(before: QueryGraph, after: QueryGraph, name: str) -> bool:
-    """Return True if the stored state has all columns now read.
+    """Return True if stored state has all columns that queries now read.
 
     Some shared operators, such as joins, store only those columns of a row that some query reads.
     """
@@ -101,7 +102,8 @@ def successors(
     q: aggregate #1f…    sum(v), count(*)                 before
     q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
 
-    A table that is the same is taken over too, because its rows are deleted and emitted again.
+    A node with an unchanged name and a changelog result maps to itself, because its rows are retracted and
+    emitted again.
     """
     left, found = [name for name in was if name not in now], {}
     for name in now:
@@ -114,7 +116,10 @@ def successors(
 
 
 def parts_taken(before: QueryGraph, after: QueryGraph, taken: Mapping[str, str]) -> dict[str, list[int]]:
-    """Return by node which calls or columns of its former node provide its state."""
+    """Map each node to the old calls that provide its state.
+
+    The old calls or columns are given by index.
+    """
     found = {name: _parts_taken(before, after, kept, name) for name, kept in taken.items()}
     return {name: list(parts) for name, parts in found.items() if parts is not None}
 
@@ -143,7 +148,7 @@ def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
 
 
 def table_is_kept(before: Plan, after: Plan, log: str) -> bool:
-    """Return True if a query's table can be emitted again from state that the new plan keeps."""
+    """Return True if a query's table can be emitted from kept state."""
     was, now = state_of(before, log), state_of(after, log)
     tables = {name for name in now[1] if after.graph[name].schema.changelog}
     taken = successors(before.graph, after.graph, was[1], now[1])
@@ -151,7 +156,7 @@ def table_is_kept(before: Plan, after: Plan, log: str) -> bool:
 
 
 def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
-    """Return the names of a query's state kept in plan `after`."""
+    """Return the names of a query's state that the plan `after` keeps."""
     was, now = state_of(before, log), state_of(after, log)
     if was[0] != now[0]:
         return []
@@ -164,7 +169,7 @@ def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
 
 
 def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:
-    """Return the unit that writes a log, and its state names."""
+    """Return the unit that writes a log, and its state's names."""
     for unit in plan.units:
         for root, written in unit.outputs:
             if written == log:
@@ -182,7 +187,7 @@ def _member(graph: QueryGraph, name: str) -> object:
 
 
 def _members_read(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
-    """Return the members of a shared node that are still read.
+    """Return the members of a shared node that parts in `needed` read.
 
     If the node has no parts, all its members are returned.
     """

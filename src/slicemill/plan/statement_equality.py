@@ -1,11 +1,11 @@
-"""Normal form of statements: equal for texts that declare the same thing.
+"""Normal form of statements: equal for texts with the same meaning.
 
     SELECT A.v FROM s AS A, t WHERE A.k = t.k        SELECT s.v FROM s, t -- by key
                                                      WHERE s.k = t.k
 
 Statements are bound first, which removes differences in blanks, comments and case. Aliases of inputs and
-names of calls are replaced by their positions. Parts are named after SQL clauses, so that an error
-message can name the part that differs.
+names of calls are replaced by their positions. The normal form has one part for each SQL clause, so that an
+error message can name the clause that differs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ Parts = dict[str, str]
 
 
 def normal_form(statement: Statement) -> Parts:
-    """Return the normal form of each part, without scheduling and delivery options."""
+    """Return the normal form of each clause of a statement.
+
+    Options for scheduling and delivery are not included.
+    """
     writer = _Writer()
     if isinstance(statement, QueryDefinition):
         parts = writer.query(statement.query)
@@ -88,7 +91,7 @@ def aggregates_called(definition: AggregateDefinition) -> set[str]:
 
 
 class _Writer(ContentWriter):
-    """Writes queries with positions in place of aliases and call names."""
+    """Serializer with positions in place of aliases and call names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +188,10 @@ def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
 
 
 def views_to_answer(catalog: Catalog) -> list[View]:
-    """Return the views over streams. Their logs store their windows' rows."""
+    """Return the views over streams.
+
+    Their logs store the rows of a window.
+    """
     return [
         relation
         for relation in catalog.relations.values()
@@ -201,8 +207,8 @@ def as_query(view: View) -> QueryDefinition:
 def relations_named(catalog: Catalog, what: object) -> set[str]:
     """Return the relations in FROM of some content and of called aggregates.
 
-    Function calls are bound as their bodies, so the content includes what functions read. Relations behind a
-    view are not included.
+    Function calls are bound as their bodies, so the content includes the relations that functions read.
+    Relations behind a view are not included.
     """
     writer = ContentWriter()
     writer.written(what)

@@ -1,20 +1,20 @@
-"""Units: the sets of operators that the dispatcher schedules as one.
+"""Units: sets of operators that the dispatcher schedules together.
 
-Every declared stream, derived stream and query result has a log. A unit reads some logs and writes
-others. Inside a unit, operators pass tuples on directly. Queries share a unit where one read of a tuple
-can serve all of them:
+Every declared stream, derived stream and query result has a log. A unit reads some logs and writes other
+logs. Inside a unit, operators pass tuples on directly. Queries share a unit if one read of a tuple can serve
+all of them:
 
 | unit | queries in it |
 |---|---|
-| select from bid | all that only select, project or look up tables, of the same logs |
+| select from bid | queries over the same logs that only select, project or look up tables |
 | aggregates of bid by item | OVER windows, panes and groups of one log with the same partitioning keys |
-| joins of open and bid on item = item | window joins that share slices, or one state per stream |
+| joins of open and bid on item = item | window joins that share slices, or n-way joins with shared state |
 | q | any other query, alone; also a query over a changelog, which always starts with the full table |
 
-A unit's id is made of what its queries have in common, so it is stable while queries are added and
-removed. State is stored by the ids of stateful nodes, which are stable too (`rules.name_by_content`).
-When queries are added or removed, remaining nodes keep their state and new nodes start empty
-(`members.kept_nodes`).
+A unit's id consists of the properties that its queries have in common, so it is stable while queries are
+added and removed. State is stored by the ids of stateful nodes, which are stable too
+(`plan.rules.name_by_content`). When queries are added or removed, remaining nodes keep their state and new
+nodes start empty (`plan.state_reuse.kept_nodes`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from slicemill.plan.content import quote_name, short_name
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Operators that are scheduled as one.
+    """Set of operators that are scheduled as one.
 
     `nodes` are in topological order, without the inputs. An output is a node and the log that it is written
     to. `stateful_nodes` are the nodes that keep state between runs.
@@ -50,7 +50,7 @@ class Unit:
 
 @dataclass(slots=True)
 class _UnitBuilder:
-    """A unit under construction."""
+    """Unit under construction."""
 
     nodes: set[str] = field(default_factory=set)
     inputs: set[str] = field(default_factory=set)
@@ -79,7 +79,7 @@ def split_into_units(graph: QueryGraph) -> tuple[Unit, ...]:
 
 
 def unit_subgraph(graph: QueryGraph, unit: Unit) -> QueryGraph:
-    """Return a unit's part of the graph.
+    """Return the part of the graph that a unit runs.
 
     It does not change when other queries are added or removed.
     """
@@ -87,7 +87,7 @@ def unit_subgraph(graph: QueryGraph, unit: Unit) -> QueryGraph:
 
 
 def select_stateful(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
-    """Return those of the given nodes that keep state between runs."""
+    """Return the given nodes that keep state between runs."""
     return [node_id for node_id in node_ids if kind_of(graph[node_id].operator).keeps_state]
 
 
@@ -115,7 +115,7 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
     Each kind of unit has its own form of id.
     """
     if any(graph[node_id].schema.changelog for node_id, log in kept.items() if log in inputs):
-        # Sharing is impossible: a new query must read the changelog from its base, which a running unit has
+        # A changelog cannot be shared: a new query must read it from its base, which a running unit has
         # already consumed.
         return quote_name(kept[root.id])
     stateful = [graph[node_id] for node_id in select_stateful(graph, nodes)]
@@ -153,12 +153,10 @@ def log_of(node: Node, graph: QueryGraph) -> str | None:
 
 
 def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
-    """Return a node's keys in columns of the log it reads.
+    """Return a node's keys in columns of the log that it reads.
 
-    The node has one input.
-
-    The result is () if the node cannot be partitioned. It is None if the keys are not those of one log, as
-    with a looked-up table or a join.
+    The node has one input. The result is () if the node cannot be partitioned. It is None if the keys are not
+    columns of one log, as with a looked-up table or a join.
     """
     keys = partition_keys(node.operator)
     found = keys_in_logs(graph, graph[node.inputs[0]], () if keys is None else keys[0])
@@ -168,9 +166,9 @@ def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
 def keys_in_logs(graph: QueryGraph, node: Node, keys: Keys) -> dict[str, Keys] | None:
     """Translate keys of a node's output into columns of its logs.
 
-    Rows of these logs with equal keys, and no others, contribute to output with these keys. So a log can be
-    partitioned by them even if operators in between keep state. None if that does not hold, or if a log is
-    read twice by different keys.
+    Output rows with these keys depend on exactly those rows of the logs that have equal keys. So a log can be
+    partitioned by them, even if operators in between keep state. The result is None if that does not hold, or
+    if a log is read twice by different keys.
     """
     log = log_of(node, graph)
     if log is not None:

@@ -1,6 +1,7 @@
 """Token cursor that collects expected words for error messages.
 
-Every failed `accept` at the current token is noted. `fail` then lists the words that could have followed.
+The cursor records every failed `accept` at the current token. `fail` then lists the words that could have
+followed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from slicemill.sql.nodes import at
 
 T = TypeVar("T")
 
-# Far above any hand-written query, and below Python's recursion limit: a level takes up to fifteen frames.
+# Maximum nesting depth. A level takes up to fifteen Python frames, so 40 levels stay below the recursion
+# limit.
 MAX_DEPTH = 40
 
 _NUMBER = re.compile(r"\d*\.?\d*(?:[eE][+-]?\d+)?", re.ASCII)
@@ -37,7 +39,7 @@ class Cursor:
         self._expected: list[str] = []
         self._expected_at = -1
 
-    # -- looking ---------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------
 
     @property
     def done(self) -> bool:
@@ -48,7 +50,7 @@ class Cursor:
         return self.tokens[place] if place < len(self.tokens) else None
 
     def word(self, ahead: int = 0) -> str:
-        """Return the word or symbol at the cursor; see `word_of`."""
+        """Return the word or symbol at the cursor, as `word_of` does."""
         token = self.token(ahead)
         return "" if token is None else word_of(token)
 
@@ -56,7 +58,7 @@ class Cursor:
         return all(self.word(i) == word for i, word in enumerate(words))
 
     def span(self) -> TextSpan:
-        """Return the span of the current token or the end."""
+        """Return the span of the current token, or of the end of the text."""
         token = self.token()
         if token is None:
             end = self.tokens[-1].end + 1 if self.tokens else 0
@@ -77,7 +79,7 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Consume these words if all of them follow."""
+        """Consume these words if all of them come next, and return True."""
         if self.looking_at(*words):
             self.index += len(words)
             return True
@@ -85,9 +87,9 @@ class Cursor:
         return False
 
     def take(self, word: str) -> bool:
-        """Like `accept`, but do not list the word in errors.
+        """Like `accept`, but do not list the word in error messages.
 
-        An example is a sign before a number.
+        An example is the sign before a number.
         """
         if self.word() == word:
             self.index += 1
@@ -145,7 +147,10 @@ class Cursor:
         )
 
     def name(self, what: str, barred: frozenset[str] = RESERVED) -> exp.Identifier:
-        """Consume a name; `what` describes it in error messages."""
+        """Consume a name.
+
+        `what` describes the name in error messages.
+        """
         if not self.at_name(barred=barred):
             self.note(what)
             self.fail(hint_for_reserved(self.word()))
@@ -170,7 +175,10 @@ class Cursor:
         return items
 
     def comma(self) -> bool:
-        """Consume a comma; raise Mistake if no item follows."""
+        """Consume a comma.
+
+        Raise StatementError if no item follows it.
+        """
         span = self.span()
         if not self.accept(","):
             return False
@@ -179,7 +187,10 @@ class Cursor:
         return True
 
     def parse_nested(self, parse: Callable[[], T]) -> T:
-        """Parse one level deeper; raise Mistake beyond the maximum depth."""
+        """Parse one nesting level deeper.
+
+        Raise StatementError beyond the maximum depth.
+        """
         self.check_depth(1)
         self.depth += 1
         try:
@@ -188,7 +199,7 @@ class Cursor:
             self.depth -= 1
 
     def check_depth(self, more: int) -> None:
-        """Raise Mistake unless `more` levels can be opened here."""
+        """Raise StatementError unless `more` levels can be opened here."""
         if self.depth + more > MAX_DEPTH:
             hint = "name a part of it with CREATE STREAM or CREATE VIEW"
             raise StatementError(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
@@ -215,7 +226,8 @@ class Cursor:
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {describe_token(found)} here"
-        # A long list of expected words does not help. Show only closing brackets; the hint has a near word.
+        # A long list of expected words does not help, so show only closing brackets. The hint names a similar
+        # word.
         shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
         if len(shown) > 6:
             shown = [word for word in shown if word in (")", "]", "}")]
@@ -223,7 +235,10 @@ class Cursor:
         raise StatementError(message, self.span(), self._spelling_hint(expected) or hint)
 
     def _spelling_hint(self, expected: Sequence[str]) -> str:
-        """Return a hint for a misspelt keyword here or before."""
+        """Return a hint for a misspelt keyword, or ''.
+
+        The misspelt word is the current or the previous token.
+        """
         found = self.token()
         if found is None:
             return ""
@@ -283,9 +298,9 @@ def hint_for_reserved(word: str) -> str:
 
 # Report too deeply nested texts as errors with a position.
 #
-# Without this they would raise RecursionError. Parsers and binders are recursive, and the permitted depth
-# depends on the kind of nesting. So the limit is that of the interpreter, and the position is searched
-# after the RecursionError.
+# Without this, Python would raise RecursionError without a position. Parsers and binders are recursive, and
+# the permitted depth depends on the kind of nesting. So the limit is that of the interpreter, and the
+# position is searched after the RecursionError.
 
 
 _OPENS = frozenset("([{") | {"CASE"}
@@ -309,7 +324,7 @@ def report_deep_nesting(source: SourceText) -> Iterator[None]:
 def too_deep_error(source: SourceText, within: TextSpan | None = None) -> Diagnostic:
     """Return the error of a too deeply nested text.
 
-    >>> too_deep(SourceText("SELECT ((1))")).span
+    >>> too_deep_error(SourceText("SELECT ((1))")).span
     TextSpan(start=8, end=9)
     """
     return Diagnostic("this is nested too deeply", _deepest(source.text, within), _HINT)
@@ -362,7 +377,10 @@ class StatementPiece:
         return StatementPiece(self.source, self.span.to(other.span), self.words)
 
     def alone(self) -> SourceText:
-        """Blank out all other pieces, so that positions stay the same."""
+        """Return the text with all other pieces replaced by blanks.
+
+        Blanks keep the positions in error messages right.
+        """
         before, after = self.source.text[: self.span.start], self.source.text[self.span.end :]
         return SourceText(_blank(before) + self.text + _blank(after), self.source.name)
 
@@ -388,7 +406,7 @@ def pieces(source: SourceText) -> list[StatementPiece]:
         depth += (word == "{") - (word == "}")
         brackets += (word == "(") - (word == ")")
         following = words[place + 1] if place + 1 < len(words) else ""
-        # The theses print a `;` before SOURCE. In a model, `;` separates the parameters from the constants.
+        # The theses write a `;` before SOURCE. In a model, `;` separates the parameters from the constants.
         between = brackets > 0 and begin is not None and words[begin] == "CREATE"
         semicolon = word == ";" and depth <= 0 and not between and following not in ("SOURCE", "USING")
         if not semicolon and begin is None:

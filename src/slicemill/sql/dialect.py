@@ -19,7 +19,7 @@ from slicemill.sql.printer import EslGenerator
 
 
 def parse(source: SourceText | str) -> list[exp.Expression]:
-    """Parse an ESL text; raise EslError with all errors."""
+    """Parse an ESL text, or raise EslError with all errors."""
     source = source if isinstance(source, SourceText) else SourceText(source)
     parsed, diagnostics = statements.script(source)
     if mistakes := [diagnostic for diagnostic in diagnostics if not diagnostic.warning]:

@@ -17,7 +17,7 @@ MAX_LINE = 140
 class Diagnostic:
     """Error, or `warning` about text that is probably wrong.
 
-    `span` is the text to underline; `hint` says what to do.
+    `span` is the text to underline. `hint` suggests a correction.
     """
 
     message: str
@@ -27,7 +27,10 @@ class Diagnostic:
 
 
 class StatementError(Exception):
-    """Raised inside the front end for an invalid statement; never leaves `slicemill.binder`."""
+    """Error of a statement, raised inside the front end.
+
+    `slicemill.binder` turns it into an EslError.
+    """
 
     def __init__(self, message: str, span: TextSpan, hint: str = "") -> None:
         super().__init__(message)

@@ -60,7 +60,10 @@ class EslTokenizer(Tokenizer):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of `text`; reject unclosed quotes and comments."""
+    """Return the tokens of `text`.
+
+    Raise StatementError for an unclosed quote or comment.
+    """
     try:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
@@ -91,14 +94,14 @@ _LINE_COMMENT = re.compile(r"--[^\r\n]*")
 def find_unclosed_quote(text: str) -> tuple[str, int]:
     """Return the mark and offset of an unclosed quote or comment.
 
-    A missing quote inverts all later ones. So if a quote is open at the end, the first quoted text that
-    crosses a line end is reported.
+    A missing quote makes each later opening quote a closing one. So if a quote is open at the end, the
+    function reports the first quoted text that extends over a line end.
 
-    >>> unclosed("SELECT 'it''s' -- don't")
+    >>> find_unclosed_quote("SELECT 'it''s' -- don't")
     ('', 23)
-    >>> unclosed("SELECT 'open")
+    >>> find_unclosed_quote("SELECT 'open")
     ("'", 7)
-    >>> unclosed("SELECT 'open FROM s;\\nSELECT 'x' FROM t")
+    >>> find_unclosed_quote("SELECT 'open FROM s;\\nSELECT 'x' FROM t")
     ("'", 7)
     """
     i = 0
@@ -125,7 +128,10 @@ def find_unclosed_quote(text: str) -> tuple[str, int]:
 
 
 def _comment_end(text: str, start: int, opening: str, closing: str) -> int:
-    """Return the offset after a comment, or -1; comments nest."""
+    """Return the offset after a comment, or -1 if it is unclosed.
+
+    Comments nest.
+    """
     depth, i = 1, start + len(opening)
     while depth:
         if i >= len(text):

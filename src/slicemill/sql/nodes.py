@@ -25,7 +25,10 @@ def at(node: Node, span: TextSpan) -> Node:
 
 
 def span_of(node: exp.Expression) -> TextSpan:
-    """Return the node's span, or that of all its descendants."""
+    """Return the span of a node.
+
+    A node without a span gets the range of its descendants.
+    """
     own: TextSpan | None = node.meta.get("span")
     if own is not None:
         return own
@@ -56,7 +59,10 @@ class ExtensionNode(exp.Expression):
 
 
 class CreateObject(ExtensionNode):
-    """CREATE statement of an extension; `this` is the name of the object."""
+    """CREATE statement of an extension.
+
+    `this` is the name of the object.
+    """
 
     kind: ClassVar[str]
     """Keyword after CREATE."""
@@ -71,7 +77,7 @@ class TypeName(exp.Expression):
 class ColumnDeclaration(exp.Expression):
     """`name [type [unit]]` in a stream, table or aggregate.
 
-    The unit is that of a source's numeric times. A column of a table may be `required` (NOT NULL) or
+    The unit applies if a source sends times as numbers. A column of a table may be `required` (NOT NULL) or
     `primary`. A column added by ALTER STREAM may have a `default` for older rows.
     """
 
@@ -86,7 +92,10 @@ class ColumnDeclaration(exp.Expression):
 
 
 class Duration(exp.Expression):
-    """Duration as written: pairs of number and unit, as in `1 HOUR 30 MINUTES`."""
+    """Duration as written, such as `1 HOUR 30 MINUTES`.
+
+    It is a list of number and unit pairs.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
@@ -98,12 +107,12 @@ class DurationPart(exp.Expression):
 
 
 class FrameClause(exp.Expression):
-    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED.
+    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`.
 
-    With `from_start` the window grows from a multiple of the extent to its full length (CUMULATE). In a
-    `SESSION`, `this` is the gap, or the column `until` is the time up to which a tuple keeps the session
-    open. The condition `close` marks the last tuple of a session or punctuation window. `expires` is the
-    latest time at which a tuple leaves the window of a join.
+    Without `this`, the window is UNBOUNDED. With `from_start`, it grows from a multiple of the extent to its
+    full length (CUMULATE). A `SESSION` has the gap in `this`, or in `until` a column with the time up to
+    which a tuple keeps the session open. The condition `close` marks the last tuple of a session or
+    punctuation window. `expires` is the latest time at which a tuple leaves the window of a join.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -134,13 +143,19 @@ class WindowFunction(exp.Expression):
 
 
 class KeySets(exp.Expression):
-    """`GROUPING SETS ((a, b), (a), ())`: `expressions` are the sets, each a tuple."""
+    """`GROUPING SETS ((a, b), (a), ())`.
+
+    `expressions` are the sets, and each set is a tuple.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class NamedWindow(exp.Expression):
-    """`name AS ([base] [PARTITION BY …] [ORDER BY …] [frame])` in WINDOW; `base` names another window."""
+    """`name AS ([base] [PARTITION BY …] [ORDER BY …] [frame])` in WINDOW.
+
+    `base` is the name of another window.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": False,
@@ -152,9 +167,10 @@ class NamedWindow(exp.Expression):
 
 
 class Over(exp.Expression):
-    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`; `ranked` is the ORDER BY of a rank.
+    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`.
 
-    `named` is a reference to a named window, which is resolved at the end of its SELECT.
+    `ranked` is the ORDER BY of a rank. `named` is a reference to a named window, which is resolved at the end
+    of its SELECT.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -168,7 +184,10 @@ class Over(exp.Expression):
 
 
 class EmitPart(exp.Expression):
-    """`EMIT CHANGES | FINAL | EVERY length` after a SELECT; for windows also `EARLY EVERY … LATE …`."""
+    """`EMIT CHANGES | FINAL | EVERY length` after a SELECT.
+
+    Windows also have `EMIT EARLY EVERY … LATE …`.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "late": False}
 
@@ -199,7 +218,10 @@ class TableFunctionCall(exp.Expression):
 
 
 class ListElements(exp.Expression):
-    """`UNNEST(list) AS t(column)` in FROM; the entry has the alias, and `column` is optional."""
+    """`UNNEST(list) AS t(column)` in FROM.
+
+    The alias `t` is stored in the FROM entry. `column` is optional.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": False}
 
@@ -211,7 +233,10 @@ class JoinInput(exp.Expression):
 
 
 class IntervalRelation(exp.Expression):
-    """`period RELATION period`, with one of Allen's thirteen relations or a TSQL relation (L7)."""
+    """`period RELATION period`.
+
+    The relation is one of Allen's thirteen relations, or a TSQL relation (L7).
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "relation": True, "expression": True}
 
@@ -243,7 +268,10 @@ class CreateStream(exp.Expression):
 
 
 class CreateTable(exp.Expression):
-    """CREATE TABLE; `key` is PRIMARY KEY (…), `refresh` is REFRESH EVERY."""
+    """CREATE TABLE with columns, source and constraints.
+
+    `key` is PRIMARY KEY (…), and `refresh` is REFRESH EVERY.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -292,7 +320,7 @@ class CreateFunction(exp.Expression):
 class CreateAlert(exp.Expression):
     """CREATE ALERT on a query or stream.
 
-    `on` is its name, or `any` is QUERY or STREAM.
+    `on` is the name of the query or stream. For all queries or streams, `any` is QUERY or STREAM.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -322,7 +350,10 @@ class DropObject(exp.Expression):
 
 
 class CreateMode(exp.Expression):
-    """`CREATE OR REPLACE …` or `CREATE … IF NOT EXISTS …`: wrapper of a CREATE node with its `mode`."""
+    """Wrapper of a CREATE node.
+
+    Its `mode` is `OR REPLACE` or `IF NOT EXISTS`.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": True}
 
@@ -334,7 +365,10 @@ class ChangeLifecycle(exp.Expression):
 
 
 class AlterQuery(exp.Expression):
-    """`ALTER QUERY name SET (option = value, …)`; NULL resets an option."""
+    """`ALTER QUERY name SET (option = value, …)`.
+
+    NULL resets an option to its default.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
 
@@ -374,7 +408,7 @@ class LocalTableDeclaration(exp.Expression):
 
 
 class AggregateBody(exp.Expression):
-    """The statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
+    """Statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"states": True, "statements": True}
 
@@ -382,7 +416,7 @@ class AggregateBody(exp.Expression):
 class InsertInto(exp.Expression):
     """`INSERT INTO table VALUES (…) [WHERE …]` or `INSERT INTO table SELECT …`.
 
-    Outside aggregates, `conflict` or `replace` say how to treat an existing row with the same key.
+    Outside aggregates, `conflict` or `replace` determine the treatment of an existing row with the same key.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {

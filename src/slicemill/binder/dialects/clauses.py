@@ -126,7 +126,7 @@ def _timestamps_of_select(select: SelectQuery, catalog: Catalog) -> frozenset[st
 
 
 def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Context) -> None:
-    """Raise Mistake unless the column carries the timestamp of the stream."""
+    """Raise StatementError unless the column carries the timestamp of the stream."""
     assert isinstance(stream, exp.Identifier)
     relation = context.relation(stream)
     if relation.schema.changelog:

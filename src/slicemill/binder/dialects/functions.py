@@ -55,7 +55,7 @@ def rewrite_calls(select: exp.Select, context: Context) -> None:
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lag", context):
             return _rewrite_lag(node)
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lead", context):
-            return node  # rewritten in `neighbours`
+            return node  # rewritten in `rewrite_lead`
         if not isinstance(node, exp.Anonymous) or node.name.lower() in context.catalog.functions:
             return None
         if is_aggregate(node.name, context.catalog) and child(node, "filter") is None:
@@ -132,7 +132,7 @@ def _rewrite_filter(
     own = any(context.catalog.aggregates(node.name)) or name in context.catalog.callables
     arguments = list(node.expressions)
     if name == "first" and not own and len(arguments) == 1:
-        # min_by a constant returns the oldest tuple. `first` may return a NULL, unlike other aggregates.
+        # `min_by(x, 1)` returns x of the oldest tuple. Unlike other aggregates, `first` does not skip NULLs.
         return bare_call("min_by", arguments[0], _where(condition, exp.Literal.number(1)))
     if own or name not in _SKIPS or len(arguments) <= _SKIPS[name]:
         raise StatementError(

@@ -27,7 +27,10 @@ _GROUPING = ("grouping", "grouping_id")
 
 
 def resolve_group_names(select: exp.Select, context: Context) -> None:
-    """Replace `GROUP BY 1` and `GROUP BY alias` by their expressions; input columns take precedence."""
+    """Replace `GROUP BY 1` and `GROUP BY alias` by their expressions.
+
+    A name in GROUP BY is an alias only if no input column has that name.
+    """
     group = child(select, "group")
     if group is None:
         return
@@ -173,7 +176,10 @@ def _branch(
     types: dict[str, str],
     context: Context,
 ) -> exp.Select:
-    """Return the SELECT for one grouping set; the other keys are NULL."""
+    """Return the SELECT for one grouping set.
+
+    Keys outside the set are NULL.
+    """
     branch = select.copy()
     own = {_text(key) for key in keys}
     unique = list({_text(key): key for key in keys}.values())
@@ -192,7 +198,7 @@ def _branch(
     items: list[exp.Expression] = []
     for item in branch.expressions:
         if isinstance(item, exp.Column) and _text(item) in every:
-            # A key that becomes NULL would lose its name.
+            # If the key becomes NULL, the column would lose its name without an alias.
             item = at(exp.Alias(this=item, alias=item.this.copy()), span_of(item))
         items.append(replace_outermost(item, change))
     branch.set("expressions", items)
@@ -205,7 +211,8 @@ def _branch(
 def _grouping(node: exp.Anonymous, own: set[str], every: dict[str, exp.Expression]) -> int:
     """Return the value of GROUPING() for a grouping set.
 
-    It has one bit per argument, the last lowest, which is 1 if the key is not in the set.
+    It has one bit per argument, and the last argument has the lowest bit. A bit is 1 if its key is not in the
+    set.
     """
     value = 0
     for argument in node.expressions or list(every.values()):

@@ -5,8 +5,7 @@
     k IN (SELECT k FROM TUMBLE(…) AS R                          L SEMI JOIN TUMBLE(…) AS R ON L.k = R.k
       WHERE L.window_start = R.window_start AND …)              AND L.window_start = R.window_start AND …
     count(*) FILTER (WHERE price > 9)                           count(CASE WHEN price > 9 THEN 1 END)
-    lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), of
-    two
+    lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING)
     GROUP BY 1, total                                           the expressions of the select list
     GROUP BY ROLLUP (a, b)                                      UNION of GROUP BY a, b; GROUP BY a; all
     SELECT explode(tags) AS tag FROM s                          SELECT tag FROM s, UNNEST(tags) AS tag
@@ -55,9 +54,9 @@ def normalize_select(written: exp.Select, context: Context) -> exp.Expression:
 
 
 def _keep_names(select: exp.Select, context: Context) -> None:
-    """Alias rewritten items with their original text.
+    """Alias rewritten select items with their original text.
 
-    So columns keep the names that the user wrote.
+    The output columns then keep the names that the user wrote.
     """
     items = []
     for item in select.expressions:

@@ -1,6 +1,6 @@
-"""Move ORDER BY, LIMIT and EMIT of a UNION or SELECT DISTINCT outwards.
+"""Move the final clauses of a UNION or SELECT DISTINCT outwards.
 
-These clauses become those of a SELECT around the query.
+The clauses ORDER BY, LIMIT and EMIT move to a new SELECT around the query:
 
 a UNION ALL b ORDER BY x LIMIT 2            SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
 a UNION DISTINCT b                          SELECT DISTINCT * FROM (a UNION ALL b)
@@ -65,7 +65,7 @@ def wrap_distinct(select: exp.Select) -> exp.Select | None:
 
 
 def branches_of(node: exp.Expression) -> list[exp.Expression]:
-    """Return the branches of nested plain UNION ALLs, which are associative."""
+    """Return the branches of nested plain UNION ALLs as a flat list."""
     if isinstance(node, exp.Subquery) and child(node, "with_") is None:
         return branches_of(node.this)
     if isinstance(node, exp.Union) and not any(child(node, key) for key in ("with_", "distinct", *ENDS)):
@@ -84,7 +84,7 @@ def has_windows(select: exp.Select) -> bool:
 
 
 def order_by_items(query: exp.Expression, select: exp.Select) -> None:
-    """Replace sort keys of the select list by their positions."""
+    """Replace sort keys that are in the select list by their positions."""
     order = child(query, "order")
     written = [_text(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
     for ordered in order.expressions if order is not None else ():
@@ -95,9 +95,9 @@ def order_by_items(query: exp.Expression, select: exp.Select) -> None:
 
 
 def _is_selected(key: exp.Expression, select: exp.Select) -> bool:
-    """Return True for a sort key in the select list.
+    """Return True if the select list has a sort key.
 
-    The key is a position or consists of selected names.
+    The key is then a position, or consists of selected names.
     """
     if isinstance(key, exp.Literal):
         return True

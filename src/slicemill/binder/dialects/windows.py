@@ -53,7 +53,10 @@ def add_group_windows(select: exp.Select, context: Context) -> None:
 
 
 def _from_functions(select: exp.Select, context: Context) -> None:
-    """Turn window functions whose bounds are grouped into FROM windows."""
+    """Replace window functions in FROM by windows.
+
+    Only functions whose bounds are in GROUP BY are replaced.
+    """
     group = child(select, "group")
     for entry, _ in from_entries(select):
         function = entry.this
@@ -168,7 +171,10 @@ def _is_window(part: exp.Expression) -> bool:
 
 
 def _spark_field(node: exp.Expression, call: exp.Anonymous) -> str:
-    """Return the bound that `window.start`, `session_window.end` or `window(ts, …).start` reads, or ''."""
+    """Return the window bound that an expression of Spark reads, or ''.
+
+    Examples are `window.start`, `session_window.end` and `window(ts, …).start`.
+    """
     if isinstance(node, exp.Dot) and node.this == call:
         return {"start": _START, "end": _END}.get(node.expression.name.lower(), "")
     if isinstance(node, exp.Column) and node.table.lower() in ("window", "session_window"):
@@ -211,7 +217,7 @@ def _frame(kind: str, lengths: dict[str, nodes.Duration], span: object) -> nodes
 def _read_bounds(select: exp.Select, bound_of: object) -> None:
     """Replace window bounds by calls, and remove them from GROUP BY.
 
-    Each window is a group anyway.
+    GROUP BY does not need them, because each window is a group anyway.
     """
     assert callable(bound_of)
     group = child(select, "group")
@@ -233,9 +239,9 @@ def _bound_call(node: exp.Expression) -> str:
 
 
 def bound_expression(bound: str) -> exp.Expression:
-    """Return the ESL call of a window bound.
+    """Return the ESL expression of a window bound.
 
-    The window_time is the last millisecond of the window.
+    `window_time` is the last millisecond of the window.
     """
     if bound != _TIME:
         return bare_call(bound)
@@ -243,7 +249,7 @@ def bound_expression(bound: str) -> exp.Expression:
     return exp.Sub(this=bare_call(_END), expression=exp.Interval(this=nodes.Duration(expressions=[part])))
 
 
-# Rewrite window functions whose rows are selected.
+# Rewrite window functions without GROUP BY on their bounds.
 #
 # Each row gets the bounds of its windows.
 #
@@ -276,7 +282,7 @@ def rows_with_windows(select: exp.Select, context: Context) -> None:
 def window_function_of(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
     """Return the window function of an entry, if any.
 
-    It may be in a plain sub-query.
+    The function may be inside a sub-query without GROUP BY.
     """
     this = entry.this
     if isinstance(this, exp.Select) and child(this, "group") is None and len(child(this, "entries")) == 1:
@@ -413,7 +419,7 @@ def rewrite_lead(select: exp.Select, context: Context) -> exp.Expression | None:
 
     items = [replace_outermost(item, beside) for item in select.expressions]
     inner.meta["span"] = span_of(select)
-    from slicemill.binder.queries import bind_query  # circular: `bind_query` rewrites windows
+    from slicemill.binder.queries import bind_query  # circular import: `bind_query` rewrites windows
 
     names = [c.name for c in bind_query(inner.copy(), context).schema]
     waited = [f'first("{name}") OVER ({by}ROWS {most} PRECEDING) AS "{name}"' for name in names]

@@ -1,1 +1,1 @@
-"""Rewrites of the query graph, one function per module of that name."""
+"""Rewrites of the query graph: each module has one rule with its name."""

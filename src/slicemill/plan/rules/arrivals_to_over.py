@@ -2,13 +2,14 @@
 
     bid ─ γ avg(price) by item, RANGE 60 ─ q       bid ─ avg(price) OVER (item, RANGE 60 - 1 µs) ─ π ─ q
 
-Without SLIDE, each tuple emits a row for its group over the current window. OVER gives the same result if
-the window can be kept per group: always for RANGE windows, and for ROWS windows without groups. FROM
-excludes a tuple that is exactly as old as the window, OVER includes it. A count of FROM includes the
-tuple itself, one of OVER does not. Hence the 1 that is subtracted from both.
+Without SLIDE, each tuple emits a row for its group over the current window. OVER gives the same result if the
+window can be kept per group. This is the case for RANGE windows, and for ROWS windows without groups.
 
-GROUP BY runs the base version of an aggregate, OVER its window version. So aggregates for which these
-differ are not rewritten: user-defined aggregates with both versions, and those that read expired tuples.
+FROM excludes a tuple that is exactly as old as the window, and OVER includes it. A ROWS count includes the
+current tuple in FROM, but not in OVER. So the rule subtracts 1 from either length.
+
+GROUP BY runs the base version of an aggregate, and OVER its window version. So the rule skips aggregates for
+which these differ: user-defined aggregates with both versions, and aggregates that read expired tuples.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def arrivals_to_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """Return the equivalent OVER window, if there is one."""
+    """Return the equivalent OVER window, or None."""
     if operator.slide is not None or operator.where is not None:
         return None
     if not all(same_over(call, catalog) for call in operator.calls):

@@ -1,7 +1,7 @@
-"""drop_boxes: insert drop boxes before queries with a load budget.
+"""drop_boxes: insert drop boxes (load shedding) before queries with a load budget.
 
-Queries without a budget bypass the drop box, so they never lose rows. Queries with equal budgets share a
-drop box, so they can also share the operators after it.
+Queries without a budget bypass the drop box, so they never lose rows. Queries with equal budgets share a drop
+box, so they can also share the operators after it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Analysis of joins: their inputs, the columns of each, and key equalities."""
+"""Analysis of joins: inputs, columns of each input, and key equalities."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tupl
 
 
 def column_inputs_of(graph: QueryGraph, node: Node) -> Places:
-    """Map every column of a join to its input and name."""
+    """Map each column of a join to its input and original name."""
     own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
     times = [(port, "_ts") for port in range(len(node.inputs))]
     return dict(zip(node.schema.names, [*own, *times], strict=False))
 
 
 def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
-    """Split conditions into equality keys and the rest.
+    """Split conditions into equality keys and a residual condition.
 
-    Keys are in the inputs' own columns, the rest in columns of side 0 and side 1.
+    Keys are in the inputs' own columns. The residual is in columns of side 0 and side 1.
     """
     equal: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
@@ -70,7 +70,7 @@ def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
 
 
 def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, Expr]] | None:
-    """Return the inputs and expressions of an equality between two inputs."""
+    """Return both inputs and expressions of an equality between two inputs."""
     if not isinstance(part, Call) or part.function != "=":
         return None
     ports = [{places[name][0] for name in columns_of(side)} for side in part.arguments]
@@ -83,10 +83,10 @@ def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, E
 
 
 def _sides(part: Expr, places: Places) -> tuple[Expr, Expr] | None:
-    """Return both sides of an equality as expressions of one type.
+    """Return both sides of an equality, cast to one type, or None.
 
-    Only expressions that cannot fail are accepted, since a key is computed for every tuple, even for one
-    without a partner.
+    Only expressions that cannot fail are accepted. A key is computed for every tuple, even for a tuple
+    without a match.
     """
     if not isinstance(part, Call) or part.function != "=":
         return None

@@ -1,17 +1,15 @@
 """multi_joins: n-way window joins with one state per stream (S25, S45-S50).
 
-    A, B, C ─ ⋈ A.k = B.k AND B.k = C.k, 60 s ─ q1      A ─┐
-    C, A, B ─ ⋈ the same keys, 5 s ────────── q2        B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1
-    ─ q1
-                                                        C ─┘                                    └─ part 2
-                                                        ─ q2
+    A, B, C ─ ⋈ A.k = B.k AND B.k = C.k, 60 s ─ q1  A ─┐
+    C, A, B ─ ⋈ the same keys, 5 s ────────── q2    B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1 ─ q1
+                                                    C ─┘                                    └─ part 2 ─ q2
 
-Joins of the same streams on the same equalities become one node, in whatever order FROM names the
-streams. A join with other stateful operators before or after it in the same unit is rewritten alone.
-Where storing joined tuples is cheaper (`operators.join.multiway_form`), `split_joins` rewrites the join
-instead. The exception are joins with an age limit under load and joins whose rows expire, since a tree of
-joins supports neither. ROWS windows are left unchanged: which rows are the last ones at a timestamp
-depends on the order of FROM.
+Joins of the same streams on the same equalities become one node, in whatever order FROM names the streams. A
+join with other stateful operators before or after it in the same unit gets a node of its own. Where a tree of
+binary joins is cheaper (`operators.join.multiway_form`), `split_joins` rewrites the join instead. This rule
+still rewrites joins with an age limit for load shedding and joins whose rows expire, because a tree supports
+neither. Joins with ROWS windows are left unchanged, because the order of FROM determines which of several
+rows with equal timestamps are in the window.
 """
 
 from __future__ import annotations
@@ -42,7 +40,10 @@ from slicemill.plan.units import log_of
 
 @dataclass
 class _SharedStates:
-    """A shared node under construction; `sources` maps input names to nodes."""
+    """Shared node under construction.
+
+    `sources` maps the names of its inputs to nodes.
+    """
 
     label: str
     sources: dict[str, Node]
@@ -53,7 +54,10 @@ class _SharedStates:
 
 
 def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) -> QueryGraph:  # noqa: ARG001
-    """Rewrite n-way joins; with `always` also where a tree is cheaper."""
+    """Rewrite n-way joins.
+
+    With `always`, rewrite them even where a tree of binary joins is cheaper.
+    """
     shared: dict[str, _SharedStates] = {}
     made: dict[str, Node] = {}
     for node in graph:
@@ -106,9 +110,9 @@ def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoin
 def equalities(
     parts: Sequence[Expr], places: Places
 ) -> tuple[tuple[tuple[tuple[int, Expr], ...], ...], Expr | None]:
-    """Return sets of equal expressions, and the remaining condition.
+    """Return sets of equal expressions, and the residual condition.
 
-    Each set has at most one expression per side. The rest is in columns of the sides.
+    Each set has at most one expression per side. The residual is in columns of the sides.
     """
     sets: list[dict[int, Expr]] = []
     rest: list[Expr] = []
@@ -135,7 +139,10 @@ def _merge_equalities(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> boo
 
 
 def _names(contents: Sequence[str]) -> tuple[str, ...]:
-    """Return a distinct name for each input, numbered in self-joins."""
+    """Return a distinct name for each input.
+
+    The inputs of a self-join are numbered.
+    """
     found: list[str] = []
     for content in contents:
         copies = sum(1 for name in found if name == content or name.startswith(f"{content} #"))
@@ -159,7 +166,7 @@ def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) 
 
 
 def states_id(label: str) -> str:
-    """Return the id of joins of logs on one key."""
+    """Return the id of a node that joins logs on one key."""
     return f"{label} #{digest('states', label)}"
 
 

@@ -3,11 +3,11 @@
     bid ─┬─ q1: where ─ q1                    bid ─── bid: where price > 9 #5f… ─┬─ q1
          └─ q2: where ─ q2      (price > 9)                                      └─ q2
 
-An id does not depend on other queries or on the order of registration. State is stored under the id and
-stays valid when other queries are dropped. A stateless node is named by content alone and shared. The
-state of a stateful node depends on when its query was registered. So the node and all its consumers
-belong to that query, and their ids contain its name. The last node of a derived stream belongs to that
-stream, because it writes the log. Sources, tables and query results keep their own names.
+An id depends neither on other queries nor on the order of registration. State is stored under the id, so it
+stays valid when other queries are dropped. A stateless node is named by content alone and shared. The state
+of a stateful node depends on when its query was registered. So the node and all its consumers belong to that
+query, and their ids contain its name. The last node of a derived stream belongs to that stream, because it
+writes the log. Sources, tables and query results keep their own names.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _owners(graph: QueryGraph) -> dict[str, str]:
-    """Map each node to the query, stream or view it belongs to.
+    """Map each node to the query, stream or view that owns it.
 
-    Of several queries it is the last.
+    A node of several queries is mapped to the last query.
     """
     owners: dict[str, str] = {}
     for node in reversed(list(graph)):
@@ -62,7 +62,7 @@ def _name_node(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, rena
         return replace(made, id=name, label=name, owner=name if kind.role is Role.SINK else "")
     if kind.refer is not None:
         operator = kind.refer(operator, lambda node_id: renamed[node_id].id)
-    # The input is the log, whatever node writes it.
+    # An input that is a log is identified by the log, not by the node that writes it.
     logs = [log_of(graph[source], graph) for source in node.inputs]
     given = [f"log {log}" if log is not None else source.id for log, source in zip(logs, inputs, strict=True)]
     owned = any(log is None and source.owner for log, source in zip(logs, inputs, strict=True))
@@ -84,7 +84,7 @@ def _first_log(node: Node, graph: QueryGraph) -> str:
 
 
 def _selection_label(operator: Operator) -> str:
-    """Return a short label of a selection; many queries may share it."""
+    """Return a short label of a selection, which many queries may share."""
     shared = kind_of(operator).shared_label
     text = _operator_label(operator) if shared is None else shared(operator)
     return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."

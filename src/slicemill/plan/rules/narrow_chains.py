@@ -1,7 +1,7 @@
 """narrow_chains: prune unused columns between the joins of a chain.
 
 a ─ ⋈ ─ π a.*, b.* ─ ⋈ ─ π a.v      a ─ ⋈ ─ π a.k, a.v ─ ⋈ ─ π a.v
-b ─┘             c ─┘              b ─┘             c ─┘
+b ──┘            c ──┘              b ──┘            c ──┘
 """
 
 from __future__ import annotations

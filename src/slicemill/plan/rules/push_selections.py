@@ -58,9 +58,9 @@ def _filter_node(node: Node, alias: str, source: Node, condition: Expr) -> Node:
 
 
 def _split(parts: list[Expr], alias: str) -> tuple[list[Expr], Expr | None]:
-    """Split conditions into those to keep and those that read only `alias`.
+    """Split off the conditions that read only `alias`.
 
-    The latter are translated into the input's own columns.
+    Return the other conditions, and the conjunction of the conditions on `alias` in the input's own columns.
     """
     own = [part for part in parts if _inputs_of(part) == {alias}]
     below = tuple(as_in_input(part) for part in own)

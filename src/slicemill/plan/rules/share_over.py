@@ -6,8 +6,8 @@
     trade ─── rows of trade ─┬─ part 1 ─ π ─ q1
                              └─ part 2 ─ π ─ q2
 
-The shared node stores rows once, for the longest window. A single query gets the same form, so that its
-state is kept when queries are added.
+The shared node stores rows once, for the longest window. A single query is also rewritten, so that its state
+is kept when queries are added.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     click ─── sessions of click by visitor ─┬─ part 1 ─ q1
                                             └─ part 2 ─ q2
 
-Rows of open sessions are stored once for all gaps. An aggregate with other stateful operators in its unit
-is not shared.
+Rows of open sessions are stored once for all gaps. An aggregate is not shared if its unit has other stateful
+operators.
 """
 
 from __future__ import annotations

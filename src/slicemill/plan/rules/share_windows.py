@@ -6,12 +6,12 @@
     bid ─── windows of bid by item ─┬─ part 1 ─ π ─ q1
                                     └─ part 2 ─ π ─ q2
 
-Filters move into the shared node. It groups tuples by the set of filters they satisfy and aggregates each
-group once. A single aggregate gets the same form, so that later queries can share its state.
+Filters move into the shared node. The node groups tuples by the set of filters that they pass, and aggregates
+each group once. A single aggregate is also rewritten, so that later queries can share its state.
 
-An aggregate is shared only if no other stateful operator lies between it and the logs. Then the unit of
-the node depends on the stream and keys alone, whichever queries are added or removed. Other windows of
-FROM get a node of their own.
+An aggregate is shared only if no other stateful operator lies between it and the logs. Then the unit of the
+node depends on the stream and keys alone, and not on other queries. Other window aggregates in FROM get a
+node of their own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
             continue
         apart = not between_logs(graph, node)
         if apart and isinstance(node.operator, WindowAggregate):
-            continue  # the kernels of OVER compute it
+            continue  # computed by the kernels of OVER
         assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
         partial = all(combines_panes(call, catalog) for call in node.operator.calls)
         if isinstance(node.operator, WindowAggregate) and not partial:

@@ -31,9 +31,9 @@ M = TypeVar("M")
 
 @dataclass
 class SharedByKey(Generic[M]):
-    """A shared node under construction, for one input and its keys.
+    """Shared node under construction, for one input and its keys.
 
-    Its id depends only on the input and keys, not on the queries.
+    Its id depends on the input and keys, but not on the queries.
     """
 
     id: str
@@ -43,7 +43,7 @@ class SharedByKey(Generic[M]):
     members: list[M] = field(default_factory=list)
 
     def add(self, node: Node, columns: tuple[Column, ...], member: M) -> Node:
-        """Add a member; return the part node that replaces the member's node.
+        """Add a member, and return the part node that replaces its node.
 
         The part has only the columns that consumers read.
         """
@@ -61,7 +61,7 @@ def get_or_add_shared(
 ) -> SharedByKey[M]:
     """Return the shared node of a kind, input and keys.
 
-    Create it on first use.
+    The node is created on first use.
     """
     of, by = source_name(graph, source), short_name([render(key) for key in keys], keys)
     label = f"{what} of {of} by {by}" if keys else f"{what} of {of}"
@@ -72,7 +72,10 @@ def get_or_add_shared(
 def single_member_node(
     known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """Create an unshared node of the same kind with one member."""
+    """Create a node of the same kind for a single member.
+
+    Other queries do not share this node.
+    """
     made: SharedByKey[M] = SharedByKey(f"{what} of {node.id}", f"{what} of {node.name}", source, keys)
     known[made.id] = made
     return made
@@ -81,7 +84,7 @@ def single_member_node(
 def between_logs(graph: QueryGraph, node: Node) -> bool:
     """Return True if only stateless operators connect a node with logs.
 
-    Then the unit of a shared node in its place does not depend on other queries.
+    The unit of a shared node that replaces it then does not depend on other queries.
     """
     for source in map(graph.__getitem__, node.inputs):
         while log_of(source, graph) is None:
@@ -117,7 +120,10 @@ def filtered_input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
-    """Return the columns that consumers read; all columns of a log."""
+    """Return the columns of a node that consumers read.
+
+    All columns are returned for a node that writes a log.
+    """
     if log_of(node, graph) is not None:
         return frozenset(node.schema.names)
     read: set[str] = set()
@@ -132,7 +138,7 @@ def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
 
 
 def with_parts(graph: QueryGraph, made: Mapping[str, Node], parts: Mapping[str, Node]) -> QueryGraph:
-    """Replace nodes by parts, each shared node before its first part."""
+    """Replace nodes by parts, with each shared node before its first part."""
     nodes: dict[str, Node] = {}
     for node in graph:
         part = parts.get(node.id)
@@ -143,7 +149,7 @@ def with_parts(graph: QueryGraph, made: Mapping[str, Node], parts: Mapping[str, 
 
 
 def without_loose_ends(graph: QueryGraph) -> QueryGraph:
-    """Remove filters without consumers, after their move into a shared node."""
+    """Remove filters without consumers, which moved into a shared node."""
     while True:
         read = {source for node in graph for source in node.inputs} | set(graph.streams.values())
         loose = {node.id for node in graph if isinstance(node.operator, Filter) and node.id not in read}
@@ -159,6 +165,6 @@ def source_name(graph: QueryGraph, source: Node) -> str:
 
 
 def content_of(graph: QueryGraph, source: Node) -> str:
-    """Return a stable identity of an input, independent of the queries."""
+    """Return a stable name of an input, independent of the queries."""
     log = log_of(source, graph)
     return source.id if log is None else f"log {log}"

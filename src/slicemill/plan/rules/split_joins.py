@@ -3,12 +3,12 @@
     A, B, C ─ ⋈ A.k = B.k AND B.j = C.j      A ─┬─ ⋈ k = k ─┬─ ⋈ B.j = j ─ in order
                                              B ─┘        C ─┘
 
-A joined tuple has the timestamp of its latest member and carries the timestamps of all members. It can
-match while each member is in its own stream's window. Each step tests all conditions whose columns are
-available. Streams are ordered so that each shares a key with the previous streams, where possible. The
-last node restores the result order of a single n-way join.
+A joined tuple has the timestamp of its latest input tuple, and carries the timestamps of all input tuples. It
+can match while each input tuple is in the window of its stream. Each step tests all conditions whose columns
+are available. Streams are ordered so that each shares a key with a previous stream, where possible. The last
+node restores the result order of a single n-way join.
 
-ROWS windows are left unchanged: a joined tuple does not know how many tuples have arrived since.
+Joins with ROWS windows are left unchanged: a joined tuple does not know how many tuples have arrived since.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _and(c: Cursor) -> exp.Expression:
 def _build_balanced_tree(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
     """Return a balanced tree of all operands.
 
-    A thousand operands then need no deep recursion.
+    A balanced tree of a thousand operands needs only ten levels of recursion.
     """
     if len(operands) == 1:
         return operands[0]
@@ -171,7 +171,10 @@ def _comparison(c: Cursor, left: exp.Expression) -> exp.Expression:
 
 
 def _quantifier(c: Cursor, left: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
-    """Parse `x = ANY(list)` as `array_contains(list, x)`, and `x <> ALL(list)` as its negation."""
+    """Parse `x = ANY(list)` and `x <> ALL(list)`.
+
+    The results are `array_contains(list, x)` and its negation.
+    """
     start = c.span()
     word = c.advance().text.upper()
     if kind is not (exp.NEQ if word == "ALL" else exp.EQ):
@@ -401,7 +404,7 @@ def _column_or_call(c: Cursor) -> exp.Expression:
     first = c.name("a column")
     if not c.take("."):
         return at(exp.Column(this=first), start)
-    # After a dot, END is a column: window.end is Spark's.
+    # After a dot, END is a column, as in Spark's window.end.
     second = exp.Star() if c.take("*") else c.name("a column", RESERVED - {"END"})
     if c.looking_at("."):
         raise StatementError(
@@ -495,7 +498,10 @@ _SPECIAL_FORMS: dict[str, Callable[[Cursor], exp.Expression]] = {
 
 
 def type_name(c: Cursor) -> nodes.TypeName:
-    """Parse a type name without checking it; the binder knows the types."""
+    """Parse a type name.
+
+    The binder checks whether the type exists.
+    """
     start = c.span()
     if c.take("INTERVAL"):
         return at(nodes.TypeName(this="INTERVAL"), start)

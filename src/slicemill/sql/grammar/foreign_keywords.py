@@ -94,7 +94,7 @@ IN_A_CALL = {
 
 
 def refuse(c: Cursor, words: Mapping[str, tuple[str, str]]) -> None:
-    """Raise Mistake if one of these words follows."""
+    """Raise StatementError if one of these words follows."""
     if c.word() in words:
         message, hint = words[c.word()]
         raise StatementError(message, c.span(), hint)

@@ -62,7 +62,7 @@ _ENDS = {"order": "ORDER BY", "limit": "LIMIT", "emit": "EMIT"}
 
 
 def _ends(c: Cursor, node: exp.Expression) -> None:
-    """Parse the clauses at the end of a query: `[ORDER BY …] [LIMIT n] [EMIT …]`."""
+    """Parse `[ORDER BY …] [LIMIT n] [EMIT …]` at the end of a query."""
     if c.accept("ORDER", "BY"):
         node.set("order", exp.Order(expressions=c.listing(lambda: expressions.sort_key(c))))
     if c.accept("LIMIT"):
@@ -169,7 +169,10 @@ def select(c: Cursor) -> exp.Select:
 
 
 def _window_clauses(c: Cursor, node: exp.Select) -> list[nodes.NamedWindow]:
-    """Parse `WINDOW 5 MINUTES` of all streams, `WINDOW w AS (…)`, and ksqlDB's window of a stream."""
+    """Parse WINDOW clauses, and return the named windows.
+
+    The forms are `WINDOW 5 MINUTES` for all streams, `WINDOW w AS (…)`, and ksqlDB's window of one stream.
+    """
     named: list[nodes.NamedWindow] = []
     while c.looking_at("WINDOW"):
         if over.names_windows(c):
@@ -220,7 +223,7 @@ def _item(c: Cursor) -> exp.Expression:
     if c.accept("AS"):
         alias = c.name("a name")
         if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
-            # The theses print this form once.
+            # The theses contain an example of this form.
             c.warn("a name stands behind the whole call", span_of(alias), f"write OVER (…) AS {alias.name}")
             c.advance()
             node = at(over.over(c, node), c.span_from(start))
@@ -391,7 +394,10 @@ _KINDS = {
 
 
 def kind(c: Cursor) -> str | None:
-    """Parse the kind of a join and JOIN; None for INNER."""
+    """Parse the kind of a join and the word JOIN.
+
+    Return None for INNER.
+    """
     if c.looking_at("NATURAL"):
         raise StatementError(
             "a NATURAL JOIN changes its meaning when a column is added",
@@ -413,7 +419,10 @@ def as_of_clause(c: Cursor) -> exp.Expression | None:
 
 
 def join_condition(c: Cursor, kind_: str | None) -> tuple[exp.Expression | None, list[exp.Identifier] | None]:
-    """Parse `ON condition` or `USING (k, …)`; a CROSS JOIN has neither."""
+    """Parse `ON condition` or `USING (k, …)`.
+
+    A CROSS JOIN has neither of them.
+    """
     if kind_ == "CROSS":
         return None, None
     if c.accept("USING"):

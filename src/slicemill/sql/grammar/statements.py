@@ -82,14 +82,15 @@ def _command(c: Cursor) -> Command:
 
 
 def _replaceable(kind: str) -> bool | None:
-    """Return True if OR REPLACE is allowed for a kind of an extension; None for other kinds."""
+    """Return True if OR REPLACE is allowed for an extension's kind.
+
+    Return None for kinds that no extension has.
+    """
     hook = extension_statements().get(kind)
     return None if hook is None else hook.replaceable
 
 
-# Parse PAUSE, RESUME and RESTART, and OR REPLACE of CREATE.
-#
-# IF NOT EXISTS is parsed here too.
+# Parse PAUSE, RESUME and RESTART, and the OR REPLACE and IF NOT EXISTS of CREATE.
 
 
 STEERING_WORDS = tuple(LifecycleAction)
@@ -109,7 +110,10 @@ def change_lifecycle(c: Cursor) -> nodes.ChangeLifecycle:
 
 
 def create_mode(c: Cursor) -> str:
-    """Parse `OR REPLACE` here or `IF NOT EXISTS` after the kind, and remove these tokens."""
+    """Parse and remove the `OR REPLACE` or `IF NOT EXISTS` of CREATE.
+
+    OR REPLACE is at the cursor. IF NOT EXISTS follows the kind, as in CREATE TABLE IF NOT EXISTS.
+    """
     start = c.span()
     mode = ""
     if c.take("OR"):
@@ -172,7 +176,10 @@ _WIDENED = (
 
 
 def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
-    """Parse all statements of a text; also return the diagnostics."""
+    """Parse all statements of a text.
+
+    Return the statements and the diagnostics.
+    """
     tokens, diagnostics = _readable(source.text)
     c = Cursor(tokens, source.text)
     statements: list[exp.Expression] = []
@@ -234,7 +241,7 @@ def statement(c: Cursor) -> exp.Expression:
     if c.word() in ("SELECT", "WITH", "("):
         return queries.query(c)
     if c.looking_at("AGGREGATE"):
-        # The theses print some definitions without CREATE.
+        # The theses contain definitions without CREATE.
         c.warn("CREATE is missing", c.span(), "write CREATE AGGREGATE")
         return aggregates.create_aggregate(c)
     if c.looking_at("REPLACE") and c.take("REPLACE"):  # from EXPLAIN REPLACE
@@ -411,7 +418,7 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
     node = nodes.CreateStream(this=name)
     node.set("columns", _columns(c, node))
     while True:
-        # The theses print a `;` before SOURCE.
+        # The theses write a `;` before SOURCE.
         if c.looking_at(";") and c.word(1) in ("SOURCE", "USING"):
             c.warn(
                 f"this ; stands before the end: {c.word(1)} belongs to the stream", c.span(), "leave it out"
@@ -460,9 +467,9 @@ def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
 
 
 def _stream_begin(c: Cursor) -> exp.Expression:
-    """Parse the start position of a stream: `BEGIN EARLIEST`, `LATEST` or `TIMESTAMP '2026-01-01'`.
+    """Parse `BEGIN EARLIEST`, `LATEST` or `TIMESTAMP '2026-01-01'` of a stream.
 
-    The words may be quoted and follow a `=`, because Kafka and Flink users write options this way.
+    The words may be quoted and follow a `=`, because users of Kafka and Flink write options this way.
     """
     c.accept("=")
     start = c.span()
@@ -480,7 +487,7 @@ def _stream_begin(c: Cursor) -> exp.Expression:
 
 
 def _beginning(c: Cursor) -> exp.Expression:
-    """Parse the start position of a query: `FROM BEGINNING`, `NOW` or `TIMESTAMP '2026-01-01 00:00:00'`."""
+    """Parse `FROM BEGINNING`, `NOW` or `TIMESTAMP '2026-01-01'` of a query."""
     start = c.span()
     if word := c.accept_any(("BEGINNING", "NOW")):
         return at(exp.Var(this=word), start)

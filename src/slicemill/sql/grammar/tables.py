@@ -43,7 +43,7 @@ def create_table(
 
 
 def materialize_table(c: Cursor, name: exp.Identifier) -> nodes.MaterializeTable:
-    """Parse the query name and refresh interval after `CREATE TABLE name AS MATERIALIZED`."""
+    """Parse the rest of `CREATE TABLE name AS MATERIALIZED query [REFRESH EVERY …]`."""
     node = nodes.MaterializeTable(this=name, query=c.name("a query whose results change"))
     if c.accept("REFRESH"):
         c.expect("EVERY")

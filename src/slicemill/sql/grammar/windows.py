@@ -48,7 +48,10 @@ def bracket(c: Cursor) -> nodes.FrameClause:
 
 
 def closing(c: Cursor, entries: Sequence[exp.Expression]) -> None:
-    """Parse `GROUP BY k CLOSE WHEN condition`, which sets the window of the stream in FROM."""
+    """Parse `CLOSE WHEN condition` after GROUP BY.
+
+    It sets the window of the stream in FROM.
+    """
     start = c.span()
     if not c.looking_at("CLOSE"):
         return
@@ -72,7 +75,10 @@ def closing(c: Cursor, entries: Sequence[exp.Expression]) -> None:
 
 
 def _session(c: Cursor) -> nodes.FrameClause:
-    """Parse `SESSION 30 SECONDS` or `SESSION UNTIL expires`, with `CLOSE WHEN condition` added or instead."""
+    """Parse `SESSION 30 SECONDS` or `SESSION UNTIL expires`.
+
+    `CLOSE WHEN condition` may follow, or replace the length.
+    """
     start = c.span()
     c.expect("SESSION")
     if c.take("WITH"):  # SESSION WITH GAP 30 SECONDS
@@ -96,7 +102,7 @@ def now(span: TextSpan) -> nodes.FrameClause:
 def trailing(c: Cursor) -> nodes.FrameClause:
     """Parse `WINDOW 60 MINUTES` or `WINDOW 100 ROWS` after WHERE.
 
-    This is the window of all streams without their own.
+    This is the window of all streams without a window of their own.
     """
     start = c.span()
     c.expect("WINDOW")
@@ -107,10 +113,10 @@ def trailing(c: Cursor) -> nodes.FrameClause:
 
 
 def temporal(c: Cursor) -> nodes.FrameClause:
-    """Parse `RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS`
-    counts.
+    """Parse the window of a temporal query (L6).
 
-    `RANGE UNBOUNDED SLIDES 1 MINUTE` is an unbounded time window.
+    The forms are `RANGE 15 MINUTE SLIDES 1 MINUTE`, `RANGE 500 ROWS SLIDES 1 ROWS`, which counts rows, and
+    `RANGE UNBOUNDED SLIDES 1 MINUTE`.
     """
     start = c.span()
     c.expect("RANGE")
@@ -122,9 +128,9 @@ def temporal(c: Cursor) -> nodes.FrameClause:
 
 
 def lateness(c: Cursor) -> exp.Expression | None:
-    """Parse `LATE 5 MINUTES`: the maximum lateness in a temporal query (L5).
+    """Parse `LATE 5 MINUTES`, the maximum lateness in a temporal query (L5).
 
-    Tuples up to this lateness correct runs.
+    A late tuple within this bound corrects emitted runs.
     """
     if not c.accept("LATE"):
         return None
@@ -135,7 +141,10 @@ def lateness(c: Cursor) -> exp.Expression | None:
 
 
 def _extent_with_unit(c: Cursor) -> tuple[str, exp.Expression | None]:
-    """Parse `15 MINUTES` or `500 ROWS`, whose unit determines the kind of window."""
+    """Parse `15 MINUTES` or `500 ROWS`.
+
+    The unit determines whether the window is RANGE or ROWS.
+    """
     extent = _extent(c)
     if isinstance(extent, nodes.Duration):
         return "RANGE", extent
@@ -153,7 +162,10 @@ def partition_by(c: Cursor) -> list[exp.Expression] | None:
 
 
 def frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
-    """Parse `ROWS | RANGE …`: with PRECEDING in OVER, without it in brackets."""
+    """Parse the frame `ROWS | RANGE …`.
+
+    A frame has PRECEDING in OVER, but not in brackets.
+    """
     start = c.span()
     kind = c.advance().text.upper()
     between = preceding and c.accept("BETWEEN")
@@ -221,7 +233,10 @@ def _extent(c: Cursor) -> exp.Expression:
 
 
 def duration(c: Cursor) -> nodes.Duration:
-    """Parse `10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE`, `INTERVAL '1 hour 30 minutes'`."""
+    """Parse a duration.
+
+    The forms are `10 MINUTES`, `1 HOUR 30 MINUTES`, `INTERVAL '5' MINUTE` and `INTERVAL '1 hour 30 minutes'`.
+    """
     start = c.span()
     c.take("INTERVAL")
     parts: list[nodes.DurationPart] = []
@@ -304,7 +319,10 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
 
 
 def names_windows(c: Cursor) -> bool:
-    """Return True for WINDOW with names; otherwise WINDOW applies to all streams."""
+    """Return True for a WINDOW clause that defines named windows.
+
+    Without names, WINDOW applies to all streams.
+    """
     return c.looking_at("WINDOW") and c.at_name(1) and c.word(2) == "AS"
 
 
@@ -338,7 +356,7 @@ def put_windows(select: exp.Select, named: list[nodes.NamedWindow]) -> None:
 
 
 def _whole(window: nodes.NamedWindow, known: dict[str, nodes.NamedWindow]) -> nodes.NamedWindow:
-    """Return a window merged with the window it names."""
+    """Return a window merged with its base window."""
     base = child(window, "base")
     if base is None:
         return window
@@ -389,7 +407,7 @@ def _window(c: Cursor) -> nodes.NamedWindow:
 def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
     """Return a call over a window.
 
-    Ranks may have any ORDER BY; other windows are ordered by time.
+    Ranks may have any ORDER BY. All other calls must be ordered by time.
     """
     if child(window, "base") is not None:
         return nodes.Over(this=call, named=window)
@@ -443,9 +461,9 @@ _USAGE = {
 
 
 def at_window_function(c: Cursor) -> bool:
-    """Return True if this FROM entry is a window function.
+    """Return True if the current FROM entry is a window function.
 
-    A stream of such a name may also be coalesced: `session(page) AS s RANGE …`.
+    A stream with the same name may be coalesced instead: `session(page) AS s RANGE …`.
     """
     if c.looking_at("TABLE", "("):
         return c.word(2) in LENGTHS and c.word(3) == "("
@@ -563,9 +581,9 @@ def _partition(c: Cursor) -> list[exp.Expression] | None:
 
 
 def _at_another_key(c: Cursor) -> bool:
-    """Return True if the name after this comma is a key.
+    """Return True if the name after this comma is a partition key.
 
-    Another argument then follows before the length.
+    In that case another argument follows it, before the length.
     """
     if not c.at_name(1) or c.word(1) == "DESCRIPTOR" or c.word(2) != ",":
         return False
@@ -588,7 +606,10 @@ def _descriptor(c: Cursor) -> exp.Identifier:
 
 
 def watermark(c: Cursor) -> tuple[exp.Identifier, nodes.Duration | None]:
-    """Parse `WATERMARK FOR ts AS ts [- INTERVAL …]`; return the timestamp column and the slack."""
+    """Parse `WATERMARK FOR ts AS ts [- INTERVAL …]`.
+
+    Return the timestamp column and the slack.
+    """
     c.expect("WATERMARK", "FOR")
     column = c.name("the timestamp column")
     c.expect("AS")
