@@ -4,22 +4,16 @@
                       "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
 
 **Paused.** Readers see a paused log only up to the epoch and watermark of its pause: sinks, subscribers,
-downstream units and ad hoc queries get nothing more. The unit that writes the log keeps running while
-another
-query of the unit is not paused; else the unit stops too. On RESUME readers get all rows of the log at
-once,
-or the unit continues from its state. The results are the same rows in the same order as without a pause.
-Until then readers see the definition that was in force at record `as_of`.
+downstream units and ad hoc queries get nothing more. The unit that writes the log keeps running while another
+query of the unit is not paused. If all its queries are paused, the unit stops too. On RESUME readers get all
+pending rows of the log, or the unit continues from its state. The results are the same rows in the same order
+as without a pause. Until then readers see the definition that was in force at record `as_of`.
 
-**Failed.** If all queries of a unit failed together, the failed run was not committed. A retry runs it
-again
-from the committed state, and no row is lost. If a query failed while other queries of its unit continued,
-a
-retry starts it without state from new rows; `complete_from` says when its results are complete. The
-back-off
-doubles with each retry. After the last retry the query stays stopped until RESTART. A query that stalls
-takes
-seconds of a worker each time, so it gets fewer retries.
+**Failed.** If all queries of a unit failed together, the failed run was not committed. A retry repeats the
+run from the committed state, and no row is lost. If a query failed while other queries of its unit continued,
+a retry starts the query without state from new rows, and `complete_from` returns when its results are
+complete. The back-off doubles with each retry. After the last retry the query stays stopped until RESTART. A
+query that stalls takes seconds of a worker each time, so it gets fewer retries.
 """
 
 from __future__ import annotations
@@ -49,10 +43,10 @@ _LOOK_US = US // 5
 
 class LifecycleState(StrEnum):
     RUNNING = "running"
-    BACKFILLING = "backfilling"  # reads the past (`changing.backfill`)
+    BACKFILLING = "backfilling"  # reads the past (`lifecycle.backfill`)
     PAUSED = "paused"
-    FAILED = "failed"  # until RESTART
-    RESTARTING = "restarting"  # failed, and is retried soon
+    FAILED = "failed"  # stopped until RESTART
+    RESTARTING = "restarting"  # failed, and waits for its next retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +160,7 @@ class QueryLifecycle:
         self.running.sinks.notify()
 
     def _restart(self, names: Sequence[str], kind: str) -> None:
-        # A query whose writer alone has failed is restarted with that writer.
+        # If only a table writer of the query has failed, only that writer is restarted.
         failed = [name for name in names if self._has_failed(name)]
         if not failed:
             raise SlicemillError(
@@ -194,7 +188,7 @@ class QueryLifecycle:
     def _restart_failed(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
         """Restart failed queries, from the committed state if possible.
 
-        One record has all of it.
+        All changes are in one journal record.
         """
         home, now_us = self.running.home, self.running.clock()
         began: dict[str, dict[str, Any]] = {}

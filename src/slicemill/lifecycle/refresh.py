@@ -22,7 +22,7 @@ _LOOKS_S = 0.2
 
 @dataclass(slots=True)
 class DueTable:
-    """Next refresh of a table, and errors since the last one."""
+    """Next refresh of a table, and failures since the last success."""
 
     table: Table
     due_us: int

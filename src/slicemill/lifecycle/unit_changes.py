@@ -252,9 +252,9 @@ class UnitChanges:
         return unit
 
     def _restarted(self, plan: UnitPlan) -> RunningUnit:
-        """Begin a unit of the home, in other cells if its queries need them.
+        """Resume a stored unit, with other partitions if its queries need them.
 
-        Queries that this start does not declare may have allowed the cells that wrote the checkpoint.
+        The checkpoint may have partitions that fit only queries which this start does not declare.
         """
         plan = replace(plan, exchanges=self.exchanges(plan.unit, plan.graph))
         moved = moved_at_start(plan, self.home)
@@ -308,7 +308,7 @@ class UnitChanges:
             before = self._restarted(replace(known, tables=tables))
         self._catch_up(feeding, plan.unit.inputs)
         if before is running and before.catching_up:
-            # A backfill reads the tables as they are then, so the change need not wait for the backfill.
+            # A backfill joins with the current tables, so the change need not wait for its end.
             self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
         passes_by = before.has_failed and before.pending() and not reads_changes(plan, self.home)
