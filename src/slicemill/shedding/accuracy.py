@@ -33,7 +33,7 @@ class Preference(StrEnum):
 
 
 def preference(x: Interval, y: Interval) -> Preference:
-    """Return how two intervals relate (L12).
+    """Return the preference relation of two intervals (L12).
 
     >>> [str(preference((0, 4), y)) for y in ((2, 6), (1, 3), (4, 9))]
     ['Q', 'I', 'P']
@@ -114,10 +114,10 @@ def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[I
 
 # Shadow of the exact result, for measuring accuracy (L25).
 #
-# The begin and end of each run are stored before anything is dropped, and are kept if all its tuples are
-# dropped. The accuracy of the remaining tuples follows from these. This accuracy is exact, except for the
-# oldest run of a partition if the first tuple in the window was dropped. If there are many runs, only a
-# sample of them is stored, selected by run number. Accuracy is then that of the sample.
+# The begin and end of each run are recorded before any of its tuples is dropped, and stay recorded when all
+# its tuples are dropped. They give the accuracy of the remaining tuples. This accuracy is exact, except for
+# the oldest run of a partition if the first tuple in the window was dropped. If there are many runs, only a
+# sample is recorded, selected by run number, and accuracy is that of the sample.
 
 
 LIMIT = 1024
@@ -156,9 +156,9 @@ class OriginalRun:
 @stored_as("shed.shadow", version=1)
 @dataclass(slots=True)
 class RunSample:
-    """Runs by partition.
+    """Sample of runs, by partition.
 
-    If there are more than `limit`, every second run is dropped, repeatedly.
+    Whenever there are more than `limit` runs, a pseudo-random half of them is dropped.
     """
 
     limit: int = LIMIT
@@ -172,7 +172,7 @@ class RunSample:
     def add_tuple(self, tuple_: Tuple, partition: Hashable) -> None:
         """Add a tuple whose period has ended.
 
-        Its run continues, or begins with it.
+        The tuple continues its run, or begins a new run.
         """
         runs = self._partitions.setdefault(partition, {})
         known = runs.get(tuple_.run)
@@ -229,7 +229,7 @@ SLIDES = 128
 @stored_as("shed.bucket", version=1)
 @dataclass(slots=True)
 class Bucket:
-    """Time span, from its first to its last output."""
+    """Accuracy of the outputs in one time span."""
 
     begin: int
     end: int
@@ -316,7 +316,7 @@ def merge_reports(reports: Sequence[AccuracyReport]) -> AccuracyReport:
 
 
 def thin_slides(until: deque[tuple[int, int]]) -> None:
-    """Drop every second slide if there are too many."""
+    """Drop every second entry, but not the newest, if there are too many."""
     if len(until) > SLIDES:
         newest = until[-1]
         kept = [*until][::2]

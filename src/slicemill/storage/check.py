@@ -279,7 +279,7 @@ def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
 
 
 def _resume(units: Mapping[str, dict[str, Any]], change: Change) -> None:
-    """Resume queries that stopped with their whole unit, on damage."""
+    """Resume queries whose whole unit stopped because of damage."""
     for name, unit in units.items():
         stopped = unit.get("resumable", ())
         if stopped and "failed" not in change.units.get(name, {}):

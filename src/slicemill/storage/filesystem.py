@@ -53,7 +53,7 @@ class AppendFile(Protocol):
     """File that is open for appending, by one process at a time."""
 
     def write(self, data: bytes | pa.Buffer) -> None:
-        """Append all of the data; a failure leaves any part."""
+        """Append the data; after a failure the file may have any part of it."""
 
     def cut(self, size: int) -> None:
         """Truncate the file to a size."""
@@ -91,7 +91,7 @@ class FileSystem(Protocol):
         """
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
-        """Create or overwrite a file; a crash leaves any part."""
+        """Create or overwrite a file; after a crash it may have any part of the data."""
 
     def sync(self, path: Path) -> None:
         """Make a file's content or folder's names survive a power loss."""
@@ -122,8 +122,8 @@ def unique_name() -> str:
 def folder_name(name: str) -> str:
     """Encode any name as the name of one file or folder.
 
-    Plain names stay as they are, others are percent-encoded. Long names get a digest, and names with capital
-    letters too, because some file systems ignore case.
+    Other characters than letters and digits are percent-encoded. Long names get a digest, and names with
+    capital letters too, because some file systems ignore case.
 
     >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
     ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')
@@ -267,7 +267,7 @@ class LocalFiles:
             os.close(descriptor)
 
     def map(self, path: Path) -> pa.Buffer:
-        # Closing releases the descriptor; the mapping lives as long as a buffer of it.
+        # Closing releases the descriptor; the mapping stays valid while a buffer refers to it.
         with pa.memory_map(os.fspath(path)) as mapped:
             return mapped.read_buffer()
 

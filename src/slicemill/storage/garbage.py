@@ -51,7 +51,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         removed += _remove_states(files, folder, named, committed_us)
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
-        # A version may be in force again, or a version in force may build on it.
+        # A replaced version may be in force again, or may be the parent of a version in force.
         used = _tables_in_use(state, files)
         for name in state.garbage.tables - used:
             files.remove(state.folder / TABLES / name)
@@ -87,9 +87,9 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str],
 
 
 def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
-    """Return the files of table versions.
+    """Return the files of the table versions in force.
 
-    Return all files if a damaged one hides its parent.
+    If a damaged file hides its parent, all files count as in use.
     """
     try:
         return files_of_versions(files, state.folder / TABLES, state.tables.values())
@@ -156,7 +156,7 @@ _NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and units
 
 
 class Trash:
-    """Move of files to the trash, with one time."""
+    """Trash of a home; `now_us` names the folder of files that are moved now."""
 
     __slots__ = ("_files", "_home", "_now_us")
 

@@ -224,7 +224,7 @@ class Home:
                 self._end.note(self._state.epoch)
             trash = self._trash()
             for path in loaded.damaged:
-                trash.take(path)  # else the snapshot would count as one of the last two
+                trash.take(path)  # a damaged snapshot must not count as one of the last two
             trash.empty()
             for folder in (self.folder, self.folder / JOURNAL):
                 remove_temporary(self._files, folder)
@@ -236,8 +236,8 @@ class Home:
     def commit(self, change: Change) -> int:
         """Commit a change atomically and return its epoch.
 
-        An empty change writes nothing. Answers of one writer must be committed in the order in which the
-        writer wrote them. After StorageFull nothing has changed, and a later commit can succeed.
+        An empty change writes nothing. Rows of one writer must be committed in the order in which the writer
+        appended them. After StorageFull nothing has changed, and a later commit can succeed.
         """
         with self._lock:
             if not change:
@@ -275,7 +275,7 @@ class Home:
     def sweep(self, writers: Collection[str] = ()) -> int:
         """Move segments that were never referenced to the trash; return their number.
 
-        `writers` must name every writer with an uncommitted answer; their segments are kept. If it is empty,
+        `writers` must name every writer with uncommitted rows; their segments are kept. If it is empty,
         no process writes to the home, and unreferenced checkpoints are moved too.
         """
         with self._lock:
@@ -327,8 +327,8 @@ class Home:
     ) -> None:
         """Show logs and fields of streams before the commit that creates them.
 
-        A crash before that commit leaves nothing. So one record can hold a whole statement, although its
-        units are prepared with the logs that the record creates.
+        A statement's units are prepared with logs that the statement's own record creates. A crash before
+        that record leaves nothing.
         """
         with self._lock:
             folders = self._make_folders(created) if created else {}
@@ -362,7 +362,7 @@ class Home:
         return folders
 
     def _take_snapshot(self, journal: JournalWriter) -> None:
-        """Rotate the records, and write a snapshot of the state before."""
+        """Start a new file of records, and write a snapshot of the state before it."""
         if self._snapshot is not None and self._snapshot.is_alive():
             return
         base = self._state.epoch + 1

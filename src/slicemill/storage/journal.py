@@ -3,7 +3,7 @@
     journal/000000000000.records      lines, see slicemill.storage.changes; the first has epoch 0
     journal/000000041200.snapshot     state before epoch 41200
     journal/000000041200.records      from epoch 41200 on
-    journal/end                       the last epoch, see slicemill.storage.journal
+        journal/end                       the last epoch, see `JournalEnd`
 
 A commit is one append. When the records since the last snapshot are large, the writer starts a new file
 of records and writes a snapshot of the state before it. A crash in between leaves two files of records,
@@ -127,7 +127,7 @@ def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) ->
 
 
 def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
-    """Apply the whole records in `data`; return where they end.
+    """Apply the whole records in `data`; return the offset of their end.
 
     `data` was read at offset `start`.
     """
@@ -187,7 +187,7 @@ def _newest_snapshot(
 class JournalWriter:
     """Writer of records.
 
-    A failed append is cut off, at the latest before the next one.
+    A failed append is truncated at once, or else before the next append.
     """
 
     __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
@@ -206,7 +206,7 @@ class JournalWriter:
             files.sync(home / JOURNAL)
 
     def append(self, epoch: int, content: bytes) -> None:
-        """Append a record; it is committed exactly if this returns."""
+        """Append a record. The record is committed if and only if this method returns."""
         if self._broken:
             raise HomeError(f"the journal of {self._home} could not be synced to disk; open the home again")
         line = frame(content)
@@ -246,8 +246,8 @@ class JournalWriter:
         try:
             sync()
         except OSError as problem:
-            # After a failed sync the content of the disk is unknown, also after a retry, until it is read
-            # again.
+            # After a failed sync, the content of the disk is unknown until it is read again. A retry does not
+            # help.
             self._broken = True
             raise HomeError(f"the journal of {self._home} cannot be synced to disk: {problem}") from problem
 
@@ -270,9 +270,9 @@ def write_snapshot(
 #
 #     journal/end      framed like records: <crc32> {"e":17,"boot":"5f0a…"}; the last whole line counts
 #
-# A journal that was cut off between two records looks like one before its last commits. This file reveals
-# the difference when the home is opened. The line is written after the record. So it may be missing after a
-# crash, but it never names a commit that was not made.
+# If a journal loses whole records at its end, the rest looks like a valid older journal. This file reveals
+# the loss when the home is opened. Its line is written after the record. So after a crash the last line may
+# be missing, but no line names a commit that was not made.
 #
 # With durability "process" a loss of power may destroy records whose line survives. So the line has the
 # boot id of the machine: after another boot, missing records are only reported and the home opens. With
@@ -320,7 +320,7 @@ def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
 
 
 class JournalEndWriter:
-    """Writer of the last commit.
+    """Writer of the file `end`.
 
     Errors are ignored, because an older line stays true.
     """

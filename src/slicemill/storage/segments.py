@@ -196,7 +196,7 @@ class SegmentWriter:
     def _segment(self, schema: pa.Schema) -> AppendFile:
         """Return the segment to append to.
 
-        A new one is started if the last is full, has another schema or was removed.
+        A new segment is started if the last segment is full, has another schema or was removed.
         """
         if self._schema is not None and self._end < self._roll_bytes and _same(schema, self._schema):
             if self._file is None and exists(self._files, self._path(self._number)):
@@ -487,7 +487,7 @@ def reader_of(files: FileSystem) -> SegmentReader:
 
 
 def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.Table:
-    """Return the rows of an extent; raise ExtentGone if they were freed."""
+    """Return the rows of an extent; raise ExtentFreed if they were freed."""
     return reader_of(files).read(folder, extent)
 
 

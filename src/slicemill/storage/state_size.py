@@ -47,7 +47,7 @@ def _own_bytes(value: Any) -> int:
     if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return int(value.nbytes)
     if isinstance(value, np.ndarray):
-        # A view counts as its whole base array, such as spare room after growing accumulators.
+        # A view counts as its whole base array, such as the spare capacity of growing accumulators.
         return _ARRAY if isinstance(value.base, np.ndarray) else int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
