@@ -1,4 +1,7 @@
-"""Read-eval-print loop of the shell: statements end with a semicolon, commands start with a backslash."""
+"""Read-eval-print loop of the shell.
+
+Statements end with a semicolon, and commands start with a backslash.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ def rows_table(
 ) -> RenderableType:
     """Format rows as a table, or as one record per row if the table would cut words.
 
-    Numbers are right-aligned. `least` has minimum widths of columns.
+    Numbers are right-aligned. `least` has the minimum widths of columns.
     """
     cells = {name: [_cell(row[name]) for row in rows] for name in names}
     gaps = 2 * (len(names) - 1)
@@ -108,7 +111,7 @@ def rows_table(
 
 
 def visible_columns(result: StatementResult) -> list[str]:
-    """Return the columns to show. Columns of SHOW that are NULL or 0 in all rows are hidden."""
+    """Return the columns to show; SHOW hides columns that are all NULL or 0."""
     names = [name for name, _ in result.columns or []]
     if not result.tag.startswith("SHOW") or not result.rows:
         return names
@@ -116,12 +119,12 @@ def visible_columns(result: StatementResult) -> list[str]:
 
 
 def _wrap_header(name: str) -> str:
-    """Break a header into lines after the underscores inside of it."""
+    """Break a header into lines after its inner underscores."""
     return name[:1] + name[1:].replace("_", "_\n")
 
 
 def _column_width(header: Sequence[str], cells: Sequence[Text]) -> int:
-    """Return the width at which no word of a column is cut. Very long words may be cut, timestamps never."""
+    """Return the width at which no word is cut; only very long words may be cut."""
     words = [word for cell in cells for word in cell.plain.split()]
     times = (len(word) for word in words if _TIME.fullmatch(word))
     return max(min(max(map(len, [*header, *words]), default=0), _LONGEST_WORD), max(times, default=0))
@@ -201,7 +204,10 @@ class Shell:
         self._form = form
 
     def run(self, text: str) -> bool:
-        """Run statements or a shell command. Return False on errors. Raises Leave for the quit command."""
+        """Run statements or a shell command; return False on errors.
+
+        The quit command raises QuitShell.
+        """
         text = text.strip()
         if not text:
             return True
@@ -239,7 +245,10 @@ class Shell:
     def watch(
         self, query: str, stopped: Callable[[], bool] = lambda: False, since: int | None = None
     ) -> None:
-        """Print new results of a query until ctrl-c, from epoch `since` on or only new ones."""
+        """Print new results of a query until ctrl-c.
+
+        `since` is the first epoch to print; default: only new results.
+        """
         known = self._connection.queries.get(query)
         if known is None:
             self.run(f"DESCRIBE {query}")  # prints the error
@@ -276,7 +285,10 @@ class Shell:
 
 
 def is_complete(text: str) -> bool:
-    """Return True for complete input: a shell command, nothing, or statements up to a semicolon or brace."""
+    """Return True for complete input.
+
+    Complete input is empty, a shell command, or ends with a semicolon or brace.
+    """
     stripped = text.strip()
     return not stripped or stripped.startswith("\\") or re.search(r"[;}]\s*$", stripped) is not None
 

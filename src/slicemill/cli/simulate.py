@@ -39,8 +39,8 @@ def simulate(
 ) -> None:
     """Predict response times, slowdown, staleness and memory of every query, from measured costs.
 
-    Without --home or --costs each unit of the script first runs alone on Spark, for a minute or so, over
-    rows of the script's own sources.
+    Without --home or --costs, each unit of the script first runs alone on Spark for about a minute, over rows
+    of the script's own sources.
     """
     from slicemill.capacity.simulate import SimulationRequest
     from slicemill.capacity.simulate import simulate as print_plan
