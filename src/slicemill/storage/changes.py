@@ -6,7 +6,7 @@
      "streams": {"bid": {"watermark": 5000}},
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
      "columns": {"hot": "<Arrow schema, base64>"},             logs with other columns after this record
-          "widened": {"bid": "<Arrow schema, base64>"},             logs whose rows all get these columns
+     "widened": {"bid": "<Arrow schema, base64>"},             logs whose rows all get these columns
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
      "freed": {"bid": 9},                                      the first epoch that is kept
      "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   a table in place of changes up to epoch 9

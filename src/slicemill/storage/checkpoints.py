@@ -9,7 +9,7 @@ A checkpoint has one head file, and one file for each new slice.
 A slice (`slicemill.columns.pieces`) is immutable, so it is written once, and later checkpoints only refer
 to it. It is mapped on first access. All other state is in the head file:
 
-        SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers (aligned to 64 bytes)
+    SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers (aligned to 64 bytes)
 
 The JSON has the tree of the states (`slicemill.codec`), the names of the slices and the position of each
 buffer. A head file is mapped too: tables are views of its bytes. File names are unique, and a file is not

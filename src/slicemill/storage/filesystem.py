@@ -122,8 +122,8 @@ def unique_name() -> str:
 def folder_name(name: str) -> str:
     """Encode any name as the name of one file or folder.
 
-    Other characters than letters and digits are percent-encoded. Long names get a digest, and names with
-    capital letters too, because some file systems ignore case.
+    Characters other than letters, digits, `_`, `-` and `.` are percent-encoded. Long names get a digest, and
+    names with capital letters too, because some file systems ignore case.
 
     >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
     ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')

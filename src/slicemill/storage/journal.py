@@ -3,7 +3,7 @@
     journal/000000000000.records      lines, see slicemill.storage.changes; the first has epoch 0
     journal/000000041200.snapshot     state before epoch 41200
     journal/000000041200.records      from epoch 41200 on
-        journal/end                       the last epoch, see `JournalEnd`
+    journal/end                       the last epoch, see `JournalEnd`
 
 A commit is one append. When the records since the last snapshot are large, the writer starts a new file
 of records and writes a snapshot of the state before it. A crash in between leaves two files of records,
