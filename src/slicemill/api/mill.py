@@ -227,7 +227,7 @@ class Mill:
         self.dispatcher.between_rounds.append(self.backfills.look)
 
     def _default_cells(self) -> int:
-        """Return half of the workers; the others read sources or run unpartitioned units."""
+        """Return half of the workers; other workers read sources or run small units."""
         return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
 
     @property

@@ -24,7 +24,10 @@ def check(
         typer.Option("--import", help="Import the Python classes that the script names: their code runs."),
     ] = False,
 ) -> None:
-    """List the statements and warnings of a script, or its errors. No code of the script runs."""
+    """List the statements and warnings of a script, or its errors.
+
+    Code that the script refers to does not run.
+    """
     from rich.console import Console
 
     from slicemill.binder.script import bind_script

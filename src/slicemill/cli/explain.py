@@ -1,4 +1,4 @@
-"""`slicemill explain`: show the graph of a script or of one query, an aggregate or a model."""
+"""`slicemill explain`: show the plan of a script, query, aggregate or model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`slicemill home check | repair | backup | upgrade`: maintain the home of a mill."""
+"""`slicemill home`, `slicemill log` and `slicemill state`: inspect and maintain a home."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HomeFolder = Annotated[Path, typer.Argument(metavar="HOME", help="The home of a 
 
 @home_app.command(epilog="Example: slicemill home check work")
 def check(home: HomeFolder) -> None:
-    """Verify all files of a home, and list missing or damaged ones."""
+    """Verify all files of a home, and list missing or damaged files."""
     from rich.console import Console
 
     from slicemill.connectors.stored_files import source_errors
@@ -41,9 +41,9 @@ def check(home: HomeFolder) -> None:
 
 @home_app.command(epilog="Example: slicemill home repair work")
 def repair(home: HomeFolder) -> None:
-    """Drop the damaged parts of a home in which no mill runs, and list the losses.
+    """Drop the damaged parts of a home, and list the losses.
 
-    Restoring a copy is better, if there is one.
+    No mill may run in the home. If there is a copy of the home, restore the copy instead.
     """
     from rich.console import Console
 
@@ -62,7 +62,7 @@ def backup(
     home: HomeFolder,
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder that does not exist yet.")],
 ) -> None:
-    """Copy a home in which no mill runs, and check the copy."""
+    """Copy a home and check the copy; no mill may run in it."""
     from rich.console import Console
 
     from slicemill.storage.backup import backup_home
@@ -110,7 +110,7 @@ def state(
         bool, typer.Option("--json", help="One JSON object: slices, and the values of models.")
     ] = False,
 ) -> None:
-    """Show the stored state of queries: rows, bytes and ages, by slice and by query."""
+    """Show the stored state: rows, bytes and ages, by slice and query."""
     if as_json:
         from slicemill.extension import live_values, load
         from slicemill.runtime.state_view import slices_of

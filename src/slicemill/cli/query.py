@@ -64,7 +64,10 @@ def drop_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) ->
 
 @query_app.command("pause", epilog="Example: slicemill query pause dear")
 def pause_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Pause a query: it emits no results until it is resumed, and no input is lost."""
+    """Pause a query.
+
+    A paused query emits no results until it is resumed. No input is lost.
+    """
     _run(url, token, f"PAUSE QUERY {_quote_name(name)}")
 
 
@@ -96,7 +99,7 @@ def restart_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None)
 
 @query_app.command("explain", epilog="Example: slicemill query explain hot_items")
 def explain_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Show the plan of a query, and what it shares with other queries."""
+    """Show the plan of a query, and its shared operators."""
     _run(url, token, f"EXPLAIN {_quote_name(name)}")
 
 

@@ -1,4 +1,4 @@
-"""`slicemill run`: run all queries of a script, on Spark or on the reference engine."""
+"""`slicemill run`: run a script on Spark or on the reference engine."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def run(
 
 
 def check_home(home: Path | None, source: SourceText) -> Catalog:
-    """Return the catalog of a script; raise errors of the home and of the script."""
+    """Return the catalog of a script; raise errors of home and script."""
     import tempfile
 
     from slicemill.binder import bind

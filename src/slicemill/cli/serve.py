@@ -1,4 +1,4 @@
-"""`slicemill serve`: run a server, through which many users share one mill."""
+"""`slicemill serve`: run a server, with which many users share a mill."""
 
 from __future__ import annotations
 

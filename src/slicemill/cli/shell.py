@@ -51,7 +51,10 @@ def show_result(
     form: OutputFormat = OutputFormat.table,
     header: bool = True,
 ) -> None:
-    """Print the result of a statement: its rows or its message. `header` controls the CSV header."""
+    """Print the result of a statement: its rows or its message.
+
+    `header` controls the CSV header.
+    """
     if result.columns is None:
         if form is OutputFormat.table:
             console.print(Text(result.message or result.tag, style="dim"))
@@ -84,7 +87,7 @@ def rows_table(
     least: Mapping[str, int] | None = None,
     header: bool = True,
 ) -> RenderableType:
-    """Format rows as a table, or as one record per row if the table would cut words.
+    """Format rows as a table, or as records if words would be cut.
 
     Numbers are right-aligned. `least` has the minimum widths of columns.
     """
@@ -111,7 +114,7 @@ def rows_table(
 
 
 def visible_columns(result: StatementResult) -> list[str]:
-    """Return the columns to show; SHOW hides columns that are all NULL or 0."""
+    """Return the visible columns; SHOW hides columns of only NULL or 0."""
     names = [name for name, _ in result.columns or []]
     if not result.tag.startswith("SHOW") or not result.rows:
         return names
@@ -124,7 +127,7 @@ def _wrap_header(name: str) -> str:
 
 
 def _column_width(header: Sequence[str], cells: Sequence[Text]) -> int:
-    """Return the width at which no word is cut; only very long words may be cut."""
+    """Return the width at which no word is cut, except very long words."""
     words = [word for cell in cells for word in cell.plain.split()]
     times = (len(word) for word in words if _TIME.fullmatch(word))
     return max(min(max(map(len, [*header, *words]), default=0), _LONGEST_WORD), max(times, default=0))
@@ -175,7 +178,7 @@ def _as_csv(names: Sequence[str], rows: Sequence[dict[str, Any]], header: bool) 
 
 
 def _csv_cell(value: object) -> object:
-    """Convert a JSON value to a CSV cell in the format of the server."""
+    """Convert a JSON value to a CSV cell, as the server does."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, dict, list)) else value
 
 
@@ -265,7 +268,7 @@ class Shell:
                 self._console.print()
 
     def _show_more(self, rows: Sequence[dict[str, Any]], widths: dict[str, int]) -> dict[str, int]:
-        """Print further rows of a query and return the widths of their columns.
+        """Print further rows of a query; return the widths of columns.
 
         The header is printed again if the columns change or a column becomes wider.
         """
@@ -316,7 +319,7 @@ def interact(connection: Connection, console: Console) -> None:
 
 
 def _enter_runs() -> KeyBindings:
-    """Bind the enter key: run complete input, and insert a line break otherwise."""
+    """Bind the enter key to run complete input or to break the line."""
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -331,7 +334,7 @@ def _enter_runs() -> KeyBindings:
 
 
 def _history() -> History:
-    """Return the input history, in a file that only this user can read."""
+    """Return the input history; only this user can read its file."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     file = Path(state) / "slicemill" / "history"
     try:

@@ -1,4 +1,4 @@
-"""ALTER STREAM … ADD COLUMN: add columns to logs, not to existing queries.
+"""ALTER STREAM … ADD COLUMN: add columns to logs, not to queries.
 
     CREATE QUERY q AS SELECT * FROM bid              CREATE QUERY q AS SELECT item, price FROM bid
 
@@ -70,7 +70,7 @@ def with_added_columns(
 def _rewrite_reader(
     user: Statement, entry: Entry, one: AlteredStream, catalog: Catalog, span: TextSpan
 ) -> tuple[Catalog, str] | Diagnostic | None:
-    """Return a text that keeps the query's meaning, and the catalog with it.
+    """Return a text that keeps the query's meaning, and its catalog.
 
     Return None if the stored text keeps the meaning, and a Diagnostic if no text does.
     """
@@ -120,7 +120,7 @@ def _logs_to_widen(
 
 
 def reject_lost_state(before: Plan, after: Plan) -> None:
-    """Raise if a query would lose its state, or could not read it.
+    """Raise if a query would lose its state or could not read it.
 
     State is found by its content name (`plan.rules.name_by_content`). A subquery with `SELECT *` is no
     operator, but a subquery with a list of columns is a projection. So expanding a * can rename state
@@ -155,10 +155,10 @@ def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 def always_stored(
     needs: Mapping[str, SourceProjection], home: Home, widened: Mapping[str, pa.Schema]
 ) -> dict[str, SourceProjection]:
-    """Add the columns with a default to the required columns of each log.
+    """Add columns with a default to the required columns of each log.
 
-    Every new row must store these columns: a reader takes a missing value for an older row, which has the
-    default.
+    Every new row must store these columns. In a stored row, a missing value means that the row is older than
+    the column and has the default.
     """
     found = {}
     for name, need in needs.items():

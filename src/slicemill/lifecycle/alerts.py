@@ -414,7 +414,7 @@ class AlertRunner:
             self._wake()
 
     def deliver_new(self) -> None:
-        """Send undelivered messages in the calling thread; failed ones are retried later."""
+        """Send undelivered messages in the calling thread; retry failed messages later."""
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
@@ -535,7 +535,7 @@ class AlertMetrics:
         return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
-        """Return the current metrics; None if the query or stream does not run."""
+        """Return the current metrics; None if the subject does not run."""
         if watched is AlertSubject.QUERY:
             return self._query(name, now_us)
         return self._stream(name, now_us)

@@ -190,8 +190,8 @@ def _warn(query: str, begins_us: int, reach: Mapping[str, int | None]) -> None:
 class BackfillProgress:
     """Progress of a backfill.
 
-    `rows` counts the rows that existed when the backfill began, and `rows_done` those of them that have been
-    read. `rows_left` also counts later rows.
+    `rows` counts the rows that existed when the backfill began, and `rows_done` the read ones among them.
+    `rows_left` also counts later rows.
     """
 
     rows_done: int
@@ -221,7 +221,7 @@ class BackfillProgress:
         }
 
     def describe(self) -> str:
-        """Return text such as `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
+        """Format as in `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
         words = [f"{100 * self.share:.0f} % of {self.rows:,} rows"]
         words += [f"{self.rows_per_s:,.0f} rows/s"] if self.rows_per_s else []
         words += [f"{self.seconds_left:,.0f} s left"] if self.seconds_left is not None else []
@@ -245,7 +245,7 @@ class Backfills:
     _tried_us: dict[str, int] = field(default_factory=dict)  # by unit: last attempt to end a second read
 
     def advance(self) -> bool:
-        """Advance one backfill by one step. False if none can advance."""
+        """Advance one backfill by one step. False if no backfill can advance."""
         for unit in self.dispatcher.running.apart:
             if unit.is_idle:
                 continue  # the query is paused or has failed
@@ -312,7 +312,7 @@ class Backfills:
         return "joining" if self.why_apart(unit) is None else "apart"
 
     def why_apart(self, unit: RunningUnit) -> str | None:
-        """Return why a query keeps its own unit. None if it will join."""
+        """Return why a query stays in its separate unit, or None."""
         backfill = unit.fields[BACKFILL]
         query = backfill["query"]
         if unit.id == quote_name(query) or "alone" in backfill:
@@ -554,7 +554,7 @@ def _run_to_head(dispatcher: Dispatcher, unit: RunningUnit) -> None:
 
 @contextmanager
 def _freeze_watermarks(dispatcher: Dispatcher) -> Iterator[None]:
-    """Freeze the watermarks of all logs, so that several units read equal values."""
+    """Freeze all watermarks, so that several units read equal values."""
     known: dict[str, int] = {}
     asked = dispatcher.watermark
 

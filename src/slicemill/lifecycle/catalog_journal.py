@@ -174,7 +174,7 @@ class StoredStatements:
         return self._read[2]
 
     def without(self, others: Collection[Key]) -> Catalog:
-        """Return the catalog of the entries whose keys are also in `others`."""
+        """Return the catalog of the entries whose keys are in `others` too."""
         entries = {key: entry for key, entry in self.entries.items() if key in others}
         return StoredStatements(entries, self.home, self.logs).catalog
 
@@ -610,7 +610,7 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
 def last_hidden_epoch(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
     """Return the last epoch of hidden earlier definitions, or -1.
 
-    The visible definition is the newest one, or, while the log is paused, the one at the pause.
+    The visible definition is the newest definition, or, while the log is paused, the definition at the pause.
     """
     shown = [one.epoch for one in versions if hold is None or one.epoch <= hold.as_of]
     return shown[-1] if len(shown) > 1 else -1

@@ -118,7 +118,7 @@ def fold_epochs(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool
 
 
 def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False) -> Appended | None:
-    """Write deletes of all rows of a changelog's table. None if it is empty.
+    """Write deletes of all rows of a changelog. None without rows.
 
     The deletes have the table's last timestamp.
     """

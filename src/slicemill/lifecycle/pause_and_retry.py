@@ -118,7 +118,7 @@ class QueryLifecycle:
         for log, why in [found for unit in units for found in unit.failed.items()]:
             unit = self._writer(log)
             if unit is None or log not in unit.failed:
-                continue  # a unit that replaced this one continues the log
+                continue  # another unit has replaced the failed unit and continues the log
             tries = self.running.home.lives.get(log, {}).get("tries", {})
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
@@ -174,7 +174,10 @@ class QueryLifecycle:
         return unit is not None and name in unit.failed
 
     def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
-        """Record a failure and the time of the next retry, if any. The back-off doubles."""
+        """Record a failure and the time of the next retry, if any.
+
+        The back-off doubles with each failure.
+        """
         steady = now_us - tries.get("began_us", now_us) > STEADY_S * US
         count = 1 if steady else tries.get("count", 0) + 1
         stalls = (0 if steady else tries.get("stalls", 0)) + 1 if FAR_LONGER in why else 0
@@ -223,7 +226,7 @@ class QueryLifecycle:
         return self.running.dispatcher.running.writers.get(log)
 
     def _refresh_units(self) -> None:
-        """Let the dispatcher recompute which units can run."""
+        """Let the dispatcher recompute the runnable units."""
         dispatcher = self.running.dispatcher
         dispatcher.replace(dispatcher.running.units)
         dispatcher.notify()

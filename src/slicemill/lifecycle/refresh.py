@@ -44,7 +44,10 @@ class TableRefresher:
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Refresh the tables that are due. A new table was read when it was declared."""
+        """Refresh the tables that are due.
+
+        A new table is not due at once, because it was read when it was declared.
+        """
         now = self._clock()
         tables = [one for one in self._catalog().relations.values() if isinstance(one, Table)]
         known, self._due = self._due, {}

@@ -191,7 +191,7 @@ def _read_by(statement: Statement) -> Iterator[str]:
 
 
 def _in_order(users: Sequence[Statement]) -> list[Statement]:
-    """Sort statements so that each one follows the statements on which it depends."""
+    """Sort statements so that each statement follows its dependencies."""
     found: list[Statement] = [one for one in users if isinstance(one, FunctionDefinition)]
     found += [one for one in users if not _reads(one) and not isinstance(one, FunctionDefinition)]
     left = [one for one in users if _reads(one)]

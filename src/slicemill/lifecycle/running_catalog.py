@@ -74,7 +74,7 @@ class RunningCatalog:
     """Declared names, with the queries, units, streams and sinks that run.
 
     `mill` is the id under which units and readers write. `handle` makes the handle of a new query. Nothing
-    runs before `open`, because a unit that runs only some of its queries would skip input of the rest.
+    runs before `open`, because a unit with only some of its queries would skip input of its other queries.
     """
 
     home: Home
@@ -239,7 +239,10 @@ class RunningCatalog:
             self._run_units(self.plan, self.catalog, logs, others)
 
     def replan(self) -> None:
-        """Plan the catalog again, after a backfill changed the journal. Call while paused."""
+        """Plan the catalog again after a backfill changed the journal.
+
+        Call while the driver is paused.
+        """
         plan = self.make_plan(self.catalog)
         read_by = exchanges_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
         for name, stream in self.dispatcher.streams.items():
@@ -253,7 +256,7 @@ class RunningCatalog:
         return self.planner.plan(catalog, query_placements(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
-        """Return True for a declared stream, whose rows stay when it is dropped."""
+        """Return True for a declared stream, whose rows survive DROP STREAM."""
         return name + ERRORS in self.home.logs
 
     def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
@@ -321,7 +324,7 @@ class RunningCatalog:
         dropped_tables: Sequence[str],
         statement: _Statement,
     ) -> None:
-        """Switch to the graph of a new catalog, and drop the logs in `gone`."""
+        """Switch to the graph of a new catalog, and drop `gone` logs."""
         # Start positions in the plan are valid only while no source is read.
         with self._restart_reading(), self.dispatcher.paused():
             self._adopt_paused(catalog, gone, dropped_tables, statement)
@@ -431,7 +434,10 @@ class RunningCatalog:
                 self._end_second_reads()
 
     def _end_second_reads(self) -> None:
-        """Drop second reads of queries that ended, and their logs. Call while paused."""
+        """Drop the second reads of ended queries, and their logs.
+
+        Call while the driver is paused.
+        """
         read = {op.stream for node in self.plan.graph.sources if isinstance(op := node.operator, Source)}
         kept = {self.catalog.declared_stream(name).name for name in read if AGAIN in name}
         gone = [name for name in self.home.streams if AGAIN in name and name not in kept]

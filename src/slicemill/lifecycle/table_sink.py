@@ -155,7 +155,7 @@ class TableSinkWriter:
 
 
 def _changes(log: Log, epoch: Epoch, table: Table) -> Iterator[tuple[bool, Row]]:
-    """Convert the rows of an epoch to rows of a table; True marks an insert."""
+    """Convert an epoch to rows of a table; True marks an insert."""
     rows, known = log.read(epoch), from_arrow(log.columns_at(epoch.number))
     own = Schema(tuple(column for column in known if column.name != OP))
     comes = adds(ops_of(rows)).tolist() if log.changes else [True] * rows.num_rows

@@ -115,7 +115,7 @@ class TableVersions:
 
     @contextmanager
     def restore_on_failure(self) -> Iterator[None]:
-        """Restore the tables if the block raises, because its record was not written."""
+        """Restore the tables if the block raises and commits nothing."""
         before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
         try:
             yield
@@ -314,7 +314,7 @@ class TableVersions:
         return StoredTable(self._file(kept), table.schema)
 
     def _first(self, table: Table) -> StoredTable:
-        """Read a table when a mill starts, or use its committed version on errors."""
+        """Read a table at a start, or keep its committed version on errors."""
         try:
             return self._taken(table)
         except SlicemillError as problem:
@@ -661,7 +661,7 @@ class NumberedRows:
 
 
 class StoredTable(Sequence[Row]):
-    """One version of a table's rows, loaded on first use."""
+    """Version of a table's rows, loaded on first use."""
 
     __slots__ = ("file", "schema")
 

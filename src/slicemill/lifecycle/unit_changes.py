@@ -181,7 +181,7 @@ class UnitChanges:
         return dict(choose_placement(unit, graph, self.cells, kind=self.placement).exchanges)
 
     def _refuse_fixed_state(self, unit: Unit, graph: QueryGraph) -> None:
-        """Raise if a unit must change its cells but has state that cannot move."""
+        """Raise if a unit must change its partitions but cannot move its state."""
         running = self.dispatcher.running.unit(unit.id)
         kept = unit.stateful_nodes if running is None else running.plan.unit.stateful_nodes
         fixed = [node_id for node_id in fixed_nodes(unit, graph) if node_id in kept]

@@ -92,7 +92,7 @@ def fields_with_queries(
     replaced: Collection[str] = (),
     passed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the changed fields of a unit with the queries of a plan.
+    """Return a unit's changed fields for the queries of a plan.
 
     The unit has read all epochs, or `passed` has the fields that skip them (`fields_without_pending`). New
     queries and queries of `anew` read only rows that arrive from now on. New joins also get stored rows of
@@ -185,14 +185,17 @@ def _state_names(plan: UnitPlan, logs: Collection[str]) -> set[str]:
 
 
 def reads_changes(plan: UnitPlan, home: Home) -> bool:
-    """Return True for a unit over a changelog. No query is ever added to it (`plan.units`)."""
+    """Return True for a unit that reads a changelog.
+
+    No query is ever added to such a unit (`plan.units`).
+    """
     return any(home.logs[log].changes for log in plan.unit.inputs)
 
 
 def _start_cursors(logs: Iterable[str], home: Home) -> dict[str, int]:
     """Return by input the last epoch that a new reader skips.
 
-    It is -1 for a changelog, which is read from its base.
+    The cursor is -1 for a changelog, which is read from its base.
     """
     return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
 
@@ -225,7 +228,7 @@ def redistribution_fields(
 
 
 def moved_at_start(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """Return the fields that move a stored unit to the partitions of its plan.
+    """Return the fields that move a stored unit to its plan's partitions.
 
     Return no fields if the unit has these partitions already. Rows after the checkpoint are replayed in the
     new partitions.

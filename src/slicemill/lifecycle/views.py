@@ -1,4 +1,4 @@
-"""Ad hoc queries over views; the window of a view is stored in a log."""
+"""Ad hoc queries over views, whose window contents are stored in logs."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def preference(x: Interval, y: Interval) -> Preference:
 
 
 def similarity(x: Interval, y: Interval) -> Fraction:
-    """Return the length of the intersection divided by the length of the hull."""
+    """Return the length of the intersection divided by that of the hull."""
     return Fraction(max(0, min(x[1], y[1]) - max(x[0], y[0])), max(x[1], y[1]) - min(x[0], y[0]))
 
 
@@ -60,7 +60,7 @@ def jaccard(fragments: Sequence[int]) -> Fraction:
 
 
 def kept_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
-    """Return the share of a tuple's time that its fragments cover (PQI, L12).
+    """Return the share of a tuple's time in its fragments (PQI, L12).
 
     The fragments lie inside the tuple's interval.
     """
@@ -289,7 +289,7 @@ class MemoryReport(AccuracyReport):
 
     @property
     def coalescing(self) -> float:
-        """Return the measured share of tuples that continue the run of their predecessor."""
+        """Return the share of tuples that continue their predecessor's run."""
         return 1 - self.runs / self.arrived if self.arrived else 0.0
 
     @property
@@ -316,7 +316,7 @@ def merge_reports(reports: Sequence[AccuracyReport]) -> AccuracyReport:
 
 
 def thin_slides(until: deque[tuple[int, int]]) -> None:
-    """Drop every second entry, but not the newest, if there are too many."""
+    """Drop every second entry except the newest, if there are too many."""
     if len(until) > SLIDES:
         newest = until[-1]
         kept = [*until][::2]

@@ -22,7 +22,7 @@ from slicemill.kernels.arrays import Bools, Int64s
 
 @dataclass(frozen=True, slots=True)
 class SheddingDecision:
-    """Decision for one run: the share to keep, or the windows to skip.
+    """Decision for one run: share to keep, or windows to skip.
 
     For a join, `share` is the share of comparisons to make, and `reach` is the newest share of each window
     that is searched.

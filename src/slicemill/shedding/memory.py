@@ -210,7 +210,7 @@ class ChainMemory(ABC):
         self.held -= 1
 
     def state(self) -> dict[str, Any]:
-        """Return the stored form: chains as lists, from which everything is derived."""
+        """Return the stored form: chains as lists, without derived structures."""
         chains = [
             (key, chain.follower, [tuple_.plain() for tuple_ in chain]) for key, chain in self.chains.items()
         ]
@@ -247,7 +247,7 @@ class RunMemory(ChainMemory):
     """
 
     def __init__(self, capacity: int, method: Method, extent: int = 0, slide: int = 1) -> None:
-        """Create a memory for windows of length `extent` that end at multiples of `slide`."""
+        """Create a memory for windows of `extent` that end at multiples of `slide`."""
         super().__init__(capacity)
         self.method = method
         self._extent, self._slide = extent, slide
@@ -508,7 +508,7 @@ class FastMemory(ChainMemory):
         return cost, first.tie, fragment.entry, fragment, first
 
     def _cost(self, dropped: int, length: int, grows: bool) -> float:
-        """Return the cost of dropping the first or last tuple of a fragment.
+        """Return the cost of dropping a fragment's first or last tuple.
 
         `dropped` is the length of this tuple, and `length` that of the fragment.
         """
@@ -651,7 +651,7 @@ class RandomMemory(ChainMemory):
 
 
 def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
-    """Return the first and last position of the run around a kept tuple."""
+    """Return the bounds of the run around a kept tuple."""
     first = last = place
     while first > 0 and kept[first].goes_on(kept[first - 1].values, kept[first - 1].end):
         first -= 1
@@ -688,7 +688,7 @@ def cost(
 def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> ChainMemory:
     """Return an empty memory with the capacity and method of a budget.
 
-    `extent` and `slide` are those of the query's window.
+    `extent` and `slide` describe the query's window.
     """
     method = method_of(budget.method, budget.threshold, weights=budget.weights)
     if budget.slot is Slot.RUNS:

@@ -67,7 +67,7 @@ def method_of(
 ) -> Method:
     """Return the method with this name.
 
-    `weights` are those of an additional result and of lost time (L17).
+    `weights` are the costs of an additional result and of lost time (L17).
     """
     method = METHODS[name]
     if weights is not None:

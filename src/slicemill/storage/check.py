@@ -215,7 +215,7 @@ _OF_STATE = ("due", "latest", "heavy", *SINCE_CHECKPOINT, "resumable", BEFORE)
 
 
 def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
-    """Drop damaged parts of a home; return what was lost and done.
+    """Drop damaged parts of a home; return messages about losses and repairs.
 
     The list is empty if the home is undamaged. Raises JournalDamaged if records in the middle of the journal
     cannot be read.

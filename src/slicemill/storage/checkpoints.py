@@ -247,7 +247,7 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
         at, buffer = begin + offset, buffers.pop()
         out[at : at + size] = np.frombuffer(buffer, np.uint8) if size else 0
         out[at + size : _align(at + size)] = 0
-        del buffer  # release its memory before the next one is copied
+        del buffer  # release its memory before the next buffer is copied
     return data
 
 

@@ -4,9 +4,9 @@ A home has two kinds of files. Segments and the journal are only appended to: ea
 crash leaves a part of the last append. All other files appear whole or not at all: they are written under
 a temporary name and then renamed.
 
-There are two levels of safety. A process may be killed at any instruction, because the kernel keeps what
-was written. A loss of power is safe only if files are synced: the content before the rename, and the
-folder after the rename, which takes a few milliseconds on most disks.
+There are two levels of safety. A process may be killed at any instruction, because the kernel keeps written
+data. A loss of power is safe only if files are synced: the content before the rename, and the folder after
+the rename. Each sync takes a few milliseconds on most disks.
 
 All operations use a `FileSystem`, so that a test can fail before, in and after each step.
 """
@@ -53,7 +53,7 @@ class AppendFile(Protocol):
     """File that is open for appending, by one process at a time."""
 
     def write(self, data: bytes | pa.Buffer) -> None:
-        """Append the data; after a failure the file may have any part of it."""
+        """Append the data; a failure may leave any part of it."""
 
     def cut(self, size: int) -> None:
         """Truncate the file to a size."""
@@ -91,7 +91,7 @@ class FileSystem(Protocol):
         """
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
-        """Create or overwrite a file; after a crash it may have any part of the data."""
+        """Create or overwrite a file; a crash may leave any part of the data."""
 
     def sync(self, path: Path) -> None:
         """Make a file's content or folder's names survive a power loss."""

@@ -6,7 +6,7 @@ segment of the same log.
 
 A state file is removed when a committed checkpoint does not reference it and it is older than the kept
 checkpoints, because a slice that left the state never returns. So files of uncommitted checkpoints are
-removed after the next committed one.
+removed after the next committed checkpoint.
 
 All functions may be interrupted at any step and called again.
 """
@@ -156,7 +156,7 @@ _NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and units
 
 
 class Trash:
-    """Trash of a home; `now_us` names the folder of files that are moved now."""
+    """Trash of a home; `now_us` names the folder of moved files."""
 
     __slots__ = ("_files", "_home", "_now_us")
 

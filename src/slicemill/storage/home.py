@@ -131,7 +131,7 @@ class Home:
 
     @property
     def logs(self) -> Mapping[str, Log]:
-        """Return the logs, including announced ones."""
+        """Return the logs, including announced logs."""
         announced, logs = self._state.announced, self._state.logs
         return ChainMap(announced, logs) if announced else logs
 
@@ -141,7 +141,7 @@ class Home:
 
     @property
     def streams(self) -> Mapping[str, dict[str, Any]]:
-        """Return the fields of streams, including announced ones."""
+        """Return the fields of streams, including announced fields."""
         streams = self._state.streams
         if not self._announced_streams:
             return streams
@@ -296,7 +296,10 @@ class Home:
 
     @property
     def is_interrupted(self) -> bool:
-        """Return True if a commit was written but not applied. The home must be opened again."""
+        """Return True if a commit was written but not applied.
+
+        The home must then be opened again.
+        """
         return self._journal is not None and self._journal.epoch != self._state.epoch
 
     def _opened(self) -> JournalWriter:
@@ -362,14 +365,14 @@ class Home:
         return folders
 
     def _take_snapshot(self, journal: JournalWriter) -> None:
-        """Start a new file of records, and write a snapshot of the state before it."""
+        """Start a new file of records, and write a snapshot of the previous state."""
         if self._snapshot is not None and self._snapshot.is_alive():
             return
         base = self._state.epoch + 1
         try:
             journal.rotate(base)
         except OSError:
-            return  # retried at the next commit; this one is valid
+            return  # retried at the next commit; the current commit is valid
         parts = encode_snapshot(self._state)
         self._snapshot_bytes = sum(len(part) for part in parts)
 
@@ -390,7 +393,10 @@ def _silent(_: str) -> None:
 
 
 def _warn_of_permissions(folder: Path) -> None:
-    """Warn if other users can read an existing home. New homes are private."""
+    """Warn if other users can read an existing home.
+
+    New homes are private.
+    """
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & ~PRIVATE_FOLDER:
         _LOGGER.warning(

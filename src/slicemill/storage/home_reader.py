@@ -42,7 +42,7 @@ class HomeReader:
 
     @property
     def epoch(self) -> int:
-        """Return the number of the last commit read, -1 without one."""
+        """Return the number of the last commit that was read, or -1."""
         return self._state.epoch
 
     @property

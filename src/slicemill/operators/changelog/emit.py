@@ -32,7 +32,7 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("emit", version=1)
 @dataclass(slots=True)
 class EmitState:
-    """Pending changes (first and last of each row), and the next row number."""
+    """Pending changes (first and last of each row), and next row number."""
 
     waiting: pa.Table | None = None
     latest_ts: int = BEGINNING
@@ -141,7 +141,9 @@ def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
 
 
 def _surviving_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
-    """Return as many changes of each row and interval as its net count.
+    """Return as many changes of a row as its net count.
+
+    Rows are counted by interval.
 
     These are the first changes since the count was last 0, so that the choice does not depend on run
     boundaries.

@@ -67,7 +67,7 @@ _UPGRADES = {
 @stored_as("group_changes", version=3, upgrade=_UPGRADES)
 @dataclass(slots=True)
 class GroupChangesState:
-    """Groups, state of accumulators and windows, and the last emitted row by group.
+    """Groups, accumulators, windows, and the last emitted row by group.
 
     Version 1 had all calls and the groups in windows; version 2 had one table of emitted rows.
     """
@@ -122,7 +122,7 @@ class GroupChangesStep:
         self._emits_all = state.told.used < self._groups_kept
 
     def _share_values(self) -> None:
-        """Let calls that count the same values share one numbering of the values.
+        """Let calls that count the same values share a value numbering.
 
         Older states have one numbering for each call.
         """
@@ -187,7 +187,7 @@ class GroupChangesStep:
         numbered = keys.number(distinct_keys(groups_of, table.num_rows), groups_of)
         rows = GroupedRows.of(numbered, len(keys) or 1)
         given, counted = arguments[: len(self._figures)], arguments[len(self._figures) :]
-        values_of: dict[int, Int32s] = {}  # by numbering, which several calls may share
+        values_of: dict[int, Int32s] = {}  # by numbering of values, which several calls may share
         for (call, figure), columns, values in zip(self._figures, given, counted, strict=True):
             if isinstance(figure, RunningDistinct):
                 numbering = id(figure.values)
@@ -247,7 +247,7 @@ def _nulls(expr: Expr, count: int) -> pa.Array:
 
 
 def taken_over(_: GroupChanges, state: object, calls: Sequence[int]) -> GroupChangesState:
-    """Return the state of a new definition; `calls` are the positions of its former calls."""
+    """Return the state of a new definition; `calls` are its former calls' positions."""
     figures = state.figures if isinstance(state, GroupChangesState) else None
     if figures is None or any(figures[call] is None for call in calls):
         raise not_taken_over()

@@ -74,7 +74,7 @@ class JoinChangesByRows:
         own, kept = self._own(port, row), self._sides.change(key, port)
         assert kept is not None, "a row that leaves has arrived"
         wanted = comparable(own)
-        # Of equal rows, delete the one that arrived first.
+        # Of equal rows, delete the row that arrived first.
         number = min(number for number, other in kept.items() if comparable(other) == wanted)
         del kept[number]
         if not kept:

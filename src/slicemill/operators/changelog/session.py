@@ -81,7 +81,7 @@ class ChangingSessions:
         return ()
 
     def _session(self, key: Row, values: Row, ts: int) -> tuple[int, _ChangingSession]:
-        """Return the open session of a row's group, or a new one, with its number."""
+        """Return the number and the open or new session of a row's group."""
         number = self._latest.get(key, -1)
         session = self._sessions.change(number)
         if session is None or session.closed or (session.end is not None and ts > session.end):

@@ -45,13 +45,13 @@ class GroupChanges(Operator):
 
     @property
     def by_rows(self) -> bool:
-        """True if rows are processed one by one: no kernel has the argument types."""
+        """True if rows are processed individually: no kernel has the argument types."""
         kinds = {argument.type.kind for call in self.calls for argument in call.arguments}
         return not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
 
     @property
     def one_cell(self) -> bool:
-        """True if a single partition (cell) has all groups and renumbers the rows."""
+        """True if a single partition (cell) has all groups and renumbers rows."""
         return self.retracts or self.by_rows
 
 
@@ -371,7 +371,7 @@ _TOPN_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Emit(Operator):
-    """Emit the net changes of each interval at the end of the interval.
+    """Emit the net changes of each interval at its end.
 
     Without `every` (microseconds), emit the table at the end of input. `key` are the key columns of the
     changelog, if any.

@@ -220,7 +220,7 @@ def _no_positions() -> Int64s:
 
 @kernel
 def insert_positions(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int64s, Int64s]:
-    """Return each row's position on arrival, and the number of rows stored then.
+    """Return each row's position on arrival, and the row count then.
 
     Positions start at 0; -1 marks rows beyond the limit. Rows are ordered by partition, then by arrival.
     """
@@ -334,7 +334,7 @@ class SeveralRowsState:
     used: int = 0
 
     def chains(self, numbers: Int64s) -> tuple[Int64s, Int32s]:
-        """Return the top rows of some partitions, and the index of their partition."""
+        """Return the top rows of some partitions, with partition indexes."""
         self.heads = extend_array(self.heads, len(self.keys) or 1, -1)
         return collect_chains(self.heads[numbers], self.following)
 
@@ -361,7 +361,7 @@ def _new_positions(places: Int64s, stay: Int64s) -> Int64s:
 
 
 def _chain_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[str, object]:
-    """Upgrade version 1, which had all rows in one table, sorted by partition."""
+    """Upgrade version 1: one table of all rows, sorted by partition."""
     found = SeveralRowsState(keys)
     if rows is not None and rows.num_rows:
         order = np.argsort(of, kind="stable")
@@ -440,7 +440,7 @@ class SeveralRowsStep:
         after: Int64s,
         place: Int64s,
     ) -> pa.Table:
-        """Return the changes as rows, with both halves of updates."""
+        """Return the changes as rows; an update has two rows."""
         was, is_ = before >= 0, after >= 0
         chosen = np.stack([was, is_], axis=1).reshape(-1)
         ops = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
@@ -535,7 +535,7 @@ class CandidatesStep:
         places = np.empty(len(rows), np.int64)
         places[order] = arrival
         if by.function != "row_number":
-            # Rows that are equal in the order have the position of the first one.
+            # Rows with equal sort keys have the position of the first of these rows.
             other = np.zeros(len(rows), np.bool_)
             for code in codes:
                 other[1:] |= code[order][1:] != code[order][:-1]
@@ -640,7 +640,7 @@ class TopRows:
         kept = self._partitions.change(key)
         assert kept is not None, "a row that leaves has arrived"
         found = [place for place, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
-        # Of equal rows, delete the one that arrived first.
+        # Of equal rows, delete the row that arrived first.
         left = kept.pop(min(found, key=lambda place: abs(kept[place].arrival)))
         if not kept:
             self._partitions.remove(key)

@@ -22,7 +22,7 @@ from slicemill.types import Row, Timed
 
 @dataclass(slots=True)
 class _WindowGroup:
-    """Group of a window: output key values, accumulators and the last emitted row.
+    """Group of a window: key values, accumulators and last emitted row.
 
     `changed` numbers the first change since that row was emitted, in the order of all changes; None if there
     is no change.
@@ -36,7 +36,7 @@ class _WindowGroup:
 
 @dataclass(slots=True)
 class ChangingWindows:
-    """Row operator of windows; its state is the groups of windows that can change.
+    """Row operator of windows; state is groups of windows that can change.
 
     `group` returns the group keys of a row. `time` returns the event time of a row, if late rows are read.
     """

@@ -51,7 +51,7 @@ Outcome: TypeAlias = pa.Table | SlicemillError
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Stored rows, their positions sorted by key, and the key code of each row."""
+    """Stored rows, their positions by key, and each row's key code."""
 
     table: pa.Table
     order: Int64s

@@ -1,4 +1,4 @@
-"""State of session windows: rows of open sessions, stored once for all queries."""
+"""State of session windows: rows of open sessions, shared by queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SessionMemberState:
 class SessionState:
     """Rows of open sessions in order of arrival.
 
-    `taken` counts all rows so far.
+    `taken` counts all rows that have arrived.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -163,7 +163,7 @@ def sessions_of_gaps(
 def _find_sessions(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bools]:
-    """Return the ended sessions of all gaps, in the order in which the pass finds them."""
+    """Return the ended sessions of all gaps, in the order of the pass."""
     rows, many = len(keys), len(gaps)
     most = many  # upper bound of the number of sessions
     for i in range(1, rows):
