@@ -227,7 +227,10 @@ class Mill:
         self.dispatcher.between_rounds.append(self.backfills.look)
 
     def _default_cells(self) -> int:
-        """Return half of the workers; other workers read sources or run small units."""
+        """Return half of the workers.
+
+        Other workers read sources or run units that are not partitioned.
+        """
         return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
 
     @property

@@ -95,7 +95,7 @@ def _run_arrivals(
 
 
 def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
-    """Run every unit on polls of several sizes; return the event time."""
+    """Run every unit on polls of several sizes; return the last event time."""
     largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
     now_us = wall_clock_us()
     for number in range(_UNCOUNTED):

@@ -62,7 +62,7 @@ def backup(
     home: HomeFolder,
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder that does not exist yet.")],
 ) -> None:
-    """Copy a home and check the copy; no mill may run in it."""
+    """Copy a home without a running mill, and check the copy."""
     from rich.console import Console
 
     from slicemill.storage.backup import backup_home

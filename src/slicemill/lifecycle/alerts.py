@@ -535,7 +535,7 @@ class AlertMetrics:
         return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
-        """Return the current metrics; None if the subject does not run."""
+        """Return the current metrics. None if the query or stream is missing."""
         if watched is AlertSubject.QUERY:
             return self._query(name, now_us)
         return self._stream(name, now_us)

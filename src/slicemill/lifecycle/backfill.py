@@ -190,8 +190,8 @@ def _warn(query: str, begins_us: int, reach: Mapping[str, int | None]) -> None:
 class BackfillProgress:
     """Progress of a backfill.
 
-    `rows` counts the rows that existed when the backfill began, and `rows_done` the read ones among them.
-    `rows_left` also counts later rows.
+    `rows` counts the rows that existed when the backfill began. `rows_done` counts how many of these rows
+    have been read. `rows_left` also counts later rows.
     """
 
     rows_done: int
@@ -312,7 +312,7 @@ class Backfills:
         return "joining" if self.why_apart(unit) is None else "apart"
 
     def why_apart(self, unit: RunningUnit) -> str | None:
-        """Return why a query stays in its separate unit, or None."""
+        """Return why a query stays in its separate unit; None if it will be merged."""
         backfill = unit.fields[BACKFILL]
         query = backfill["query"]
         if unit.id == quote_name(query) or "alone" in backfill:

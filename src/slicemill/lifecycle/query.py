@@ -65,8 +65,8 @@ class Query:
         """Return all retained results in timestamp order.
 
         The first column is the timestamp, `_ts` (UTC). Results of replaced definitions are not included.
-        While the query is paused, the definition at the pause counts. For a changelog, the rows are all
-        changes, with their kind in `_op`.
+        While the query is paused, it has the definition that was in force at the pause. For a changelog, the
+        rows are all changes, with their kind in `_op`.
         """
         return self._results(self.log.read_after(self._before())[1]) if self._kept is None else self._kept
 

@@ -7,8 +7,9 @@ same rows whether it is created with its streams or later. Three cases:
     the rows are in the log    the query reads the log, as with RETAIN
     the rows were freed        the source of the stream is read a second time
 
-Derived streams whose rows were freed are computed again. A stream that can be read only once (a socket, a
-generator, rows of a program or of Spark) starts with the rows that arrive from now on.
+Derived streams whose rows were freed are computed again. Some sources can be read only once: sockets,
+generators, and rows of a program or of Spark. Queries of such a stream start with the rows that arrive from
+now on.
 """
 
 from __future__ import annotations

@@ -115,7 +115,10 @@ class TableVersions:
 
     @contextmanager
     def restore_on_failure(self) -> Iterator[None]:
-        """Restore the tables if the block raises and commits nothing."""
+        """Restore the tables if the block raises.
+
+        The journal record of the block was then not written.
+        """
         before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
         try:
             yield

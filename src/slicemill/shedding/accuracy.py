@@ -60,7 +60,7 @@ def jaccard(fragments: Sequence[int]) -> Fraction:
 
 
 def kept_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
-    """Return the share of a tuple's time in its fragments (PQI, L12).
+    """Return the share of a tuple's time that its fragments cover (PQI, L12).
 
     The fragments lie inside the tuple's interval.
     """
@@ -86,7 +86,7 @@ def accuracy_sums(
 
 
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
-    """Return the number of results.
+    """Return the denominator of accuracy: the number of results.
 
     A fragment counts also if its run is not in the exact result, because a condition may hold for a
     fragment and not for its run.

@@ -372,8 +372,8 @@ class ScanMemory(ChainMemory):
 class OriginalRunMemory(ScanMemory):
     """`ScanMemory` with costs relative to the original runs (`exact` in L15).
 
-    For each run with kept tuples, and for the newest run of each partition, the begin in the window, the
-    end and the number of kept tuples are stored.
+    The memory records each run with kept tuples, and the newest run of each partition. Recorded are the begin
+    in the window, the end and the number of kept tuples.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:

@@ -252,7 +252,7 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
 
 
 def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Change) -> Iterator[str]:
-    """Restore a unit from a whole checkpoint, or restart it without state."""
+    """Restore a unit from an undamaged checkpoint, or restart it without state."""
     unit, fields = home.units[name], change.units.setdefault(name, {})
     before = unit.get(BEFORE)
     if CHECKPOINT not in damaged:

@@ -109,7 +109,7 @@ class Home:
         self._journal: JournalWriter | None = None
         self._end: JournalEndWriter | None = None
         self._emptied_us = 0  # when expired trash was last deleted
-        self._folders: set[str] = set()  # of logs, since the home was opened
+        self._folders: set[str] = set()  # folders of logs since the home was opened
         self._announced_streams: Mapping[str, dict[str, Any]] = {}
         self._snapshot_bytes = 0
         self._snapshot: threading.Thread | None = None

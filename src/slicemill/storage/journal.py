@@ -72,7 +72,7 @@ def bases(names: Iterable[str], suffix: str) -> list[int]:
 
 def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
     """Read the journal; FileNotFoundError if a running writer removed a file meanwhile."""
-    # Listed before reading: records before a listed file were complete when that file was created.
+    # List the files before reading: when a listed file was created, all earlier records were complete.
     names = files.names(home / JOURNAL)
     listed = bases(names, RECORDS)
     if not listed:
@@ -199,7 +199,7 @@ class JournalWriter:
         self._files = files
         self._durable = durable
         self._broken = False
-        # The first append cuts off what a crash left after the last whole record.
+        # The first append truncates the file after its last whole record.
         self._dirty = True
         self._file = files.append(records_path(home, self.base))
         if durable:

@@ -107,7 +107,7 @@ class Log:
     def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
         self.name = name
         self.folder = folder
-        # first epoch of each schema, the schema, and the schema with system columns
+        # for each schema: its first epoch, the schema, and the schema with system columns
         self._columns = [(0, columns, with_system_columns(columns))]
         self.first = 0
         self.freed = -1  # the last freed epoch; a reader with an earlier cursor has missed rows
@@ -128,7 +128,7 @@ class Log:
 
     @property
     def outline(self) -> LogOutline:
-        """Return the fields for a process without the index; see `from_outline`."""
+        """Return the fields with which another process can read given epochs."""
         return LogOutline(self.name, self.folder, self._columns, self.hold)
 
     @classmethod
@@ -161,7 +161,8 @@ class Log:
     def _shown(self) -> tuple[int, pa.Schema, pa.Schema]:
         hold, found = self.hold, self._columns[-1]
         if hold is not None:
-            # A change of columns applies from its own epoch, or from the next one if its record has deletes.
+            # A change of columns applies from its own epoch, or from the next epoch if its record has
+            # deletes.
             found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
         return found
 
@@ -186,7 +187,7 @@ class Log:
 
     @property
     def changes_of_columns(self) -> list[tuple[int, pa.Schema]]:
-        """Return later schemas, each with its first epoch."""
+        """Return the schemas after the first schema, each with its first epoch."""
         return [(epoch, columns) for epoch, columns, _ in self._columns[1:]]
 
     def change_columns(self, epoch: int, columns: pa.Schema) -> None:

@@ -52,14 +52,14 @@ _COMPRESSED_BYTES = 1 << 16
 _COMPRESSED_ROWS = 1 << 17
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
-# Number of segments that a process caches, or has open for appending.
+# Number of segments that a process caches, and number of files that it has open for appending.
 _KNOWN_SEGMENTS = 1_024
 _OPEN_FILES = 400
 
 # Number of mappings between searches for removed files.
 _MAPS_BETWEEN_LOOKS = 16
 
-# Batches up to this size are read and not mapped, until this many reads of a segment.
+# A batch up to this size is read instead of mapped, until its segment has had this many reads.
 _READ_BYTES = 1 << 18
 _READS_BEFORE_MAP = 256
 _SCHEMA_BYTES = 1 << 12
@@ -82,7 +82,7 @@ class ExtentDamaged(SegmentError):
     """Extent or schema whose bytes have changed since they were written."""
 
 
-UNVERIFIED = -1  # stands for the checksum of an extent without one
+UNVERIFIED = -1  # checksum of an extent that has none
 
 
 class Extent(NamedTuple):
@@ -357,7 +357,8 @@ class _ConcatenatedFile:
         self._parts = [first, second]
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        # Messages do not cross the border: the first buffer is a message, and the second starts with one.
+        # Messages do not cross the border: the first buffer is one message, and the second buffer starts with
+        # one.
         while len(self._parts) > 1 and not len(self._parts[0]):
             del self._parts[0]
         part = self._parts[0]
@@ -403,7 +404,7 @@ class SegmentReader:
         with _raise_extent_damage(folder / extent.segment, 0):
             segment = self._segment(folder, extent)
             if segment.parsed is None:
-                self._buffer(segment, [extent])  # which verifies the schema as well
+                self._buffer(segment, [extent])  # verifies the schema too
             return list(segment.schema.names)
 
     def read_columns(self, folder: Path, run: Sequence[Extent], columns: Collection[str]) -> pa.Table:

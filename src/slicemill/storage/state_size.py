@@ -68,7 +68,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
         elif value.dtype == np.object_:
             yield from _sample_items(value.ravel().tolist())
     elif isinstance(value, ObjectsByKey):
-        # Not its pieces: they are in files, or are still to be encoded by the thread that writes them.
+        # Pieces are not visited: they are in files, or will be encoded by the thread that writes them.
         more = max(1.0, len(value) / _SAMPLE)
         yield from ((part, more) for part in value.sample(_SAMPLE))
     elif isinstance(value, Mapping):

@@ -141,12 +141,10 @@ def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
 
 
 def _surviving_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
-    """Return as many changes of a row as its net count.
+    """Return the changes that remain after equal inserts and deletes cancel out.
 
-    Rows are counted by interval.
-
-    These are the first changes since the count was last 0, so that the choice does not depend on run
-    boundaries.
+    Changes cancel out within an interval. Of the other changes of a row, the first changes since its count
+    was last 0 remain, so that the choice does not depend on run boundaries.
     """
     codes, first = _number_rows(rows, ends, schema.own)
     order, grouped, _ = by_partition(codes.astype(np.int32), len(first))
