@@ -155,10 +155,10 @@ def _streams_table(mill: Mill, rates: RowRates, now: float) -> Table:
 def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -> Table:
     """Return a table with one line of metrics per query.
 
-    With `rates` it shows rows per second. Slowdown is the mean ratio of response time to ideal response time,
-    without other load. Stale is the share of time in which a result was overdue. Response times in brackets
-    are those of the warm-up, until there are results of later rows. Columns for service levels and shed rows
-    exist if a query has a service level or a load budget.
+    With `rates` the table shows rows per second. Slowdown is the mean ratio of the response time to the
+    response time without other load. Stale is the share of time in which a result was overdue. Response times
+    in brackets are those of the warm-up, until there are results of later rows. Columns for service levels
+    and shed rows exist if a query has a service level or a load budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     # A name may wrap, but a number must not be truncated.

@@ -306,7 +306,7 @@ def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
     graph = share(optimize(build_graph(catalog)), catalog)
     home = HomeReader(folder)
     known = [(unit, *_load_statistics(home, unit)) for unit in split_into_units(graph)]
-    # Each unit's overhead includes the fixed cost of a job, which is at most the least overhead.
+    # The fixed cost of a job is part of each unit's overhead, so it is at most the least overhead.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
     return Costs(job_s, tuple(unit_cost(*found, job_s, graph, catalog) for found in known))
 

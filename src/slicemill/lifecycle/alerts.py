@@ -128,7 +128,7 @@ class AlertDelivery:
             for name in {**self._alarms, **holds}:
                 found, figures = holds.get(name, (False, {}))
                 if name not in holds and self.alert.target is not None:
-                    continue  # its query does not run; an alert without a target drops the alarm instead
+                    continue  # its target does not run, so the alarm stays unchanged
                 before = self._alarms.get(name, Alarm())
                 after, told = before.apply_condition(found, now, self.alert.for_us, self.alert.repeat_us)
                 if after.state is AlarmState.OK:

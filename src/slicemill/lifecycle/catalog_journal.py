@@ -174,7 +174,7 @@ class StoredStatements:
         return self._read[2]
 
     def without(self, others: Collection[Key]) -> Catalog:
-        """Return the catalog of the entries whose keys are in `others` too."""
+        """Return the catalog of those entries whose keys are in `others`."""
         entries = {key: entry for key, entry in self.entries.items() if key in others}
         return StoredStatements(entries, self.home, self.logs).catalog
 

@@ -182,7 +182,7 @@ class Query:
 
         Complete results equal those of a query that has always existed. A new query ignores earlier rows,
         except rows that joins already store for other queries. Its results are complete once its windows
-        contain no ignored rows. None: unknown, for windows that count rows or never end.
+        contain no ignored rows. Return None if the time is unknown: for windows that count rows or never end.
         """
         return self._complete_from()
 

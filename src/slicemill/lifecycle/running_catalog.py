@@ -262,7 +262,7 @@ class RunningCatalog:
     def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
         """Apply the BEGIN of streams to the restarted queries of a replacement.
 
-        A table whose rows can be emitted again from its state does not restart.
+        A changelog whose rows can be emitted again from its state does not restart.
         """
         if not replacing.logs:
             return replacing
@@ -498,7 +498,7 @@ class RunningCatalog:
             self.sinks.forget(name)
 
     def _changed_retention(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
-        """Return the changed fields of streams that start or stop retaining."""
+        """Return the changed fields of streams whose retention starts or stops."""
         changed = changed_retention(declared, self.home)
         if any(fields[WHOLE] for fields in changed.values()):
             self.dispatcher.admit_handed()  # rows that arrived earlier may lack columns

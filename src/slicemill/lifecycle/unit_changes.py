@@ -70,8 +70,8 @@ class PreparedUnits:
 class UnitChanges:
     """Creation and change of units for a plan.
 
-    `cells` is the number of partitions of a new unit. `placement` overrides the cheapest kind of
-    partitioning.
+    `cells` is the number of partitions of a new unit. `placement` is a kind of partitioning to use instead
+    of the cheapest kind.
     """
 
     home: Home

@@ -24,7 +24,7 @@ Interval: TypeAlias = tuple[int, int]
 class Preference(StrEnum):
     """Relation of two intervals in a PQI interval order (L12).
 
-    Equal ends count as contained.
+    Intervals with an equal end count as contained.
     """
 
     STRICT = "P"  # disjoint
@@ -51,7 +51,7 @@ def similarity(x: Interval, y: Interval) -> Fraction:
 
 
 def jaccard(fragments: Sequence[int]) -> Fraction:
-    """Return the similarity of values alone (L11).
+    """Return the Jaccard similarity of values, ignoring intervals (L11).
 
     `fragments` has the number of fragments of each exact tuple.
     """
@@ -112,7 +112,7 @@ def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[I
     return Fraction(shares, results) if results else Fraction(1)
 
 
-# Shadow of the exact result, for measuring accuracy (L25).
+# Sample of the exact runs, against which accuracy is measured (L25).
 #
 # The begin and end of each run are recorded before any of its tuples is dropped, and stay recorded when all
 # its tuples are dropped. They give the accuracy of the remaining tuples. This accuracy is exact, except for

@@ -1,8 +1,8 @@
 """Load shedding: the tuples that a query drops under load.
 
-A drop box is placed between a stream and a query. Each `keep_` function returns a mask of the tuples of a
-batch to keep, for a given share. Random decisions depend on the timestamp and arrival number of a tuple, so
-the same tuples are kept for any number of partitions and batches.
+A drop box is placed between a stream and a query. The functions `keep_random`, `keep_useful` and
+`keep_windows` return a mask of the tuples of a batch to keep. Random decisions depend on the timestamp and
+arrival number of a tuple, so the same tuples are kept for any number of partitions and batches.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class WindowSkipper:
 # a unit are added up, so that decisions do not depend on the number of partitions.
 
 
-# number of buckets for the longest window of an input
+# Number of age buckets for the longest window of an input.
 PARTS = 16
 
 _DECAY = 0.9

@@ -342,7 +342,8 @@ class RunMemory(ChainMemory):
 class ScanMemory(ChainMemory):
     """Memory that drops a tuple with minimal cost.
 
-    If splits count, ties are resolved in favour of ends of runs, then by the method's tie rule.
+    Among tuples of equal cost, ends of runs are dropped first if splits have a cost. Then the method's tie
+    rule decides.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -372,8 +373,8 @@ class ScanMemory(ChainMemory):
 class OriginalRunMemory(ScanMemory):
     """`ScanMemory` with costs relative to the original runs (`exact` in L15).
 
-    The memory records each run with kept tuples, and the newest run of each partition. Recorded are the begin
-    in the window, the end and the number of kept tuples.
+    `_runs` has the begin in the window, the end and the number of kept tuples of each run. It contains the
+    runs with kept tuples, and the newest run of each partition.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:

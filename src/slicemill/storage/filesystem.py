@@ -1,8 +1,7 @@
 """File operations of commits, behind one protocol.
 
-A home has two kinds of files. Segments and the journal are only appended to: earlier content stays, and a
-crash leaves a part of the last append. All other files appear whole or not at all: they are written under
-a temporary name and then renamed.
+A home has two kinds of files. Segments and the journal are append-only: a crash can only damage the last
+append. All other files appear whole or not at all: they are written under a temporary name and then renamed.
 
 There are two levels of safety. A process may be killed at any instruction, because the kernel keeps written
 data. A loss of power is safe only if files are synced: the content before the rename, and the folder after

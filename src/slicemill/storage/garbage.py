@@ -31,7 +31,10 @@ _CHECKPOINT_GRACE_US = 60_000_000
 
 
 def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str]) -> int:
-    """Remove unreferenced files and return their number; files in use stay listed."""
+    """Remove unreferenced files and return their number.
+
+    Files that may still be in use stay in `state.garbage`.
+    """
     removed = _remove_folders(state, files)
     logs = {log.folder: log for log in state.logs.values()}
     for folder, segments in list(state.garbage.segments.items()):
@@ -210,9 +213,9 @@ def remove_tree(files: FileSystem, folder: Path) -> int:
 
 # Retention: find consumed epochs whose retention time is over.
 #
-# A consumer's cursor in a log is the number of the last epoch that it has read (-1: none). It corresponds
-# to the dummy buffers of the theses: many queues share one stored copy. Epochs are freed in order, so one
-# number per log is enough.
+# A consumer's cursor in a log is the number of the last epoch that it has read (-1: none). Many consumers
+# share one stored copy of the rows (in the theses: queues with dummy buffers). Epochs are freed in order, so
+# one number per log is enough.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ longer referenced. `sweep` moves files that were never referenced, because their
 trash.
 
 Durability: with "process" a commit survives the end of any process, at any instruction. With "machine"
-the record is synced to disk before `commit` returns, so the commit also survives a loss of power, if the
-writers have synced their segments before.
+writers sync their segments, and the record is synced to disk before `commit` returns. So the commit also
+survives a loss of power.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class Home:
 
     @contextlib.contextmanager
     def announcing(self) -> Iterator[None]:
-        """Withdraw announcements of the block that are not committed at its end."""
+        """Withdraw logs and fields that the block announces but does not commit."""
         with self._lock:
             logs, streams = set(self._state.announced), self._announced_streams
         try:
@@ -429,7 +429,7 @@ class FormatError(HomeError):
 def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
     """Return the number in FORMAT; None without a home.
 
-    It is 0 for a home made before there was a FORMAT.
+    The number is 0 for a home of an early version without FORMAT.
     """
     try:
         text = files.read(folder / FORMAT).decode(errors="replace").strip()
@@ -486,7 +486,7 @@ def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) ->
 
 
 def write_format(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
-    """Write the current number into FORMAT, unless it is there."""
+    """Set FORMAT to the current number."""
     if read_format(folder, files) != CURRENT:
         write_atomically(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)
 

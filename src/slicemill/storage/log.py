@@ -86,7 +86,7 @@ class LogEnd(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """End of a paused log, and the record of the pause."""
+    """Readable end of a paused log; `as_of` is the newest record at the pause."""
 
     end: LogEnd
     as_of: int

@@ -10,9 +10,8 @@ overwritten. A batch becomes valid when a journal record names its extent; bytes
 left are ignored. A writer starts a new segment when the schema changes or the old segment is full.
 
 An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The
-journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before it
-parses it: after each read, and once per mapping. Extents of FORMAT 5 have no checksum and are read
-unverified.
+journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before parsing:
+after each read, or once per mapping. Extents of FORMAT 5 have no checksum and are read unverified.
 
 Segments are memory-mapped: columns are views of the page cache, shared by all processes of the machine. A
 small batch at the end of a growing segment is read instead, because mapping a file again takes longer
@@ -95,7 +94,7 @@ class Extent(NamedTuple):
     offset: int
     length: int
     rows: int
-    crc: int = UNVERIFIED  # of the schema message and the extent's bytes
+    crc: int = UNVERIFIED  # checksum of the schema message and the extent's bytes
 
 
 def segment_name(writer: str, number: int) -> str:

@@ -143,8 +143,8 @@ def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
 def _surviving_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
     """Return the changes that remain after equal inserts and deletes cancel out.
 
-    Changes cancel out within an interval. Of the other changes of a row, the first changes since its count
-    was last 0 remain, so that the choice does not depend on run boundaries.
+    An insert and a delete of equal rows in one interval cancel out. The first changes since the count of a
+    row was last 0 remain, so that the choice does not depend on run boundaries.
     """
     codes, first = _number_rows(rows, ends, schema.own)
     order, grouped, _ = by_partition(codes.astype(np.int32), len(first))

@@ -150,7 +150,7 @@ class BestRowsStep:
         best = np.ones(len(order), np.bool_)
         best[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
         sorted_places = np.arange(len(order))
-        # The best row before each row: the last position before the row that was a new minimum.
+        # Before each row, the best row is at the last position with a new minimum.
         latest = np.maximum.accumulate(np.where(best, sorted_places, 0))
         before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
         was = sorted_places > head

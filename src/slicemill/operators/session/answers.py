@@ -104,7 +104,7 @@ class _SessionsByQuery:
 
 
 def _in_order(ended: EndedSessions, seqs: Int64s) -> Int64s:
-    """Return the order by gap, end and first tuple.
+    """Return the order of the sessions by gap, end and first tuple.
 
     Ends are rarely equal, so that a single sort by gap and end is usually enough.
     """
@@ -184,7 +184,7 @@ class SessionAnswers:
             self._members[member.name] = own
 
     def of(self, rows: StoredRows, found: Sequence[PassedSessions]) -> dict[str, Outcome]:
-        """Return each query's rows by end and first tuple, or its error."""
+        """Return each query's rows, sorted by end and first tuple, or its error."""
         out: dict[str, Outcome] = {}
         for passed in found:
             out |= {name: self._members[name].nothing for names in passed.members for name in names}
@@ -209,7 +209,7 @@ class SessionAnswers:
         return out
 
     def _values(self, listed: _SessionsByQuery) -> list[dict[str, CallValues | SlicemillError]]:
-        """Return the values of each evaluation, by query."""
+        """Return the values of each set of calls, by query."""
         users: list[list[str]] = [[] for _ in self._evaluates]
         for name in listed.of_member:
             for number in self._members[name].evaluations:
