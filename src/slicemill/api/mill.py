@@ -380,8 +380,8 @@ class Mill:
         """Return the current rows of an ad hoc query.
 
         An ad hoc query reads only tables and views. Sources of its tables are read again. A view over a
-        stream contains rows that arrived after the view was declared; its window ends at the newest row, or
-        at the clock if the clock advances the watermark. For a continuous query with a changelog, the
+        stream contains only rows that arrived after the view was declared. Its window ends at the newest row,
+        or at the clock if the clock advances the watermark. For a continuous query with a changelog, the
         changelog is applied and the resulting rows are returned.
         """
         query = self.queries.get(name.lower())

@@ -1,7 +1,6 @@
 """Command line interface, with one module for each command.
 
-Imports are inside the command functions, so that `slicemill check` starts fast: it needs neither Spark nor
-Numba nor NumPy.
+Imports are inside the command functions, so that `slicemill check` starts without Spark, Numba and NumPy.
 
 An error of the user is printed as a message with its position, never as a stack trace. `EXIT_STATUS`
 documents the exit status.

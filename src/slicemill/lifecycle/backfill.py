@@ -21,15 +21,15 @@ output without a log (`plan.late_queries`). Keys of the field `backfill`:
     done      time at which the unit caught up
     joins     True if the shared plan computes the query too
 
-A second read of a source writes a log of its own (`plan.late_queries`). Once both reads have the same
-offsets and watermark, and the unit has processed all rows, one record switches the unit to the stream's
-own log and ends the second read.
+A second read of a source writes a log of its own (`plan.late_queries`). The second read ends once both reads
+have the same offsets and watermark, and the unit has processed all rows. One record then switches the unit to
+the stream's own log.
 
 In the shared plan the query starts with new rows, like any new query. Its results are complete once the
-watermark exceeds the start by the length of its windows, because no later result depends on missed rows.
-The driver then brings both units to the same epochs and watermarks. One journal record hands over: the
-separate unit has emitted all earlier results, and the shared unit emits all later results. A query with
-an unbounded history keeps its separate unit. An example is a window that counts rows or never ends.
+watermark exceeds the start by the length of its windows, because no later result depends on missed rows. The
+driver then brings both units to the same epochs and watermarks. One journal record hands over. The separate
+unit has emitted all earlier results, and the shared unit emits all later results. A query with an unbounded
+history keeps its separate unit. An example is a window that counts rows or never ends.
 """
 
 from __future__ import annotations
@@ -496,8 +496,8 @@ class Backfills:
 def _is_at_same_position(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
     """Return True if two reads of a source have the same position.
 
-    Both have read the same rows and hold back the same rows. Rows that the stream has held back since before
-    the query was created may lack columns that the query reads. `newest` is their greatest timestamp.
+    Both have read the same rows and hold back the same rows. The stream may hold back rows from before the
+    creation of the query, which may lack columns of the query. `newest` is their greatest timestamp.
     """
     one, other = stream.fields, again.fields
     if stream.error is not None or again.error is not None or not stream.is_at_position_of(again):

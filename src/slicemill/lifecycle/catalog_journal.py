@@ -181,9 +181,9 @@ class StoredStatements:
     def reconcile(self, bound: BoundScript) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
         """Return the catalog after a script, texts to store, and replacements.
 
-        If only the wording of a statement differs, the catalog keeps the stored definition, because the names
-        of its state derive from that definition. The text to store has the new RETAIN, weight, slo and sink.
-        Raises EslError if a statement without OR REPLACE changes the meaning of its name.
+        If only the wording of a statement differs, the catalog keeps the stored definition. The names of its
+        state derive from that definition. The text to store has the new RETAIN, weight, slo and sink. Raises
+        EslError if a statement without OR REPLACE changes the meaning of its name.
         """
         catalog, entries = bound.catalog.copy(), dict(self.entries)
         dropped: list[DroppedName] = []

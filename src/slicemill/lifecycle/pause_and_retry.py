@@ -3,17 +3,17 @@
     "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "as_of": 18, "watermark": 4000, "by": …},
                       "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
 
-**Paused.** Readers see a paused log only up to the epoch and watermark of its pause: sinks, subscribers,
-downstream units and ad hoc queries get nothing more. The unit that writes the log keeps running while another
+**Paused.** Readers see a paused log only up to the epoch and watermark of its pause. Readers are sinks,
+subscribers, downstream units and ad hoc queries. The unit that writes the log keeps running while another
 query of the unit is not paused. If all its queries are paused, the unit stops too. On RESUME readers get all
 pending rows of the log, or the unit continues from its state. The results are the same rows in the same order
 as without a pause. Until then readers see the definition that was in force at record `as_of`.
 
 **Failed.** If all queries of a unit failed together, the failed run was not committed. A retry repeats the
 run from the committed state, and no row is lost. If a query failed while other queries of its unit continued,
-a retry starts the query without state from new rows, and `complete_from` returns when its results are
-complete. The back-off doubles with each retry. After the last retry the query stays stopped until RESTART. A
-query that stalls takes seconds of a worker each time, so it gets fewer retries.
+a retry starts the query without state from new rows. `complete_from` then returns the time from which its
+results are complete. The back-off doubles with each retry. After the last retry the query stays stopped until
+RESTART. A query that stalls takes seconds of a worker each time, so it gets fewer retries.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
                                                             └─► s_errors again, with the new reason
 
 The driver parses the texts. A worker appends the rows through the intake, which decides which rows are late
-by now. One journal record has the rows, the texts that failed again, and the sequence numbers of all texts
-that were parsed (as ranges in the stream's field `replayed`). So each text is parsed again exactly once,
+by now. One journal record has the rows, the texts that failed again, and the sequence numbers of all parsed
+texts. The numbers are ranges in the stream's field `replayed`. So each text is parsed again exactly once,
 also after a crash.
 """
 

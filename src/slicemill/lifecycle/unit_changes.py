@@ -1,7 +1,7 @@
 """Transition between plans: units continue, start, change or end.
 
-Only tuples that arrive later see a change. So the driver first processes pending input: in the units
-upstream of a changed unit, and in that unit with its old plan.
+Only tuples that arrive later see a change. So the driver first processes pending input in the units upstream
+of a changed unit. Then the changed unit processes its pending input with its old plan.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class UnitChanges:
         """Process pending input and return the change to commit. Call while paused.
 
         Queries in `anew` start without state, from the rows that arrive now. Queries in `replaced` have a new
-        definition and keep the state that still fits, or start in the past if they are in `from_the_past`.
+        definition and keep the state that still fits. Queries in `from_the_past` start in the past instead.
         Nothing has changed before `commit`, so a crash loses nothing.
         """
         prepared, past = PreparedUnits(plan, catalog), backfill_units(plan.apart, plan.units)

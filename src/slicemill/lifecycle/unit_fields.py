@@ -325,8 +325,8 @@ def _eviction_time(before: RunningUnit, logs: Collection[str]) -> int:
 def newest_ts(logs: Collection[str], home: Home) -> int | None:
     """Return the greatest timestamp of some inputs.
 
-    A query that is added now reads all later rows. Tuples of a stream that no query needed count too: they
-    arrived, but are not in the log. A changelog does not count, because it is read from its beginning.
+    A query that is added now reads all later rows. Arrived tuples that no query needed are not in the log,
+    but count too. A changelog does not count, because it is read from its beginning.
     """
     newest = [home.logs[log].max_ts for log in logs if not home.logs[log].changes]
     newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]

@@ -88,8 +88,8 @@ def accuracy_sums(
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
     """Return the denominator of accuracy: the number of results.
 
-    A fragment counts also if its run is not in the exact result, because a condition may hold for a
-    fragment and not for its run.
+    A fragment counts even if its run is not in the exact result. A condition may hold for a fragment and not
+    for its run.
     """
     wrong = sum(len(fragments) for run, fragments in approximate.items() if run not in exact)
     return wrong + sum(max(1, len(approximate.get(run, ()))) for run in exact)

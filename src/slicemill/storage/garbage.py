@@ -1,12 +1,12 @@
 """Garbage collection: remove files that no journal record references any more.
 
-Files that were never referenced are moved to the trash instead. A segment is removed when all its extents
-are freed and no writer appends to it any more: its writer has ended, or has committed rows in a later
-segment of the same log.
+Files that were never referenced are moved to the trash instead. A segment is removed when all its extents are
+freed and its writer no longer appends to the segment. The writer has then ended, or has committed rows in a
+later segment of the same log.
 
-A state file is removed when a committed checkpoint does not reference it and it is older than the kept
-checkpoints, because a slice that left the state never returns. So files of uncommitted checkpoints are
-removed after the next committed checkpoint.
+A state file is removed when no kept checkpoint references the file and the file is older than these
+checkpoints. A slice that left the state never returns. So files of uncommitted checkpoints are removed after
+the next committed checkpoint.
 
 All functions may be interrupted at any step and called again.
 """

@@ -49,7 +49,7 @@ class UnreferencedFiles:
 class HomeState:
     """Logs, units, streams, statements, tables, alerts and lives after record `epoch`.
 
-    Other threads may read at any time. So the fields of one unit or stream are replaced as a whole, and a
+    Other threads may read at any time. So the fields of a unit or stream are replaced as a whole. A
     dictionary is replaced when a name is added or removed. `lives` has pauses and retries.
     """
 

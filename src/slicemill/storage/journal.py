@@ -5,11 +5,10 @@
     journal/000000041200.records      from epoch 41200 on
     journal/end                       the last epoch, see `JournalEnd`
 
-A commit is one append. When the records since the last snapshot are large, the writer starts a new file
-of records and writes a snapshot of the state before it. A crash in between leaves two files of records,
-which are read one after the other. The last two snapshots and the records since the older one are kept.
-So a damaged snapshot can be replaced by the other one, and a reader that lags a little still finds the
-next records.
+A commit is one append. When the records since the last snapshot are large, the writer starts a new file of
+records and writes a snapshot of the state before it. A crash in between leaves two files of records, which
+are read one after the other. The last two snapshots and the records since the older one are kept. So the
+older snapshot can replace a damaged one, and a reader that lags a little still finds the next records.
 
 Opening reads the newest snapshot and the records after it. An incomplete last record, left by a crash, is
 cut off. A damaged or missing record before other records is an error, because later records build on it.

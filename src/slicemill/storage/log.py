@@ -16,10 +16,10 @@ epoch with the resulting table as inserts. The base has the number of the last f
 
 So a reader that starts at the beginning gets the current table. A reader that has read only some of the
 folded epochs has `has_freed_after` changes and must start again. If the definition of a changelog is
-replaced, an epoch deletes all rows of the old table, and the new table starts after that epoch
-(`begun_after`). A reader with a cursor reads these deletes. A reader from the beginning (-1) skips all
-epochs up to `begun_after`, because they cancel out. While a log is paused, readers see the definition at
-the pause. Only `HomeState.apply` changes an index; any thread may read it.
+replaced, an epoch deletes all rows of the old table. The new table starts after that epoch (`begun_after`). A
+reader with a cursor reads these deletes. A reader from the beginning (-1) skips all epochs up to
+`begun_after`, because they cancel out. While a log is paused, readers see the definition at the pause. Only
+`HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     | schema | batch | batch | batch …        an Arrow IPC stream; any Arrow library can read it
              ^ extent: (segment, offset, length, rows, checksum)
 
-Each writer appends messages to its own segment: no two processes write to one file, and no byte is
-overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer
-left are ignored. A writer starts a new segment when the schema changes or the old segment is full.
+Each writer appends messages to its own segment. No two processes write to one file, and no byte is
+overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer left
+are ignored. A writer starts a new segment when the schema changes or the old segment is full.
 
 An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The
 journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before parsing:

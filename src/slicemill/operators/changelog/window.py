@@ -24,8 +24,7 @@ from slicemill.types import Row, Timed
 class _WindowGroup:
     """Group of a window: key values, accumulators and last emitted row.
 
-    `changed` numbers the first change since that row was emitted, in the order of all changes; None if there
-    is no change.
+    `changed` is the sequence number of the first change since that row was emitted, None without a change.
     """
 
     values: Row
