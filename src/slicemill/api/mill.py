@@ -1,4 +1,4 @@
-"""Mill, the engine: runs continuous queries on Spark.
+"""Engine (`Mill`) that runs continuous queries on Spark.
 
 with Mill(home="work") as mill:
     mill.execute(open("examples/auction.esl").read())
@@ -110,7 +110,7 @@ class Mill:
 
     A mill that opens an existing home continues from its logs and checkpoints.
 
-    - `home`: folder of logs and state; a temporary one by default
+    - `home`: folder of logs and state; default: a temporary folder
     - `folder`: base of relative paths of sources and sinks
     - `cells`, `placement`: maximum number of partitions (cells) of a unit, and how rows are distributed among
       them (docs/engine.md)
@@ -120,7 +120,7 @@ class Mill:
     - `execution`: "workers" keeps long-lived workers on the executors; "jobs" sends each message as an
       ordinary Spark job
     - `read_sources`: with False, rows arrive only through `feed`
-    - `spark`: a session; a future session (`begin_session`) belongs to the mill, and `close` stops it
+    - `spark`: a session, or a future of a session (`begin_session`), which `close` stops
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Mill:
         self.changelogs = ChangelogTables()
         self._tables = TableVersions(self.home, self._folder, lambda: self.spark, self.changelogs)
         self._closed = False
-        # (kind, name) -> (number of statements in the home when computed, versions)
+        # Cache of `versions`: (kind, name) -> (number of statements in the home at that time, versions)
         self._versions: dict[tuple[str, str], tuple[int, list[QueryVersion]]] = {}
         self._collected_s = time.monotonic()
         self.dispatcher = Dispatcher(
@@ -227,7 +227,10 @@ class Mill:
         self.dispatcher.between_rounds.append(self.backfills.look)
 
     def _default_cells(self) -> int:
-        """Return half of the workers; the rest reads or runs unsplit units."""
+        """Return half of the workers.
+
+        Other workers read sources or run units that are not partitioned.
+        """
         return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
 
     @property
@@ -243,7 +246,7 @@ class Mill:
 
     @property
     def catalog(self) -> Catalog:
-        """All declarations."""
+        """Declared streams, tables, queries and functions."""
         return self._running.catalog
 
     @catalog.setter
@@ -336,7 +339,7 @@ class Mill:
     def _stage_changes(
         self, bound: BoundScript, catalog: Catalog, dropped: Sequence[DroppedName]
     ) -> StagedChanges:
-        """Compute the row changes of a script before anything is declared."""
+        """Compute the row changes of a script before its declarations take effect."""
         gone = [name.name for name in dropped if name.kind == "TABLE"]
         changes = [change for change, _ in bound.changes]
 
@@ -350,11 +353,11 @@ class Mill:
             raise EslError(bound.source, [Diagnostic(refused.message, place, refused.hint)]) from None
 
     def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
-        """Return what statements with OR REPLACE would keep; change nothing."""
+        """Predict what statements with OR REPLACE would keep, without running them."""
         return predict_effects(self._running, esl)
 
     def restore(self) -> list[str]:
-        """Declare the home's statements; return those that cannot be parsed."""
+        """Declare the home's stored statements; return the names of unreadable statements."""
         kept = StoredStatements.of(self.home.statements, self.home.folder, self.home.logs)
         self._running.change_to(kept.catalog, ())
         self.alerts.watch(self.catalog.alerts)
@@ -377,9 +380,9 @@ class Mill:
         """Return the current rows of an ad hoc query.
 
         An ad hoc query reads only tables and views. Sources of its tables are read again. A view over a
-        stream contains the rows since its declaration, as of the newest row, or of the clock where the clock
-        advances the watermark. For a continuous query with a changelog, the changelog is applied and the
-        resulting rows are returned.
+        stream contains only rows that arrived after the view was declared. Its window ends at the newest row,
+        or at the clock if the clock advances the watermark. For a continuous query with a changelog, the
+        changelog is applied and the resulting rows are returned.
         """
         query = self.queries.get(name.lower())
         if query is not None and query.schema.changelog:
@@ -476,8 +479,8 @@ class Mill:
     def open(self) -> None:
         """Resume all units from their committed state.
 
-        All their queries must be declared before. A unit that resumed with only some of its queries would
-        skip input of the missing ones.
+        Declare all their queries first. A unit that resumed with only some of its queries would skip the
+        input of its other queries.
         """
         self._running.open()
         self.writing.flush_dropped()
@@ -524,7 +527,7 @@ class Mill:
     def check(self) -> None:
         """Raise if the dispatcher has failed.
 
-        Errors of a source are in the `error` of its stream.
+        A source error does not raise here: it is in the `error` of the stream.
         """
         self.dispatcher.check()
 
@@ -569,7 +572,7 @@ class Mill:
         if within_s is not None:
             self.dispatcher.end_within(within_s)
         self.stop()
-        if not self._running.opened:  # no query has read the new rows
+        if not self._running.opened:  # no run has committed the new table versions
             self.home.commit(Change(tables=self._tables.changes()))
         with suppress(EngineStopped):
             self._write_state(checkpoint)
@@ -625,7 +628,7 @@ class Mill:
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
             return writer.watermark_now(log, self.watermark)
-        for fields in self.home.units.values():  # of units that are not resumed yet
+        for fields in self.home.units.values():  # the unit is stored but has not resumed yet
             if log in fields["outputs"]:
                 return int(fields["output_watermarks"].get(log, BEGINNING))
         return streams[self.catalog.declared_stream(log).name].side_watermark(log, now)

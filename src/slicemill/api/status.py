@@ -23,7 +23,7 @@ _RENEWALS_PER_SECOND = 2
 
 @dataclass(slots=True)
 class RowRates:
-    """Rows per second of counters, between two refreshes."""
+    """Rates of row counters, in rows per second between two refreshes."""
 
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     _rates: dict[str, float] = field(default_factory=dict)
@@ -44,11 +44,11 @@ def sources_polled(mill: Mill) -> bool:
 def watch(
     mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
 ) -> None:
-    """Show the mill until its time, its inputs or the user end.
+    """Refresh the live table until `seconds` have passed or all inputs end.
 
-    The time counts from the moment at which every source has been polled, because processes may start
-    slowly. `print_new` is called whenever there may be new results. Without a terminal, or if results are
-    printed on the terminal, each problem is printed once.
+    `seconds` counts from the first poll of every source, because workers may start slowly. `print_new` is
+    called whenever there may be new results. Without a terminal, or if results are printed on the terminal,
+    there is no table, and each problem is printed once.
     """
     began = time.monotonic()
     asked_s: float | None = None
@@ -90,14 +90,14 @@ def watch(
 
 
 def all_ended(mill: Mill) -> bool:
-    """Return True if no input can arrive any more."""
+    """Return True if every stream has ended or has no source."""
     return mill.dispatcher.problem is None and all(
         stream.ended or stream.stream.source == SourceSpec() for stream in mill.streams.values()
     )
 
 
 def problems(mill: Mill) -> list[str]:
-    """Return all current problems, and the failed queries."""
+    """Describe all current problems, including failed queries."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.dispatcher.streams.items()
@@ -155,13 +155,13 @@ def _streams_table(mill: Mill, rates: RowRates, now: float) -> Table:
 def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -> Table:
     """Return a table with one line of metrics per query.
 
-    With `rates` it shows rows per second. Slowdown is the mean ratio of response time to ideal response time,
-    without other load. Stale is the share of time in which a result was overdue. Until results of rows that
-    arrived after a query's warm-up exist, response times are those of the warm-up, in brackets. Columns for
-    service levels and shed rows exist if a query has a service level or a load budget.
+    With `rates` the table shows rows per second. Slowdown is the mean ratio of the response time to the
+    response time without other load. Stale is the share of time in which a result was overdue. Response times
+    in brackets are those of the warm-up, until there are results of later rows. Columns for service levels
+    and shed rows exist if a query has a service level or a load budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # A name may wrap, but a figure must not be truncated.
+    # A name may wrap, but a number must not be truncated.
     table.add_column("query", overflow="fold")
     for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
         if column != "rows/s" or rates is not None:

@@ -230,8 +230,8 @@ def _print_json(
 
 
 _MOST_CORES = 256
-# Results later than this after the last row, both as a share of the load and in seconds, are a backlog. Less
-# is explained by a last burst and cycle.
+# The last results count as a backlog if their delay after the last row exceeds both limits: a share of the
+# load's duration, and seconds. A shorter delay is explained by a last burst and the polling interval.
 _BEHIND, _BEHIND_S = 0.1, 30.0
 _BUSY = 0.9
 

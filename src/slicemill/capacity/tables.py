@@ -65,7 +65,8 @@ def _cells(figures: QueryStatistics, stale: float, mean_rows: float, most_rows: 
 
 
 def _table(title: str, *columns: str) -> Table:
-    # A further column narrows the gaps: numbers are never cut at 80 columns, long names are folded.
+    # With the column `policy` the gaps are narrower, so that no number is cut at 80 columns. Long names are
+    # folded.
     table = Table(
         title=title,
         title_justify="left",

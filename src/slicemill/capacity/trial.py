@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
-# Sizes of polls, in multiples of the interval. The first ones fill windows and caches and are not counted.
+# Sizes of polls, in multiples of the interval. The uncounted polls fill windows and caches.
 _UNCOUNTED = (8, 1)
 _COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
-# prefix of the stages that a worker reports per cell; the dispatcher uses the rest of a run's time
+# Prefix of the stages that a worker reports per cell; the remaining time of a run is spent in the dispatcher.
 _RUN = "run: "
 
 Progress = Callable[[str, float], None]
@@ -119,8 +119,8 @@ def open_trial_mill(
 class _MeasuredRuns:
     """Measured seconds of one unit's runs.
 
-    `cells` is the time of all cells by number of rows, `beside` that of message and commit, `delivery` that
-    of the delivery of results.
+    `cells` has the times of all cells by number of rows, `beside` the times of messages and commits, and
+    `delivery` the times of the delivery of results.
     """
 
     cells: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -224,9 +224,9 @@ def stop_if_failed(mill: Mill) -> None:
 
 # Sample rows for trials, taken from a stream's own source.
 #
-# A trial uses its own rate, not that of the source. So rows are read ahead once, and get new timestamps
-# when they are fed to a stream. Other timestamps in a row are shifted by the same amount. A sample that is
-# too short is repeated.
+# A trial feeds rows at its own rate, not at that of the source. So rows are read once in advance, and get new
+# timestamps when they are fed to a stream. Other timestamps in a row are shifted by the same amount. A sample
+# that is too short is repeated.
 
 
 _GENERATORS = ("nexmark", "rfid")
@@ -266,7 +266,7 @@ def _endless(spec: SourceSpec, rows: int) -> SourceSpec:
 
 @dataclass(slots=True)
 class TrialStream:
-    """Repeats the rows of a sample to feed a stream."""
+    """Endless rows of a stream, repeated from a sample."""
 
     stream: Stream
     sample: pa.Table
@@ -306,7 +306,7 @@ def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
     graph = share(optimize(build_graph(catalog)), catalog)
     home = HomeReader(folder)
     known = [(unit, *_load_statistics(home, unit)) for unit in split_into_units(graph)]
-    # Each unit's overhead includes the fixed cost of a job, which is at most the least overhead.
+    # The fixed cost of a job is part of each unit's overhead, so it is at most the least overhead.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
     return Costs(job_s, tuple(unit_cost(*found, job_s, graph, catalog) for found in known))
 

@@ -24,12 +24,12 @@ from slicemill.time import US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# polls before the measurement, which fill caches and teach the dispatcher the costs
+# Polls before the measurement. They fill caches, and the dispatcher measures the costs of units.
 _UNCOUNTED = 4
 _PATIENCE_S = 300.0
-# Before a turn, event time leaps ahead, and a few uncounted rows close the windows of the previous turn. A
-# second leap is longer than these rows take to run. So no row is late when the watermark of a stream with
-# SKEW has followed the clock meanwhile.
+# Before a turn, event time advances by an hour, and a few uncounted rows close the windows of the previous
+# turn. Event time then advances by two minutes, which is longer than these rows take to run. So no row of the
+# turn is late if the watermark of a stream with SKEW has followed the clock meanwhile.
 _LEAP_US, _SMALL_LEAP_US = 3600 * US, 120 * US
 _FEW_ROWS = 10
 
@@ -58,7 +58,7 @@ def try_policies(
             for name, stream in streams.items():
                 mill.feed(name, stream.rows(_FEW_ROWS, now_us))
             now_us += _SMALL_LEAP_US
-            # Made before the run, to make feeding cheap.
+            # The tables are built before the run, so that feeding takes little time.
             tables = [streams[poll.stream].rows(poll.rows, now_us + int(poll.at * US)) for poll in arrivals]
             mill.dispatcher.run_all()
             mill.policy = policy
@@ -95,7 +95,7 @@ def _run_arrivals(
 
 
 def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
-    """Run every unit on polls of several sizes; return the event time."""
+    """Run every unit on polls of several sizes; return the last event time."""
     largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
     now_us = wall_clock_us()
     for number in range(_UNCOUNTED):

@@ -1,6 +1,6 @@
-"""Command line interface: one command per module, with imports inside the command functions.
+"""Command line interface, with one module for each command.
 
-Lazy imports keep `slicemill check` fast, as it needs neither Spark nor Numba nor NumPy.
+Imports are inside the command functions, so that `slicemill check` starts without Spark, Numba and NumPy.
 
 An error of the user is printed as a message with its position, never as a stack trace. `EXIT_STATUS`
 documents the exit status.
@@ -32,7 +32,7 @@ EXIT_STATUS = (
 
 
 class CommandsWithExtensions(TyperGroup):
-    """Commands of the core and of extensions; those of extensions are imported when they are named."""
+    """Command group that imports an extension's command when it is called."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         return [*super().list_commands(ctx), *commands()]

@@ -24,7 +24,10 @@ def check(
         typer.Option("--import", help="Import the Python classes that the script names: their code runs."),
     ] = False,
 ) -> None:
-    """List the statements of a script and warnings, or every mistake in it; no code that it names is run."""
+    """List the statements and warnings of a script, or its errors.
+
+    Code that the script refers to does not run.
+    """
     from rich.console import Console
 
     from slicemill.binder.script import bind_script
@@ -56,7 +59,7 @@ def check(
 
 
 def _notes(bound: BoundScript) -> list[dict[str, object]]:
-    """Return calls in each statement that are evaluated row by row, with a faster alternative."""
+    """Return the calls that are evaluated row by row, with faster alternatives."""
     from slicemill.functions.render import render
     from slicemill.functions.row_only import calls_by_row
 
@@ -70,7 +73,7 @@ def _notes(bound: BoundScript) -> list[dict[str, object]]:
 
 
 def _python_names(bound: BoundScript) -> list[str]:
-    """Return the Python classes and functions that aggregates and functions are implemented in."""
+    """Return the Python classes and functions that a script refers to."""
     from slicemill.catalog.aggregates import AggregateDefinition
     from slicemill.catalog.extended import ComputedStream
     from slicemill.catalog.function import FunctionDefinition

@@ -46,7 +46,7 @@ def spark_settings(packages: str | None, conf: list[str] | None) -> dict[str, st
 
 
 def read(file: Path) -> SourceText:
-    """Read a script from a file or standard input. Raise SlicemillError if it cannot be read."""
+    """Read a script from a file or standard input; raise SlicemillError on failure."""
     from slicemill.sql.errors import SourceText
 
     try:

@@ -1,4 +1,4 @@
-"""`slicemill explain`: show the graph of a script or of one query, an aggregate or a model."""
+"""`slicemill explain`: show the plan of a script, query, aggregate or model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def explain(
     ] = 8,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
-    """Show the query graph: what flows where, through which operators."""
+    """Show the query graph: streams, operators and the arcs between them."""
     from slicemill.binder import bind
     from slicemill.plan.build import build_graph
     from slicemill.plan.optimizer import optimize, share

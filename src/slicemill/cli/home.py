@@ -1,4 +1,4 @@
-"""`slicemill home check | repair | backup | upgrade`: maintain the home of a mill."""
+"""`slicemill home`, `slicemill log` and `slicemill state`: inspect and maintain a home."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HomeFolder = Annotated[Path, typer.Argument(metavar="HOME", help="The home of a 
 
 @home_app.command(epilog="Example: slicemill home check work")
 def check(home: HomeFolder) -> None:
-    """Read everything that a home should hold, and name what is missing or damaged."""
+    """Verify all files of a home, and list missing or damaged files."""
     from rich.console import Console
 
     from slicemill.connectors.stored_files import source_errors
@@ -41,9 +41,9 @@ def check(home: HomeFolder) -> None:
 
 @home_app.command(epilog="Example: slicemill home repair work")
 def repair(home: HomeFolder) -> None:
-    """Leave out what is damaged in a home in which no mill runs, and say what was lost.
+    """Drop the damaged parts of a home, and list the losses.
 
-    Restoring a copy is better, if there is one.
+    No mill may run in the home. If there is a copy of the home, restore the copy instead.
     """
     from rich.console import Console
 
@@ -62,7 +62,7 @@ def backup(
     home: HomeFolder,
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder that does not exist yet.")],
 ) -> None:
-    """Copy a home in which no mill runs, and check the copy."""
+    """Copy a home without a running mill, and check the copy."""
     from rich.console import Console
 
     from slicemill.storage.backup import backup_home
@@ -74,7 +74,7 @@ def backup(
 
 @home_app.command(epilog="Example: slicemill home upgrade work")
 def upgrade(home: HomeFolder) -> None:
-    """Bring a home that an older slicemill made to the format of this one."""
+    """Upgrade a home of an older slicemill to the current format."""
     from slicemill.storage.backup import upgrade_home
 
     typer.echo(upgrade_home(home))
@@ -88,12 +88,12 @@ log_app = typer.Typer(help="Look into the logs of a home.", no_args_is_help=True
 
 @log_app.callback()
 def logs() -> None:
-    """Look into the logs of a home."""
+    """Inspect the logs of a home."""
 
 
 @log_app.command("ls", epilog="Example: slicemill log ls --home work")
 def list_logs(home: Annotated[Path, typer.Option(help="The home of a mill.")]) -> None:
-    """Show what the logs of a home hold: streams, derived streams and results."""
+    """List the logs of a home: streams, derived streams and results."""
     from rich.console import Console
 
     from slicemill.cli.live_table import logs_table
@@ -110,7 +110,7 @@ def state(
         bool, typer.Option("--json", help="One JSON object: slices, and the values of models.")
     ] = False,
 ) -> None:
-    """Show what queries keep of their streams: rows, bytes and ages, by slice and by query."""
+    """Show the stored state: rows, bytes and ages, by slice and query."""
     if as_json:
         from slicemill.extension import live_values, load
         from slicemill.runtime.state_view import slices_of

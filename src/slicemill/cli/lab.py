@@ -26,7 +26,7 @@ def lab(context: typer.Context) -> None:
 
 
 def bench(context: typer.Context) -> None:
-    """Measure beside other systems, with claims (needs slicemill-lab)."""
+    """Compare with other systems, and check claims (needs slicemill-lab)."""
     _forward("bench", context)
 
 

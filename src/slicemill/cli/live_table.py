@@ -58,7 +58,7 @@ class Terminated(SystemExit):
 class ResultLines:
     """Prints newly committed results as JSON lines.
 
-    `after` is the last epoch of the home that is not printed.
+    Epochs up to `after` are not printed.
     """
 
     def __init__(self, mill: Mill, after: int, out: TextIO) -> None:
@@ -91,7 +91,7 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
     """Run a script, print results and metrics, and return the exit status.
 
     The run ends after a time or when it is interrupted. Without a home the streams are ended, so that open
-    windows emit too. With a home they continue in the next run.
+    windows emit too. With a home, open windows continue in the next run.
     """
     console = Console(stderr=True)
     with _exit_on_sigterm(), _open_mill(options, spark, console) as mill:

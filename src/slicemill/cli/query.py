@@ -40,7 +40,7 @@ def _shell(connection: Connection) -> Shell:
 
 @query_app.command("ls", epilog="Example: slicemill query ls")
 def list_queries(url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """List the queries and how they are doing."""
+    """List the queries with their states and metrics."""
     _run(url, token, "SHOW QUERIES")
 
 
@@ -64,7 +64,10 @@ def drop_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) ->
 
 @query_app.command("pause", epilog="Example: slicemill query pause dear")
 def pause_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Let a query give no results until it is resumed; nothing is missed."""
+    """Pause a query.
+
+    A paused query emits no results until it is resumed. No input is lost.
+    """
     _run(url, token, f"PAUSE QUERY {_quote_name(name)}")
 
 
@@ -82,7 +85,7 @@ def replace_query(
     url: UrlOption = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Give a query another definition; state that fits is kept."""
+    """Replace the definition of a query; compatible state is kept."""
     text = sys.stdin.read() if select == "-" else select
     words = "EXPLAIN REPLACE" if dry_run else "CREATE OR REPLACE"
     _run(url, token, f"{words} QUERY {_quote_name(name)} AS {text}")
@@ -90,13 +93,13 @@ def replace_query(
 
 @query_app.command("restart", epilog="Example: slicemill query restart dear")
 def restart_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Run a query that has failed."""
+    """Restart a failed query."""
     _run(url, token, f"RESTART QUERY {_quote_name(name)}")
 
 
 @query_app.command("explain", epilog="Example: slicemill query explain hot_items")
 def explain_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Show how a query runs, and what it shares."""
+    """Show the plan of a query, and its shared operators."""
     _run(url, token, f"EXPLAIN {_quote_name(name)}")
 
 
@@ -111,7 +114,7 @@ def tail(
     url: UrlOption = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Print results as they come, until ctrl-c."""
+    """Print new results until ctrl-c."""
     from rich.console import Console
 
     from slicemill.cli.shell import OutputFormat, Shell
@@ -130,7 +133,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Renew it every second.")] = False,
     token: Token = None,
 ) -> None:
-    """Show how a server is doing: its streams and queries, and what is wrong."""
+    """Show the streams, queries and problems of a server."""
     import time
     from contextlib import suppress
 

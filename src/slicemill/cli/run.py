@@ -1,4 +1,4 @@
-"""`slicemill run`: run all queries of a script, on Spark or on the reference engine."""
+"""`slicemill run`: run a script on Spark or on the reference engine."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(
         bool, typer.Option("--json", help="Print every row as a JSON line when it is made.")
     ] = False,
 ) -> None:
-    """Run every query of a script, and show what comes out.
+    """Run every query of a script, and show the results.
 
     With --json each row is printed as one line as soon as it is computed: {"query": …, "_ts": …} and the
     query's columns. All other messages go to standard error.
@@ -122,7 +122,7 @@ def run(
 
 
 def check_home(home: Path | None, source: SourceText) -> Catalog:
-    """Return the catalog of a script. Raise errors of the home, and of the script in this home."""
+    """Return the catalog of a script; raise errors of home and script."""
     import tempfile
 
     from slicemill.binder import bind

@@ -1,4 +1,4 @@
-"""`slicemill serve`: run a server, through which many users share one mill."""
+"""`slicemill serve`: run a server, with which many users share a mill."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def serve(
     ] = 2_000,
     log_format: Annotated[str, typer.Option(help="text or json: one line for each event.")] = "text",
 ) -> None:
-    """Serve a mill over HTTP: statements in, results out, until ctrl-c or SIGTERM.
+    """Serve a mill over HTTP until ctrl-c or SIGTERM.
 
     All declarations are stored in the home. A server that is restarted with the same home continues where it
     stopped, and needs no FILE. Connections from other machines are accepted once there is a token (slicemill

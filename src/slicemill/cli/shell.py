@@ -1,4 +1,7 @@
-"""Read-eval-print loop of the shell: statements end with a semicolon, commands start with a backslash."""
+"""Read-eval-print loop of the shell.
+
+Statements end with a semicolon, and commands start with a backslash.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ def show_result(
     form: OutputFormat = OutputFormat.table,
     header: bool = True,
 ) -> None:
-    """Print the result of a statement: its rows or its message. `header` controls the CSV header."""
+    """Print the result of a statement: its rows or its message.
+
+    `header` controls the CSV header.
+    """
     if result.columns is None:
         if form is OutputFormat.table:
             console.print(Text(result.message or result.tag, style="dim"))
@@ -81,9 +87,9 @@ def rows_table(
     least: Mapping[str, int] | None = None,
     header: bool = True,
 ) -> RenderableType:
-    """Format rows as a table, or as one record per row if the table would cut words.
+    """Format rows as a table, or as records if words would be cut.
 
-    Numbers are right-aligned. `least` has minimum widths of columns.
+    Numbers are right-aligned. `least` has the minimum widths of columns.
     """
     cells = {name: [_cell(row[name]) for row in rows] for name in names}
     gaps = 2 * (len(names) - 1)
@@ -108,7 +114,7 @@ def rows_table(
 
 
 def visible_columns(result: StatementResult) -> list[str]:
-    """Return the columns to show. Columns of SHOW that are NULL or 0 in all rows are hidden."""
+    """Return the visible columns; SHOW hides columns of only NULL or 0."""
     names = [name for name, _ in result.columns or []]
     if not result.tag.startswith("SHOW") or not result.rows:
         return names
@@ -116,12 +122,12 @@ def visible_columns(result: StatementResult) -> list[str]:
 
 
 def _wrap_header(name: str) -> str:
-    """Break a header into lines after the underscores inside of it."""
+    """Break a header into lines after its inner underscores."""
     return name[:1] + name[1:].replace("_", "_\n")
 
 
 def _column_width(header: Sequence[str], cells: Sequence[Text]) -> int:
-    """Return the width at which no word of a column is cut. Very long words may be cut, timestamps never."""
+    """Return the width at which no word is cut, except very long words."""
     words = [word for cell in cells for word in cell.plain.split()]
     times = (len(word) for word in words if _TIME.fullmatch(word))
     return max(min(max(map(len, [*header, *words]), default=0), _LONGEST_WORD), max(times, default=0))
@@ -172,7 +178,7 @@ def _as_csv(names: Sequence[str], rows: Sequence[dict[str, Any]], header: bool) 
 
 
 def _csv_cell(value: object) -> object:
-    """Convert a JSON value to a CSV cell in the format of the server."""
+    """Convert a JSON value to a CSV cell, as the server does."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, dict, list)) else value
 
 
@@ -201,7 +207,10 @@ class Shell:
         self._form = form
 
     def run(self, text: str) -> bool:
-        """Run statements or a shell command. Return False on errors. Raises Leave for the quit command."""
+        """Run statements or a shell command; return False on errors.
+
+        The quit command raises QuitShell.
+        """
         text = text.strip()
         if not text:
             return True
@@ -239,7 +248,10 @@ class Shell:
     def watch(
         self, query: str, stopped: Callable[[], bool] = lambda: False, since: int | None = None
     ) -> None:
-        """Print new results of a query until ctrl-c, from epoch `since` on or only new ones."""
+        """Print new results of a query until ctrl-c.
+
+        `since` is the first epoch to print; default: only new results.
+        """
         known = self._connection.queries.get(query)
         if known is None:
             self.run(f"DESCRIBE {query}")  # prints the error
@@ -256,7 +268,7 @@ class Shell:
                 self._console.print()
 
     def _show_more(self, rows: Sequence[dict[str, Any]], widths: dict[str, int]) -> dict[str, int]:
-        """Print further rows of a query and return the widths of their columns.
+        """Print further rows of a query; return the widths of columns.
 
         The header is printed again if the columns change or a column becomes wider.
         """
@@ -276,7 +288,10 @@ class Shell:
 
 
 def is_complete(text: str) -> bool:
-    """Return True for complete input: a shell command, nothing, or statements up to a semicolon or brace."""
+    """Return True for complete input.
+
+    Complete input is empty, a shell command, or ends with a semicolon or brace.
+    """
     stripped = text.strip()
     return not stripped or stripped.startswith("\\") or re.search(r"[;}]\s*$", stripped) is not None
 
@@ -304,7 +319,7 @@ def interact(connection: Connection, console: Console) -> None:
 
 
 def _enter_runs() -> KeyBindings:
-    """Bind the enter key: run complete input, and insert a line break otherwise."""
+    """Bind the enter key to run complete input or to break the line."""
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -319,7 +334,7 @@ def _enter_runs() -> KeyBindings:
 
 
 def _history() -> History:
-    """Return the input history, in a file that only this user can read."""
+    """Return the input history; only this user can read its file."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     file = Path(state) / "slicemill" / "history"
     try:

@@ -37,10 +37,10 @@ def simulate(
     seed: Annotated[int, typer.Option(min=0, help="Where the random numbers start.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Predict response times, slowdown, staleness and memory of every query, from measured costs.
+    """Predict response times, slowdown, staleness and memory of every query.
 
-    Without --home or --costs each unit of the script first runs alone on Spark, for a minute or so, over
-    rows of the script's own sources.
+    Without --home or --costs, each unit of the script first runs alone on Spark for about a minute, over rows
+    of the script's own sources.
     """
     from slicemill.capacity.simulate import SimulationRequest
     from slicemill.capacity.simulate import simulate as print_plan

@@ -27,10 +27,10 @@ def sql(
     form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
     token: Token = None,
 ) -> None:
-    """Talk to a server: statements, questions, live results.
+    """Open a SQL shell on a server, or run statements.
 
-    On a terminal it is a shell with history and completion (tab). Otherwise statements are read from -c, a
-    file or standard input, and the exit status is 1 if a statement was rejected.
+    On a terminal the shell has history and completion (tab). Otherwise statements are read from -c, a file or
+    standard input, and the exit status is 1 if a statement was rejected.
     """
     from rich.console import Console
 

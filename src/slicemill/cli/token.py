@@ -22,7 +22,7 @@ def add_token(
         typer.Option("--name", metavar="PATTERN", help="Only what has such a name, as in 'sales_*'."),
     ] = None,
 ) -> None:
-    """Make a token and print it. It is not kept: only its hash is."""
+    """Create a token and print it. Only its hash is stored."""
     from slicemill.server.auth import Access
     from slicemill.time import wall_clock_us
 
@@ -31,7 +31,7 @@ def add_token(
 
 @token_app.command("ls", epilog="Example: slicemill token ls --home work")
 def list_tokens(home: HomeFolder) -> None:
-    """List who has a token."""
+    """List the tokens with their roles."""
     from rich.console import Console
 
     from slicemill.cli.shell import rows_table
@@ -47,7 +47,7 @@ def list_tokens(home: HomeFolder) -> None:
 
 @token_app.command("drop", epilog="Example: slicemill token drop ann --home work")
 def drop_token(name: Annotated[str, typer.Argument(help="Whose token.")], home: HomeFolder) -> None:
-    """Revoke a token, at once."""
+    """Revoke a token. It takes effect at once."""
     from slicemill.server.auth import Access
 
     access = Access(home)

@@ -1,9 +1,9 @@
-"""ALTER STREAM … ADD COLUMN: widen logs, keep the columns of queries.
+"""ALTER STREAM … ADD COLUMN: add columns to logs, not to queries.
 
     CREATE QUERY q AS SELECT * FROM bid              CREATE QUERY q AS SELECT item, price FROM bid
 
-A query keeps its columns, also when its text is bound again after a restart. So each * that was bound
-before the column was added is expanded in the journal.
+A query's text is bound again after a restart, and then `SELECT *` would include the new column. So the
+journal gets a new entry for the query: the text on the left is replaced by the text on the right.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from slicemill.types import Schema
 def with_added_columns(
     catalog: Catalog, bound: BoundScript, entries: Sequence[dict[str, Any]], home: Home
 ) -> tuple[Catalog, Replacement]:
-    """Bind readers of altered streams again; return catalog and change.
+    """Bind readers of altered streams again; return the catalog and the change.
 
-    `entries` are the new entries of the script. Raises EslError if a query would change.
+    `entries` are the new entries of the script. Raises EslError if the new columns would change a query.
     """
     known, again = in_force([*home.statements, *entries]), list[dict[str, Any]]()
     widened: dict[str, pa.Schema] = {}
@@ -70,9 +70,9 @@ def with_added_columns(
 def _rewrite_reader(
     user: Statement, entry: Entry, one: AlteredStream, catalog: Catalog, span: TextSpan
 ) -> tuple[Catalog, str] | Diagnostic | None:
-    """Return catalog and text that keep a query's meaning.
+    """Return a text that keeps the query's meaning, and its catalog.
 
-    Return None if the query's own text keeps its meaning.
+    Return None if the stored text keeps the meaning, and a Diagnostic if no text does.
     """
     without = without_statement(user, catalog)
     before = without.copy()
@@ -97,7 +97,7 @@ def _rewrite_reader(
 
 
 def _expand_stars(bound: BoundScript) -> str:
-    """Return a text with each * expanded."""
+    """Return a script's text with each * replaced by its columns."""
     text = bound.source.text
     for span, columns in sorted(bound.stars.items(), key=lambda star: -star[0].start):
         text = text[: span.start] + ", ".join(map(to_esl, columns)) + text[span.end :]
@@ -107,7 +107,7 @@ def _expand_stars(bound: BoundScript) -> str:
 def _logs_to_widen(
     one: AlteredStream, home: Home, before: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[str, pa.Schema]]:
-    """Yield the logs that get a stream's new columns, with schemas."""
+    """Yield each log that gets the new columns, with its new schema."""
     declared = {role: name for role, (name, _) in logs_of(one.after).items() if role != "errors"}
     defaults = dict(one.defaults)
     given = Schema(tuple(column for column in one.added if column.name in defaults))
@@ -120,11 +120,11 @@ def _logs_to_widen(
 
 
 def reject_lost_state(before: Plan, after: Plan) -> None:
-    """Raise if a query would lose its state, or its state is unreadable.
+    """Raise if a query would lose its state or could not read it.
 
-    State is named by its content. A subquery that selects all columns is no operator, and a subquery that
-    leaves some out is one. So expanding a * may rename the state behind it. State that addresses columns by
-    position cannot add a column.
+    State is found by its content name (`plan.rules.name_by_content`). A subquery with `SELECT *` is no
+    operator, but a subquery with a list of columns is a projection. So expanding a * can rename state
+    downstream of the subquery. State that addresses columns by position cannot get another column.
     """
     known = dict(_state(after))
     for log, names in _state(before):
@@ -155,9 +155,10 @@ def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 def always_stored(
     needs: Mapping[str, SourceProjection], home: Home, widened: Mapping[str, pa.Schema]
 ) -> dict[str, SourceProjection]:
-    """Require columns with a default for all logs.
+    """Add columns with a default to the required columns of each log.
 
-    A missing value would mean an older row.
+    Every new row must store these columns. In a stored row, a missing value means that the row is older than
+    the column and has the default.
     """
     found = {}
     for name, need in needs.items():

@@ -39,15 +39,14 @@ from slicemill.storage.log import Epoch, Log
 from slicemill.time import END, US
 from slicemill.types import TIMESTAMP, VARCHAR
 
-# Delivery of one alert: an outbox in the journal.
+# Delivery of one alert, with an outbox in the journal.
 #
-# Messages are sent from the outbox to a webhook. The journal holds for each alert:
+# A message stays in the outbox until the webhook has accepted it. The journal holds for each alert:
 #
 #     {"id": "5f0a…",                  created once; prefix of the ids of its messages
 #      "epoch": 17,                    last delivered epoch of its query's rows
-#      "alarms": {"hot": {"since": …, "told": …, "times": 1}},       firing alarms
-#      "outbox": [{"id": "5f0a…-3", …}], "made": 3}                  undelivered messages, number of all so
-#      far
+#      "alarms": {"hot": {"since": …, "told": …, "times": 1}},       firing alarms (`Alarm`)
+#      "outbox": [{"id": "5f0a…-3", …}], "made": 3}                  undelivered messages; messages created
 #
 # A message is committed before it is sent, and removed after the webhook has accepted it. Rows are sent
 # epoch by epoch, and the epoch is committed afterwards. So delivery is at least once, and duplicates have
@@ -118,7 +117,10 @@ class AlertDelivery:
     def apply_condition(
         self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None
     ) -> None:
-        """Apply the condition's values, by query or stream; queue messages."""
+        """Update the alarms from the condition's values, and queue messages.
+
+        `holds` maps each query or stream to the value of the condition and to its metrics.
+        """
         now = self._clock()
         with self._changing:
             self._unclear = unclear
@@ -126,7 +128,7 @@ class AlertDelivery:
             for name in {**self._alarms, **holds}:
                 found, figures = holds.get(name, (False, {}))
                 if name not in holds and self.alert.target is not None:
-                    continue  # not running; without a target, it has been dropped
+                    continue  # its target does not run, so the alarm stays unchanged
                 before = self._alarms.get(name, Alarm())
                 after, told = before.apply_condition(found, now, self.alert.for_us, self.alert.repeat_us)
                 if after.state is AlarmState.OK:
@@ -271,13 +273,13 @@ def _headers(body: dict[str, Any]) -> dict[str, str]:
 
 _LOGGER = logging.getLogger("slicemill")
 _LOOK_EVERY_S = 1.0
-_SHARE = 50  # evaluation uses at most 1/50 of the time
+_SHARE = 50  # evaluation uses at most 1/50 of one core
 
 Value = Callable[[tuple[object, ...]], object]
 
 
 class AlertedMill(Protocol):
-    """Members of a mill that alerts use."""
+    """Interface of `Mill` for alerts."""
 
     @property
     def home(self) -> Home: ...
@@ -299,7 +301,7 @@ class AlertedMill(Protocol):
 
 
 class AlertRunner:
-    """Alerts of a mill.
+    """Evaluation and delivery of a mill's alerts.
 
     `send` sends a message to a webhook and raises if the webhook rejects it.
     """
@@ -334,7 +336,7 @@ class AlertRunner:
     def watch(self, alerts: Mapping[str, Alert], begun: Iterable[str] = ()) -> None:
         """Replace the set of alerts.
 
-        Alerts in `begun` are new, even if their declaration is unchanged.
+        Alerts in `begun` start with empty state, even if their declaration is unchanged.
         """
         with self._changed:
             anew = set(begun)
@@ -412,7 +414,7 @@ class AlertRunner:
             self._wake()
 
     def deliver_new(self) -> None:
-        """Send undelivered messages in the calling thread; failed ones are retried later."""
+        """Send undelivered messages in the calling thread; retry failed messages later."""
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
@@ -429,7 +431,7 @@ class AlertRunner:
     # -- threads ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads of evaluation and delivery."""
         with self._changed:
             self._running = True
             self._start_threads()
@@ -481,7 +483,10 @@ class AlertRunner:
             seen = self._next_news(delivery, seen, ending)
 
     def _next_news(self, delivery: AlertDelivery, seen: int, ending: Callable[[], bool]) -> int:
-        """Wait for news after `seen`, or for the end of the back-off."""
+        """Wait for a notification, or for the end of the back-off.
+
+        `seen` counts the notifications that are handled. Return the current count.
+        """
         pause_s = delivery.retry_in_s()
         with self._changed:
             if pause_s is None:
@@ -530,7 +535,7 @@ class AlertMetrics:
         return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
-        """Return the current metrics, or None if the query does not run."""
+        """Return the current metrics. None if the query or stream is missing."""
         if watched is AlertSubject.QUERY:
             return self._query(name, now_us)
         return self._stream(name, now_us)
@@ -607,7 +612,7 @@ class AlertMetrics:
         return {operator.stream for operator in above if isinstance(operator, Source)}
 
     def _since(self, watched: AlertSubject, name: str, now: _Counts) -> _Counts:
-        """Return the oldest sample of the last minute."""
+        """Add a sample; return the oldest sample of the last minute."""
         past = self._past.setdefault((watched, name), deque())
         while past and (now.at_us - past[0].at_us > OVER_US or past[-1].rows > now.rows):
             past.popleft()
@@ -615,7 +620,7 @@ class AlertMetrics:
         return past[0]
 
     def _silence(self, watched: AlertSubject, name: str, now: _Counts, log: Log | None) -> int:
-        """Return the time since the last row.
+        """Return the microseconds since the last row.
 
         The first call uses the log, later calls use the counters.
         """
@@ -642,7 +647,7 @@ def _rate(now: _Counts, before: _Counts) -> float | None:
 
 # State machine of an alert: ok, pending, firing.
 #
-# There is one for each query or stream.
+# Each query or stream of an alert has its own state machine.
 #
 #            holds                 has held FOR d
 #     ok ────────────► pending ────────────────────► firing ──┐ REPEAT EVERY d: sent again

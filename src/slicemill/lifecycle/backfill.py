@@ -1,33 +1,35 @@
 """Backfill: a query reads retained rows, then joins the shared plan.
 
-    backfilling   its own unit reads the past, with the time that live queries leave, and a minimum share
-    caught up     its own unit has reached the head of the streams, and runs like any other unit
-    joining       the shared plan also computes the query, from new rows only; that output is discarded
-    joined        the state in the shared plan is complete: the shared plan continues, its own unit is
-    dropped
+    backfilling   a separate unit reads the past while live queries leave time; it gets a minimum share
+    caught up     the separate unit has reached the head of the streams, and runs like any other unit
+    joining       the shared plan computes the query too, from new rows only; that output is discarded
+    joined        the state in the shared plan is complete: the shared plan continues, and the separate
+                  unit is dropped
 
-All steps are in the journal. The query's own unit has the field `backfill`. The shared unit has an extra
-output whose name is no log (`plan.late_queries`):
+The journal records all steps. The separate unit has the field `backfill`. The shared unit has an extra
+output without a log (`plan.late_queries`). Keys of the field `backfill`:
 
-    backfill  {query, from, goal, rows, again, arrivals, newest, alone, after, done, joins}
-              `from`: rows before that time are ignored. `goal`: by input, the head of the log when the
-              backfill started, and `rows` the number of rows up to there. `done`: when the unit caught
-              up.
-              `joins`: the shared plan computes the query too. `again`: streams whose source is read a
-              second time, and derived streams that are computed a second time. `after`: results up to
-              that
-              time were emitted by a definition that was replaced. `arrivals` and `newest`: by stream,
-              number and greatest timestamp of the rows that were read before the query was created
+    query     name of the query
+    from      rows before this time are ignored
+    goal      by input, the head of the log when the backfill started
+    rows      number of rows up to `goal`
+    again     streams whose source is read a second time, and derived streams that are computed again
+    arrivals  by stream, the number of rows that were read before the query was created
+    newest    by stream, the greatest timestamp of these rows
+    alone     True if no other query could share the unit
+    after     results up to this time were emitted by a definition that was replaced
+    done      time at which the unit caught up
+    joins     True if the shared plan computes the query too
 
-A source that is read a second time has a log of its own (`plan.late_queries`). Once both reads have the
-same offsets and watermark, and the unit has processed all rows, one record switches the unit to the
-stream's own log and ends the second read.
+A second read of a source writes a log of its own (`plan.late_queries`). The second read ends once both reads
+have the same offsets and watermark, and the unit has processed all rows. One record then switches the unit to
+the stream's own log.
 
 In the shared plan the query starts with new rows, like any new query. Its results are complete once the
-watermark is past the start by the length of its windows: no later row depends on rows that it missed. The
-driver then brings both units to the same epochs and watermarks. One journal record hands over: earlier
-results are those of the query's own unit, later results are those of the shared unit. A query whose
-history is unbounded (windows that count rows, or never end) keeps its own unit.
+watermark exceeds the start by the length of its windows, because no later result depends on missed rows. The
+driver then brings both units to the same epochs and watermarks. One journal record hands over. The separate
+unit has emitted all earlier results, and the shared unit emits all later results. A query with an unbounded
+history keeps its separate unit. An example is a window that counts rows or never ends.
 """
 
 from __future__ import annotations
@@ -76,10 +78,10 @@ def backfill_fields(
     catalog: Catalog,
     given_us: int | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a new unit that reads the past.
+    """Return the journal fields of a new backfill unit.
 
-    The unit is the query's own, or one that computes a derived stream again for the query. Results up to
-    `given_us` were emitted by an earlier definition, and are not emitted again.
+    The unit computes the query, or computes a derived stream again for the query. Results up to `given_us`
+    were emitted by an earlier definition, and are not emitted again.
     """
     begins_us = BEGINNING if apart.begins_us is None else apart.begins_us
     fields = new_fields(plan, home)
@@ -87,7 +89,7 @@ def backfill_fields(
     reach: dict[str, int | None] = {}
     for log in plan.unit.inputs:
         if AGAIN in log:
-            continue  # the log of a second read is read from its first row
+            continue  # a second read is consumed from its first row
         if log in apart.kept:
             first, reach[log] = retention_gap(log, home, catalog)
             before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
@@ -126,7 +128,7 @@ def backfill_fields(
 
 
 def describe_start(running: RunningUnits, graph: QueryGraph, name: str) -> str:
-    """Return where a query starts and when its windows are complete."""
+    """Describe where a query starts and when its windows are complete."""
     unit = running.writers.get(name)
     if unit is None or name not in unit.since:
         return ""
@@ -148,13 +150,13 @@ def describe_start(running: RunningUnits, graph: QueryGraph, name: str) -> str:
 
 
 def retention_gap(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
-    """Return a log's last incomplete epoch, and the time of its gap.
+    """Return the last epoch with missing rows, and their greatest timestamp.
 
-    All rows after that time are kept. The time is None if the log has had all rows from the beginning.
+    The log has all rows after that timestamp. The timestamp is None if no row is missing.
     """
     opened, relation = home.logs[log], catalog.relation(log)
     if opened.changes:
-        return -1, None  # it begins with the table that its oldest changes were folded into
+        return -1, None  # a changelog starts with its base, the table of its folded changes
     first, reach = opened.first - 1, None
     if isinstance(relation, Stream):
         owner = catalog.declared_stream(log).name
@@ -188,7 +190,8 @@ def _warn(query: str, begins_us: int, reach: Mapping[str, int | None]) -> None:
 class BackfillProgress:
     """Progress of a backfill.
 
-    `rows` existed when it began, and `rows_done` of these are read. `rows_left` also counts later rows.
+    `rows` counts the rows that existed when the backfill began. `rows_done` counts how many of these rows
+    have been read. `rows_left` also counts later rows.
     """
 
     rows_done: int
@@ -218,7 +221,7 @@ class BackfillProgress:
         }
 
     def describe(self) -> str:
-        """Return text such as `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
+        """Format as in `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
         words = [f"{100 * self.share:.0f} % of {self.rows:,} rows"]
         words += [f"{self.rows_per_s:,.0f} rows/s"] if self.rows_per_s else []
         words += [f"{self.seconds_left:,.0f} s left"] if self.seconds_left is not None else []
@@ -227,9 +230,9 @@ class BackfillProgress:
 
 @dataclass(slots=True)
 class Backfills:
-    """Backfills of a mill: monitors their units and merges them when complete.
+    """Backfills of a mill: advances them and merges their units.
 
-    `replan` runs the catalog as the journal describes it now. `graph` returns the graph that runs.
+    `replan` plans the catalog again from the journal. `graph` returns the running query graph.
     """
 
     home: Home
@@ -242,10 +245,10 @@ class Backfills:
     _tried_us: dict[str, int] = field(default_factory=dict)  # by unit: last attempt to end a second read
 
     def advance(self) -> bool:
-        """Take the next step of one backfill. False if none is possible."""
+        """Advance one backfill by one step. False if no backfill can advance."""
         for unit in self.dispatcher.running.apart:
             if unit.is_idle:
-                continue  # it is paused, or has failed
+                continue  # the query is paused or has failed
             if unit.catching_up:
                 self._sample(unit)
                 readings = self._second_reads(unit)
@@ -256,7 +259,7 @@ class Backfills:
         return False
 
     def look(self) -> None:
-        """Like `advance`, without a result."""
+        """Advance one backfill; called between rounds."""
         self.advance()
 
     def progress_of(self, query: str) -> BackfillProgress | None:
@@ -281,7 +284,7 @@ class Backfills:
         return BackfillProgress(max(0, rows - (left - later) - unread), rows, left + unread, rate)
 
     def _read_again(self, stream: str, query: str) -> int:
-        """Return how many rows a second read has delivered so far."""
+        """Return the number of rows that a second read has delivered."""
         fields: Mapping[str, Any] = self.home.streams.get(backfill_log_name(stream, query), {})
         return int(fields.get(NEXT_ARRIVAL, 0))
 
@@ -309,7 +312,7 @@ class Backfills:
         return "joining" if self.why_apart(unit) is None else "apart"
 
     def why_apart(self, unit: RunningUnit) -> str | None:
-        """Return why a query keeps its own unit. None if it joins."""
+        """Return why a query stays in its separate unit; None if it will be merged."""
         backfill = unit.fields[BACKFILL]
         query = backfill["query"]
         if unit.id == quote_name(query) or "alone" in backfill:
@@ -343,9 +346,9 @@ class Backfills:
     def _switch_to_stream(
         self, unit: RunningUnit, readings: list[tuple[RunningStream, RunningStream]]
     ) -> bool:
-        """Switch units to the stream if its second read has caught up.
+        """Switch units from second reads to the logs of the streams.
 
-        Return False if it has not.
+        Return False if a second read has not caught up.
         """
         now = self.clock()
         for stream, again in readings:
@@ -374,9 +377,9 @@ class Backfills:
         readings: list[tuple[RunningStream, RunningStream]],
         renamed: Mapping[str, str],
     ) -> bool:
-        """Bring both reads to the same position, and switch to the stream.
+        """Bring both reads of each source to the same position, and switch.
 
-        Call while paused.
+        Call while the driver is paused. Return False if the positions still differ.
         """
         self.dispatcher.read_now([one for pair in readings for one in pair])
         newest = unit.fields[BACKFILL]["newest"]
@@ -451,20 +454,20 @@ class Backfills:
             return self._hand_over(query, unit, other)
 
     def _is_complete(self, query: str, other: RunningUnit) -> bool:
-        """Return True if no later row depends on missed rows."""
+        """Return True if no later result depends on missed rows."""
         graph, name = self.graph(), query + JOINING
         complete_us, history = complete_from_of(name, graph, [other]), history_us(graph, name)
         if complete_us is None or history is None:
             return False
         marks = other.input_watermarks()
         least = min((marks.get(log, BEGINNING) for log in other.reads(name)), default=BEGINNING)
-        # An input that ended in this process may continue in the next one.
+        # An input that ended in this process may continue in the next process.
         return complete_us + history <= least < END
 
     def _hand_over(self, query: str, unit: RunningUnit, other: RunningUnit) -> bool:
         """Bring both units to the same position; continue in the shared unit.
 
-        Call while paused.
+        Call while the driver is paused.
         """
         with _freeze_watermarks(self.dispatcher):
             catch_up_upstream(self.dispatcher, self.dispatcher.running.units, unit.plan.unit.inputs)
@@ -493,8 +496,8 @@ class Backfills:
 def _is_at_same_position(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
     """Return True if two reads of a source have the same position.
 
-    Both have read the same rows and hold back the same rows. Rows that the stream holds from before the query
-    was created may lack columns that the query reads. `newest` is the greatest timestamp of these rows.
+    Both have read the same rows and hold back the same rows. The stream may hold back rows from before the
+    creation of the query, which may lack columns of the query. `newest` is their greatest timestamp.
     """
     one, other = stream.fields, again.fields
     if stream.error is not None or again.error is not None or not stream.is_at_position_of(again):
@@ -522,9 +525,9 @@ def _rename_key(by_log: Mapping[str, Any], before: str, after: str, value: Any) 
 
 
 def catch_up_upstream(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
-    """Run the units upstream of some logs on all pending input.
+    """Process all pending input of the units upstream of some logs.
 
-    Call while paused.
+    Call while the driver is paused.
     """
     wanted, feeding = set(logs), []
     for unit in reversed(units):
@@ -538,7 +541,7 @@ def catch_up_upstream(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs
 def _run_to_head(dispatcher: Dispatcher, unit: RunningUnit) -> None:
     """Run a unit up to the heads and watermarks of its inputs.
 
-    Call while paused.
+    Call while the driver is paused.
     """
 
     def is_behind() -> bool:
@@ -551,7 +554,7 @@ def _run_to_head(dispatcher: Dispatcher, unit: RunningUnit) -> None:
 
 @contextmanager
 def _freeze_watermarks(dispatcher: Dispatcher) -> Iterator[None]:
-    """Freeze each log's watermark, so that several units get the same."""
+    """Freeze all watermarks, so that several units read equal values."""
     known: dict[str, int] = {}
     asked = dispatcher.watermark
 

@@ -2,11 +2,11 @@
 
 {"at": 1700000000000000, "by": "ann", "kind": "query", "name": "hot", "text": "CREATE QUERY hot AS …"}
 
-The entry of a DROP has the kinds that it drops under "dropped" in place of "kind". An aggregate in Python
-has a digest of its source under "code". Replaying the entries gives the statements in force.
+The entry of a DROP has a list of kinds under "dropped" in place of "kind". An aggregate in Python has a
+digest of its source under "code". A statement is in force if no later entry drops or replaces it.
 
-A script is executed again at every start. A name that is in force must keep its meaning, because results
-of two meanings must not be mixed in one log.
+A script is executed again at every start. A statement whose name is in force must mean the same as before,
+because one log must not mix results of two definitions.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _key(entry: Entry) -> Key:
 
 
 def changes_no_unit(statement: Statement) -> bool:
-    """Return True if a statement leaves all units as they are."""
+    """Return True if a statement changes no unit."""
     dropped = isinstance(statement, DroppedName) and statement.kind == "ALERT"
     return dropped or isinstance(statement, (Alert, LifecycleChange, Replay, Setting))
 
@@ -111,7 +111,7 @@ def log_warnings(bound: BoundScript) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedStatement:
-    """Statement of CREATE OR REPLACE, with the one that it replaces."""
+    """CREATE OR REPLACE statement, with the statement that it replaces."""
 
     before: Statement
     after: Statement
@@ -147,7 +147,7 @@ class StoredStatements:
         settings: list[Setting] = []
         waiting = list(self.entries.values())
         bound = True
-        while bound and waiting:  # a replaced statement may precede those that it depends on
+        while bound and waiting:  # a replaced statement may precede statements on which it depends
             bound, left = False, []
             for entry in waiting:
                 found = bind_script(SourceText(declaration(entry)), catalog, stored=True)
@@ -174,16 +174,16 @@ class StoredStatements:
         return self._read[2]
 
     def without(self, others: Collection[Key]) -> Catalog:
-        """Return the catalog of the entries whose keys are also in `others`."""
+        """Return the catalog of those entries whose keys are in `others`."""
         entries = {key: entry for key, entry in self.entries.items() if key in others}
         return StoredStatements(entries, self.home, self.logs).catalog
 
     def reconcile(self, bound: BoundScript) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
         """Return the catalog after a script, texts to store, and replacements.
 
-        If only the wording of a statement differs, the stored definition counts, because state is found under
-        the names that it had at first. The text to store has the new RETAIN, weight, slo and sink. Raises
-        EslError if a name has got another meaning.
+        If only the wording of a statement differs, the catalog keeps the stored definition. The names of its
+        state derive from that definition. The text to store has the new RETAIN, weight, slo and sink. Raises
+        EslError if a statement without OR REPLACE changes the meaning of its name.
         """
         catalog, entries = bound.catalog.copy(), dict(self.entries)
         dropped: list[DroppedName] = []
@@ -240,7 +240,7 @@ class StoredStatements:
     def _is_replaceable(self, one: ReplacedStatement) -> bool:
         """Return True if a statement may be replaced.
 
-        Of a stream with stored rows only the source may change.
+        A stream with stored rows may change only its source.
         """
         return one.only_moves or not (isinstance(one.after, Stream) and one.after.name in self.logs)
 
@@ -367,7 +367,7 @@ def _identity(statement: Statement) -> dict[str, Any]:
 
 
 def _kinds_called() -> list[str]:
-    """Return the kinds of entries whose objects queries call as an aggregate."""
+    """Return the entry kinds of objects that queries call like aggregates."""
     return ["aggregate", "window aggregate", *sorted(map(str.lower, called_kinds() - {"AGGREGATE"}))]
 
 
@@ -410,7 +410,7 @@ def _find_declaration(key: Key, catalog: Catalog) -> Statement | None:
 
 
 def _begin_differs(before: Statement, after: Statement) -> bool:
-    """Return True if the definition starts at another time in the past."""
+    """Return True if the new definition has another start in the past."""
     if not (isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition)):
         return False
     return after.begins_us not in (None, END, before.begins_us)
@@ -452,8 +452,8 @@ def _use_stored_definition(before: Statement, statement: Statement, catalog: Cat
 def _text_to_store(known: Entry, before: Statement, after: Statement, said: str) -> str:
     """Return the text to store if only the wording changed.
 
-    It is the stored text with the new RETAIN, BEGIN and delivery options. If the units of a source change,
-    the new text is returned.
+    It is the stored text with the new RETAIN, BEGIN and delivery options, or the new text if the units of a
+    source changed.
     """
     if isinstance(before, Stream) and isinstance(after, Stream) and before.units != after.units:
         return said
@@ -549,13 +549,13 @@ def user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return ""  # a user that the system has no name for
+        return ""  # the user id has no name
 
 
 # Versions: successive definitions of a name, from the statements in the journal.
 #
-# The rows of an epoch belong to the version in force before it: no epoch has results of two definitions.
-# The record that changes a definition may have the deletes of the old version's table.
+# An epoch belongs to the version that was in force before its record, so it has results of one version. The
+# record that changes a definition can contain rows: deletes of all rows of the old version.
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,7 +591,7 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
         if kinds.intersection(entry.get("dropped", ())):
             found = []
         elif entry.get("kind") in kinds and entry.get("altered") and found:
-            # only weight, slo, sink or RETAIN changed
+            # only weight, slo, sink, RETAIN or the wording changed
             found[-1] = replace(found[-1], text=redact(entry["text"]))
         elif entry.get("kind") in kinds:
             found.append(
@@ -608,9 +608,9 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
 
 
 def last_hidden_epoch(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
-    """Return the last epoch of hidden, earlier definitions. -1 without any.
+    """Return the last epoch of hidden earlier definitions, or -1.
 
-    The visible definition is the newest one, or, while the log is paused, the one at the pause.
+    The visible definition is the newest definition, or, while the log is paused, the definition at the pause.
     """
     shown = [one.epoch for one in versions if hold is None or one.epoch <= hold.as_of]
     return shown[-1] if len(shown) > 1 else -1

@@ -66,9 +66,10 @@ class Compactor:
     def look(
         self, logs: Mapping[str, Log], changing: Mapping[str, Schema], freed: Mapping[str, int]
     ) -> dict[str, tuple[int, Appended]]:
-        """Return a finished fold for `Change.based`, and start the next one.
+        """Return the finished fold, if any, and start the next fold.
 
-        `freed` has the first needed epoch of each log that could be freed now.
+        `freed` maps each log to its first epoch that is still needed. The result is the field `based` of a
+        `Change`.
         """
         if self._thread is not None and self._thread.is_alive():
             return {}
@@ -107,17 +108,17 @@ class Compactor:
 
 
 def fold_epochs(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
-    """Write the table that the first epochs of a log result in."""
+    """Fold epochs of a changelog into a table, and write the table."""
     rows = _current_table(log, schema, epochs)
     table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(with_system_columns(log.columns))
     extents = _write_extents(log, "base", table, durable) if table.num_rows else []
-    # It is as old as the newest folded change.
+    # The base gets the arrival time of the newest folded change.
     arrival_us = max(epoch.arrival_us for epoch in epochs)
     return FoldedLog(log, epochs[-1].number, Appended(extents, *time_range(table), arrival_us))
 
 
 def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False) -> Appended | None:
-    """Write deletes of all rows of a table. None if it is empty.
+    """Write deletes of all rows of a changelog. None without rows.
 
     The deletes have the table's last timestamp.
     """
@@ -135,7 +136,7 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
 
 
 def _current_table(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
-    """Return the table that the first epochs of a log result in.
+    """Return the table that results from the changes of some epochs.
 
     Epochs of earlier definitions cancel out and are skipped.
     """
@@ -161,7 +162,7 @@ _CACHED_BYTES = 256 << 20
 
 @dataclass(slots=True)
 class ChangelogTables:
-    """Current tables of changelogs, updated incrementally; the least recently used are evicted."""
+    """LRU cache of the current tables of changelogs, updated incrementally."""
 
     most_bytes: int = _CACHED_BYTES
     _lock: Lock = field(default_factory=Lock)

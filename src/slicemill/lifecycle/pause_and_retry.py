@@ -3,23 +3,17 @@
     "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "as_of": 18, "watermark": 4000, "by": …},
                       "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
 
-**Paused.** Readers see a paused log only up to the epoch and watermark of its pause: sinks, subscribers,
-downstream units and ad hoc queries get nothing more. The unit that writes the log keeps running while
-another
-query of the unit is not paused; else the unit stops too. On RESUME readers get all rows of the log at
-once,
-or the unit continues from its state. The results are the same rows in the same order as without a pause.
-Until then readers see the definition that was in force at record `as_of`.
+**Paused.** Readers see a paused log only up to the epoch and watermark of its pause. Readers are sinks,
+subscribers, downstream units and ad hoc queries. The unit that writes the log keeps running while another
+query of the unit is not paused. If all its queries are paused, the unit stops too. On RESUME readers get all
+pending rows of the log, or the unit continues from its state. The results are the same rows in the same order
+as without a pause. Until then readers see the definition that was in force at record `as_of`.
 
-**Failed.** If all queries of a unit failed together, the failed run was not committed. A retry runs it
-again
-from the committed state, and no row is lost. If a query failed while other queries of its unit continued,
-a
-retry starts it without state from new rows; `complete_from` says when its results are complete. The
-back-off
-doubles with each retry. After the last retry the query stays stopped until RESTART. A query that stalls
-takes
-seconds of a worker each time, so it gets fewer retries.
+**Failed.** If all queries of a unit failed together, the failed run was not committed. A retry repeats the
+run from the committed state, and no row is lost. If a query failed while other queries of its unit continued,
+a retry starts the query without state from new rows. `complete_from` then returns the time from which its
+results are complete. The back-off doubles with each retry. After the last retry the query stays stopped until
+RESTART. A query that stalls takes seconds of a worker each time, so it gets fewer retries.
 """
 
 from __future__ import annotations
@@ -49,10 +43,10 @@ _LOOK_US = US // 5
 
 class LifecycleState(StrEnum):
     RUNNING = "running"
-    BACKFILLING = "backfilling"  # reads the past (`changing.backfill`)
+    BACKFILLING = "backfilling"  # reads the past (`lifecycle.backfill`)
     PAUSED = "paused"
-    FAILED = "failed"  # until RESTART
-    RESTARTING = "restarting"  # failed, and is retried soon
+    FAILED = "failed"  # stopped until RESTART
+    RESTARTING = "restarting"  # failed, and waits for its next retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +118,7 @@ class QueryLifecycle:
         for log, why in [found for unit in units for found in unit.failed.items()]:
             unit = self._writer(log)
             if unit is None or log not in unit.failed:
-                continue  # a unit that replaced this one continues the log
+                continue  # another unit has replaced the failed unit and continues the log
             tries = self.running.home.lives.get(log, {}).get("tries", {})
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
@@ -166,7 +160,7 @@ class QueryLifecycle:
         self.running.sinks.notify()
 
     def _restart(self, names: Sequence[str], kind: str) -> None:
-        # A query whose writer alone has failed is restarted with that writer.
+        # If only a table writer of the query has failed, only that writer is restarted.
         failed = [name for name in names if self._has_failed(name)]
         if not failed:
             raise SlicemillError(
@@ -180,7 +174,10 @@ class QueryLifecycle:
         return unit is not None and name in unit.failed
 
     def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
-        """Record a failure and the time of the next retry, if any. The back-off doubles."""
+        """Record a failure and the time of the next retry, if any.
+
+        The back-off doubles with each failure.
+        """
         steady = now_us - tries.get("began_us", now_us) > STEADY_S * US
         count = 1 if steady else tries.get("count", 0) + 1
         stalls = (0 if steady else tries.get("stalls", 0)) + 1 if FAR_LONGER in why else 0
@@ -194,7 +191,7 @@ class QueryLifecycle:
     def _restart_failed(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
         """Restart failed queries, from the committed state if possible.
 
-        One record has all of it.
+        All changes are in one journal record.
         """
         home, now_us = self.running.home, self.running.clock()
         began: dict[str, dict[str, Any]] = {}
@@ -229,7 +226,7 @@ class QueryLifecycle:
         return self.running.dispatcher.running.writers.get(log)
 
     def _refresh_units(self) -> None:
-        """Let the dispatcher recompute which units can run."""
+        """Let the dispatcher recompute the runnable units."""
         dispatcher = self.running.dispatcher
         dispatcher.replace(dispatcher.running.units)
         dispatcher.notify()

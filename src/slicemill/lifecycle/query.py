@@ -64,14 +64,14 @@ class Query:
     def to_arrow(self) -> pa.Table:
         """Return all retained results in timestamp order.
 
-        The first column is the timestamp, `_ts` (UTC). For a replaced query, these are results of the current
-        definition, or while it is paused, of the definition at the pause. For a changelog, these are all
-        changes, with their kind in `_op`.
+        The first column is the timestamp, `_ts` (UTC). Results of replaced definitions are not included.
+        While the query is paused, it has the definition that was in force at the pause. For a changelog, the
+        rows are all changes, with their kind in `_op`.
         """
         return self._results(self.log.read_after(self._before())[1]) if self._kept is None else self._kept
 
     def _before(self) -> int:
-        """Return the last epoch that is hidden with an earlier definition."""
+        """Return the last epoch of hidden earlier definitions, or -1."""
         return last_hidden_epoch(self.versions(), self.log.hold)
 
     @property
@@ -88,7 +88,7 @@ class Query:
         return version_at(self.versions(), epoch)
 
     def versions(self) -> list[QueryVersion]:
-        """Return all its definitions, with user and time, oldest first."""
+        """Return all definitions of the query, with user and time, oldest first."""
         return self._versions()
 
     def newest(self, count: int) -> list[Timed]:
@@ -110,8 +110,7 @@ class Query:
     def table(self) -> pa.Table:
         """Return the current rows of a changelog.
 
-        The timestamp of a row is that of its last change. For results that are only appended, return all
-        results.
+        The timestamp of a row is that of its last change. For an append-only query, return all results.
         """
         schema = self._shown
         return table_of_now(self.to_arrow(), schema) if schema.changelog else self.to_arrow()
@@ -183,7 +182,7 @@ class Query:
 
         Complete results equal those of a query that has always existed. A new query ignores earlier rows,
         except rows that joins already store for other queries. Its results are complete once its windows
-        contain no ignored rows. None: unknown, for windows that count rows or never end.
+        contain no ignored rows. Return None if the time is unknown: for windows that count rows or never end.
         """
         return self._complete_from()
 
@@ -192,9 +191,10 @@ class Query:
         return self._state()
 
     def model_values(self) -> list[dict[str, Any]]:
-        """Return the current values of its models with OVER, as JSON.
+        """Return the current values of the query's models with OVER.
 
-        Values are by call, partition and core. The values include all committed rows.
+        Each entry is JSON-compatible, for one call, partition and core. The values include all committed
+        rows.
         """
         return self._model_values()
 
@@ -212,7 +212,7 @@ class Query:
         self._kept = self.to_arrow()
 
     def attach(self) -> None:
-        """Read results from the log again, because the log is kept."""
+        """Read results from the log again, because its deletion failed."""
         self._kept = None
 
 

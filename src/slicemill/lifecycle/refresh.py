@@ -22,7 +22,7 @@ _LOOKS_S = 0.2
 
 @dataclass(slots=True)
 class DueTable:
-    """Next refresh of a table, and errors since the last one."""
+    """Next refresh of a table, and failures since the last success."""
 
     table: Table
     due_us: int
@@ -44,7 +44,10 @@ class TableRefresher:
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Refresh the tables that are due. A new table was read when it was declared."""
+        """Refresh the tables that are due.
+
+        A new table is not due at once, because it was read when it was declared.
+        """
         now = self._clock()
         tables = [one for one in self._catalog().relations.values() if isinstance(one, Table)]
         known, self._due = self._due, {}

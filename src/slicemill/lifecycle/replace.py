@@ -1,10 +1,10 @@
 """CREATE OR REPLACE: rebind definitions, and keep state that still fits.
 
-All users of a replaced definition are bound again in the same step. These start without state:
+All statements that use a replaced definition are bound again in the same step. These start without state:
 
 - queries that read a replaced stream, because their windows hold rows of the old definition
 - callers of a function or an aggregate in Python, because the effect of its change is unknown
-- changelogs, because their state describes rows that were emitted; all rows of the old table are deleted
+- changelogs, because their state describes emitted rows, and all rows of the old table are deleted
 
 All other state is named by its content (`plan.rules.name_by_content`), and is kept if its name stays the
 same.
@@ -52,12 +52,15 @@ from slicemill.types import Schema
 class Replacement:
     """Effects of a replacement on queries and streams.
 
-    `logs` are the queries and streams with a new meaning. Queries in `anew` keep no state. For those in
-    `tables`, the only reason is that the rows of their tables are deleted. `emptied` are
-    changelogs whose rows are all deleted. Queries in `past` read the retained rows first (FROM BEGINNING).
-    `because` maps definitions with unchanged text to the replaced definition that they use. `entries` are the
-    statements for the journal. `widened` has the new log columns of the `altered` streams. Streams in `moved`
-    get another source.
+    - `logs`: queries and streams with a new definition
+    - `anew`: queries that restart without state
+    - `tables`: queries of `anew` that restart only because the rows of their tables are deleted
+    - `emptied`: changelogs whose rows are all deleted, with their old schema
+    - `past`: queries that read the retained rows first (FROM BEGINNING)
+    - `because`: by definition with unchanged text, the replaced definition that it uses
+    - `entries`: statements for the journal
+    - `altered`, `widened`: streams with added columns, and the new columns of their logs
+    - `moved`: streams that get another source
     """
 
     logs: frozenset[str] = frozenset()
@@ -188,7 +191,7 @@ def _read_by(statement: Statement) -> Iterator[str]:
 
 
 def _in_order(users: Sequence[Statement]) -> list[Statement]:
-    """Return users so that each one follows what it depends on."""
+    """Sort statements so that each statement follows its dependencies."""
     found: list[Statement] = [one for one in users if isinstance(one, FunctionDefinition)]
     found += [one for one in users if not _reads(one) and not isinstance(one, FunctionDefinition)]
     left = [one for one in users if _reads(one)]

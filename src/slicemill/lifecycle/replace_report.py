@@ -33,7 +33,7 @@ class ReplaceEffect:
 
 
 def predict_effects(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffect]:
-    """Return what OR REPLACE statements would do; nothing is changed."""
+    """Predict the effects of OR REPLACE statements; change nothing."""
     home = running.home
     kept = StoredStatements.of(home.statements, home.folder, home.logs)
     bound = bind(esl, running.catalog, lambda: kept.catalog)

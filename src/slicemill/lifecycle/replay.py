@@ -3,10 +3,10 @@
     s_errors  raw, reason ──► parse, as s is declared now ──┬─► rows of s, like any that arrive now
                                                             └─► s_errors again, with the new reason
 
-The driver parses the texts, and a worker appends the rows in one read, because the intake decides which
-rows are late by now. One record has the rows, the texts that failed again, and the numbers of the texts
-that were tried, as ranges in a field of the stream (`replayed`). So each text is tried exactly once, also
-after a crash.
+The driver parses the texts. A worker appends the rows through the intake, which decides which rows are late
+by now. One journal record has the rows, the texts that failed again, and the sequence numbers of all parsed
+texts. The numbers are ranges in the stream's field `replayed`. So each text is parsed again exactly once,
+also after a crash.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def parser_of(stream: Stream, folder: Path) -> LineParser:
 def add_numbers(ranges: Iterable[Sequence[int]], numbers: Iterable[int]) -> Ranges:
     """Add numbers to sorted ranges [first, last].
 
-    >>> with_numbers([[0, 2], [7, 7]], [3, 6, 9])
+    >>> add_numbers([[0, 2], [7, 7]], [3, 6, 9])
     [[0, 3], [6, 7], [9, 9]]
     """
     found: Ranges = []

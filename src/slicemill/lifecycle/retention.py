@@ -46,7 +46,8 @@ class RetentionCollector:
         home = self._home
         running = self._dispatcher.units
         needed = [*(unit.needed_from for unit in running.values()), *readers]
-        # A unit that is not declared now must find all changes of a changelog when it is declared again.
+        # A stored unit that is not declared now must find all changes of a changelog once it is declared
+        # again.
         away = [
             fields[checkpoint]["cursors"]
             for unit, fields in home.units.items()
@@ -57,7 +58,7 @@ class RetentionCollector:
             {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
             for cursors in away
         ]
-        # Streams and views free their held-back rows and window contents themselves.
+        # Held-back rows of streams and windows of views have their own retention.
         views = {view.name: view for view in views_to_answer(catalog)}
         others = {name + HELD for name in streams} | views.keys()
         logs = [log for name, log in home.logs.items() if name not in others]

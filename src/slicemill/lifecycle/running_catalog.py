@@ -62,7 +62,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """Fields of a journal record besides the change of the plan."""
+    """Parts of a journal record that accompany a change of the plan."""
 
     replacing: Replacement = NOTHING_REPLACED
     others: Change = field(default_factory=Change)
@@ -74,7 +74,7 @@ class RunningCatalog:
     """Declared names, with the queries, units, streams and sinks that run.
 
     `mill` is the id under which units and readers write. `handle` makes the handle of a new query. Nothing
-    runs before `open`, because a unit that runs only some of its queries would skip input of the rest.
+    runs before `open`, because a unit with only some of its queries would skip input of its other queries.
     """
 
     home: Home
@@ -126,7 +126,7 @@ class RunningCatalog:
         others: Change | None = None,
         staged: StagedChanges = NOTHING_STAGED,
     ) -> None:
-        """Apply a new catalog: commit the change and run its units.
+        """Commit a new catalog, and run its units.
 
         A name that is dropped and created again starts empty. One journal record has the statements of
         `replacing`, the change `others` and the `staged` rows of tables. If a name is dropped and created
@@ -239,7 +239,10 @@ class RunningCatalog:
             self._run_units(self.plan, self.catalog, logs, others)
 
     def replan(self) -> None:
-        """Plan the catalog again, after a backfill changed the journal. Call while paused."""
+        """Plan the catalog again after a backfill changed the journal.
+
+        Call while the driver is paused.
+        """
         plan = self.make_plan(self.catalog)
         read_by = exchanges_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
         for name, stream in self.dispatcher.streams.items():
@@ -248,18 +251,18 @@ class RunningCatalog:
         self._run_units(plan, self.catalog)
 
     def make_plan(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
-        """Return the plan of a catalog; nothing is changed."""
+        """Plan a catalog without applying the plan."""
         apart = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, replacing.past)
         return self.planner.plan(catalog, query_placements(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
-        """Return True for a declared stream, whose rows stay when it is dropped."""
+        """Return True for a declared stream, whose rows survive DROP STREAM."""
         return name + ERRORS in self.home.logs
 
     def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
-        """Return a replacement whose restarted queries begin where their streams' BEGIN says.
+        """Apply the BEGIN of streams to the restarted queries of a replacement.
 
-        A table whose rows can be emitted again from its state does not restart.
+        A changelog whose rows can be emitted again from its state does not restart.
         """
         if not replacing.logs:
             return replacing
@@ -321,7 +324,7 @@ class RunningCatalog:
         dropped_tables: Sequence[str],
         statement: _Statement,
     ) -> None:
-        """Switch to the graph of a new catalog; drop logs in `gone`."""
+        """Switch to the graph of a new catalog, and drop `gone` logs."""
         # Start positions in the plan are valid only while no source is read.
         with self._restart_reading(), self.dispatcher.paused():
             self._adopt_paused(catalog, gone, dropped_tables, statement)
@@ -339,8 +342,7 @@ class RunningCatalog:
         if replacing.altered:
             reject_lost_state(self.plan, plan)
         graph = plan.graph
-        # Check everything before anything is registered, so that an error leaves no half-created query
-        # behind.
+        # Check everything before anything is registered, so that an error leaves no half-created query.
         read_by = exchanges_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
         otherwise = self._queries_with_new_sink(catalog)
         self._reject_other_tables(catalog)
@@ -432,7 +434,10 @@ class RunningCatalog:
                 self._end_second_reads()
 
     def _end_second_reads(self) -> None:
-        """Drop second reads of sources, and their logs, of queries that ended. Call while paused."""
+        """Drop the second reads of ended queries, and their logs.
+
+        Call while the driver is paused.
+        """
         read = {op.stream for node in self.plan.graph.sources if isinstance(op := node.operator, Source)}
         kept = {self.catalog.declared_stream(name).name for name in read if AGAIN in name}
         gone = [name for name in self.home.streams if AGAIN in name and name not in kept]
@@ -493,7 +498,7 @@ class RunningCatalog:
             self.sinks.forget(name)
 
     def _changed_retention(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
-        """Return the changed fields of streams that start or stop retaining."""
+        """Return the changed fields of streams whose retention starts or stops."""
         changed = changed_retention(declared, self.home)
         if any(fields[WHOLE] for fields in changed.values()):
             self.dispatcher.admit_handed()  # rows that arrived earlier may lack columns
@@ -568,7 +573,7 @@ class RunningCatalog:
         return [one for name, one in catalog.queries.items() if one.continuous and known.get(name) is not one]
 
     def _deletes_of_replaced(self, replacing: Replacement) -> dict[str, Appended]:
-        """Return deletes of all rows of replaced changelogs, by log."""
+        """Write deletes of all rows of replaced changelogs; return them by log."""
         now, durable = self.clock(), self.home.durable
         found = {
             name: deletes_of_all(self.home.logs[name], schema, now, durable)
@@ -578,7 +583,7 @@ class RunningCatalog:
         return {name: deletes for name, deletes in found.items() if deletes is not None}
 
     def _columns(self, catalog: Catalog, replacing: Replacement) -> dict[str, pa.Schema]:
-        """Return the logs of replaced definitions whose columns or table change."""
+        """Return new columns of the logs whose columns or table are replaced."""
         computed: list[QueryDefinition | DerivedStream | ComputedStream] = [
             *self._new_queries(catalog),
             *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, ComputedStream))),

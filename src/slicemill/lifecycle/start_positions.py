@@ -4,11 +4,12 @@ A stream's BEGIN says where its queries start, and the FROM of a query overrides
 same rows whether it is created with its streams or later. Three cases:
 
     nothing was read yet       the query starts with its streams
-    the rows are in the log    it reads them there, as with RETAIN
+    the rows are in the log    the query reads the log, as with RETAIN
     the rows were freed        the source of the stream is read a second time
 
-Derived streams whose rows were freed are computed again. A stream that can be read only once (a socket, a
-generator, rows of a program or of Spark) starts with the rows that arrive from now on.
+Derived streams whose rows were freed are computed again. Some sources can be read only once: sockets,
+generators, and rows of a program or of Spark. Queries of such a stream start with the rows that arrive from
+now on.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def starts_apart(
 ) -> dict[str, BackfillPlan]:
     """Return the queries and derived streams that need their own unit.
 
-    `can_be_read` returns True for streams whose source a worker can read a second time. Queries in `replaced`
-    have a new definition: their backfill ends, unless it starts `again`.
+    `can_be_read` returns True for streams whose source a worker can read a second time. The backfill of a
+    query in `replaced` ends, because its definition is new. Queries in `again` start another backfill.
     """
     written = {
         log for fields in home.units.values() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
@@ -99,7 +100,7 @@ class _StartSearch:
     written: Collection[str]
 
     def of(self, statement: QueryDefinition | DerivedStream) -> BackfillPlan | None:
-        """Return how a new query starts in the past. None for now."""
+        """Return the backfill of a new query. None if it starts now."""
         begins_us = statement.begins_us if isinstance(statement, QueryDefinition) else None
         if begins_us == END:
             return None

@@ -6,7 +6,7 @@ a crash the next process continues from that position:
     results of q      epochs 7 8 9 │ 10 11
     rows of t         with 7 8 9   │             "tables": {"t": …}, "lives": {"q": {"written": 9}}
 
-Tables change as a whole between two tuples, so results are written in batches of one second.
+Each write makes a new version of the table, so results are written in batches of one second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from slicemill.types import OP, Row, Schema
 
 _LOGGER = logging.getLogger("slicemill")
 _EVERY_US = US
-_MOST_ROWS = 20_000  # in one version of a table
+_MOST_ROWS = 20_000  # per version of a table
 WRITTEN = "written"
 
 
@@ -107,7 +107,7 @@ class TableSinkWriter:
         return [{query.name: self._written(query)} for query, _ in self._writers()]
 
     def errors(self) -> dict[str, str]:
-        """Return by query the error of its table."""
+        """Return the last write error of each query."""
         return dict(self._errors)
 
     def problems(self) -> list[str]:
@@ -155,7 +155,7 @@ class TableSinkWriter:
 
 
 def _changes(log: Log, epoch: Epoch, table: Table) -> Iterator[tuple[bool, Row]]:
-    """Yield the rows of an epoch for a table, True for inserts."""
+    """Convert an epoch to rows of a table; True marks an insert."""
     rows, known = log.read(epoch), from_arrow(log.columns_at(epoch.number))
     own = Schema(tuple(column for column in known if column.name != OP))
     comes = adds(ops_of(rows)).tolist() if log.changes else [True] * rows.num_rows

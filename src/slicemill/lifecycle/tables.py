@@ -3,10 +3,10 @@
     tuples of bid     1    2    3  │  4    5
     rows of item      first        │  second          INSERT INTO item …, mill.refresh("item"), or a start
 
-A version of a table is a file in the home, named by a digest of its content, and the versions that it
-builds on (`storage.table_files`). A unit's plan has the name of the file, so each process reads the rows
-once, where it joins them. The journal says which version is in force: tuples that arrived before a change
-are joined with the old rows, also after a crash.
+Each version of a table is a file in the home, named by a digest of its content. A file may contain only the
+difference to an earlier version (`storage.table_files`). A unit's plan has the name of the file, so each
+process reads the rows once, where it joins them. The journal names the version in force. Tuples that arrived
+before a change are joined with the old rows, also after a crash.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _LOGGER = logging.getLogger("slicemill")
 class RejectedChange(SlicemillError):
     """Error of one change of a batch; the whole batch is rejected.
 
-    `place` is the position of the failing change in the batch.
+    `place` is the index of the failing change in the batch.
     """
 
     def __init__(self, place: int, problem: SlicemillError) -> None:
@@ -105,7 +105,7 @@ class TableVersions:
         self._given: dict[str, Sequence[Row]] = {}
         self._current: dict[str, StoredTable] = {}
         self._dropped: set[str] = set()
-        # log folder and head when a table made of the log was read
+        # by table over a changelog: folder and head of the log at the last read
         self._heads: dict[str, tuple[Path, int]] = {}
         self._contents: dict[str, TableContent] = {}  # rows of recently changed tables
 
@@ -117,7 +117,7 @@ class TableVersions:
     def restore_on_failure(self) -> Iterator[None]:
         """Restore the tables if the block raises.
 
-        In that case its record was not written.
+        The journal record of the block was then not written.
         """
         before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
         try:
@@ -189,8 +189,8 @@ class TableVersions:
     ) -> StagedChanges:
         """Apply changes one after another to new versions of tables.
 
-        The catalog may not run yet. Tables in `dropped` start empty. `held` returns the rows of a view over a
-        stream.
+        `catalog` need not be in force yet. Tables in `dropped` start empty. `held` returns the rows of a view
+        over a stream.
         """
         known: dict[str, Sequence[Row]] = {}
         contents: dict[str, TableContent] = {}
@@ -266,9 +266,9 @@ class TableVersions:
     def _next(
         self, table: Table, before: StoredTable | None, after: RowsAfter, content: TableContent
     ) -> tuple[StoredTable, TableContent]:
-        """Write a version as a difference to the previous one, or whole.
+        """Write a version as a difference to the previous version, or whole.
 
-        Rows of a whole version are numbered anew, so its content is returned too.
+        Rows of a whole version are numbered from 0, so the new content is returned too.
         """
         new = plain_table(after.added, table.schema)
         if before is None:
@@ -297,7 +297,7 @@ class TableVersions:
     def changes(self) -> dict[str, str | None]:
         """Return the table versions to commit.
 
-        No unit may need the committed versions any more.
+        Call when no unit needs the committed versions any more.
         """
         known = self._home.tables
         changed: dict[str, str | None] = {name: None for name in self._dropped if name in known}
@@ -317,7 +317,7 @@ class TableVersions:
         return StoredTable(self._file(kept), table.schema)
 
     def _first(self, table: Table) -> StoredTable:
-        """Read a table when a mill starts, or use its committed version on errors."""
+        """Read a table at a start, or keep its committed version on errors."""
         try:
             return self._taken(table)
         except SlicemillError as problem:
@@ -636,7 +636,7 @@ def _equalities(where: Expr | None, table: Table) -> Iterator[tuple[str, object]
                     yield column.name.removeprefix(f"{table.name}."), other.value
 
 
-# Table versions as processes read them, by file name.
+# Cache of table versions in each process, by file name.
 
 
 # Cached versions of tables: a few current versions, and the versions that they build on.
@@ -664,7 +664,7 @@ class NumberedRows:
 
 
 class StoredTable(Sequence[Row]):
-    """One version of a table's rows, loaded on first use."""
+    """Version of a table's rows, loaded on first use."""
 
     __slots__ = ("file", "schema")
 

@@ -1,7 +1,7 @@
 """Transition between plans: units continue, start, change or end.
 
-Only tuples that arrive later see a change. So the driver first processes pending input: in the units
-upstream of a changed unit, and in that unit with its old plan.
+Only tuples that arrive later see a change. So the driver first processes pending input in the units upstream
+of a changed unit. Then the changed unit processes its pending input with its old plan.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class PreparedUnits:
 class UnitChanges:
     """Creation and change of units for a plan.
 
-    `cells` is the number of partitions of a new unit. `placement` overrides the cheapest kind of
-    partitioning.
+    `cells` is the number of partitions of a new unit. `placement` is a kind of partitioning to use instead
+    of the cheapest kind.
     """
 
     home: Home
@@ -92,7 +92,7 @@ class UnitChanges:
         """Process pending input and return the change to commit. Call while paused.
 
         Queries in `anew` start without state, from the rows that arrive now. Queries in `replaced` have a new
-        definition and keep the state that still fits, or start in the past if they are in `from_the_past`.
+        definition and keep the state that still fits. Queries in `from_the_past` start in the past instead.
         Nothing has changed before `commit`, so a crash loses nothing.
         """
         prepared, past = PreparedUnits(plan, catalog), backfill_units(plan.apart, plan.units)
@@ -181,7 +181,7 @@ class UnitChanges:
         return dict(choose_placement(unit, graph, self.cells, kind=self.placement).exchanges)
 
     def _refuse_fixed_state(self, unit: Unit, graph: QueryGraph) -> None:
-        """Raise if a unit must change its cells but has state that cannot move."""
+        """Raise if a unit must change its partitions but cannot move its state."""
         running = self.dispatcher.running.unit(unit.id)
         kept = unit.stateful_nodes if running is None else running.plan.unit.stateful_nodes
         fixed = [node_id for node_id in fixed_nodes(unit, graph) if node_id in kept]
@@ -252,9 +252,9 @@ class UnitChanges:
         return unit
 
     def _restarted(self, plan: UnitPlan) -> RunningUnit:
-        """Begin a unit of the home, in other cells if its queries need them.
+        """Resume a stored unit, with other partitions if its queries need them.
 
-        Queries that this start does not declare may have allowed the cells that wrote the checkpoint.
+        The checkpoint may have partitions that fit only queries which this start does not declare.
         """
         plan = replace(plan, exchanges=self.exchanges(plan.unit, plan.graph))
         moved = moved_at_start(plan, self.home)
@@ -308,7 +308,7 @@ class UnitChanges:
             before = self._restarted(replace(known, tables=tables))
         self._catch_up(feeding, plan.unit.inputs)
         if before is running and before.catching_up:
-            # A backfill reads the tables as they are then, so the change need not wait for the backfill.
+            # A backfill joins with the current tables, so the change need not wait for its end.
             self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
         passes_by = before.has_failed and before.pending() and not reads_changes(plan, self.home)

@@ -66,7 +66,7 @@ def without_state(before: RunningUnit | None) -> dict[str, Any]:
 def keep_watermarks(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
     """Keep watermarks at or above those announced before a restart.
 
-    The watermark of a derived stream was at most those of the streams that it reads.
+    For a derived stream this applies to the streams that it reads, because its watermark was at most theirs.
     """
     graph, catalog = unit.plan.graph, unit.plan.catalog
     for log, ts in unit.input_watermarks().items():
@@ -92,13 +92,13 @@ def fields_with_queries(
     replaced: Collection[str] = (),
     passed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the changed fields of a unit with the queries of a plan.
+    """Return a unit's changed fields for the queries of a plan.
 
     The unit has read all epochs, or `passed` has the fields that skip them (`fields_without_pending`). New
     queries and queries of `anew` read only rows that arrive from now on. New joins also get stored rows of
-    other joins in the unit, where these rows suffice (S23). A query of `replaced` keeps state under names
-    that are still in use, and takes over state that has all it needs. If no state is missing, its results
-    stay as complete as before.
+    other joins in the unit, where these rows suffice (S23). A query of `replaced` keeps state whose content
+    name is still in use, and takes over other state that has all rows it needs. If no state is missing, its
+    results stay as complete as before.
     """
     graph, written, read = plan.graph, _output_logs(plan), logs_read(plan.unit, plan.graph)
     fields = {**before.fields, **(passed or {})}
@@ -185,14 +185,17 @@ def _state_names(plan: UnitPlan, logs: Collection[str]) -> set[str]:
 
 
 def reads_changes(plan: UnitPlan, home: Home) -> bool:
-    """Return True for a unit over a changelog. No query is ever added to it (`plan.units`)."""
+    """Return True for a unit that reads a changelog.
+
+    No query is ever added to such a unit (`plan.units`).
+    """
     return any(home.logs[log].changes for log in plan.unit.inputs)
 
 
 def _start_cursors(logs: Iterable[str], home: Home) -> dict[str, int]:
     """Return by input the last epoch that a new reader skips.
 
-    It is -1 for a changelog, which is read from its base.
+    The cursor is -1 for a changelog, which is read from its base.
     """
     return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
 
@@ -214,8 +217,8 @@ def redistribution_fields(
 ) -> dict[str, Any]:
     """Return the fields that redistribute a unit's checkpoint, if necessary.
 
-    That is the case if its partitions or heavy keys no longer fit. `adapting.replacing` moves the state to
-    its new cells.
+    Redistribution is necessary if the partitions or heavy keys no longer fit. `runtime.rescale` moves the
+    state to the new partitions.
     """
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
     heavy = before.fields.get("heavy") or []
@@ -225,10 +228,10 @@ def redistribution_fields(
 
 
 def moved_at_start(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """Return the fields that move a stored unit to the cells of its plan.
+    """Return the fields that move a stored unit to its plan's partitions.
 
-    There are none if the unit already has these cells. Rows after the checkpoint are replayed in the new
-    cells.
+    Return no fields if the unit has these partitions already. Rows after the checkpoint are replayed in the
+    new partitions.
     """
     fields = home.units[plan.unit.id]
     was = restore_placement(plan.unit, plan.graph, fields["placement"])
@@ -239,7 +242,7 @@ def moved_at_start(plan: UnitPlan, home: Home) -> dict[str, Any]:
         "placement": Placement.of(plan.exchanges).plain(),
         "heavy": None,
         "checkpoint": {"placement": fields["placement"], "heavy": heavy, **fields["checkpoint"]},
-        "checkpoint_before": None,  # it has the old cells
+        "checkpoint_before": None,  # it has the old partitions
     }
 
 
@@ -307,8 +310,8 @@ def _output_logs(plan: UnitPlan) -> list[str]:
 def _eviction_time(before: RunningUnit, logs: Collection[str]) -> int:
     """Return the time up to which a unit has evicted input rows.
 
-    The last run evicted them, and may be later than the last row. A row is kept until every query that reads
-    its input has passed it.
+    Eviction follows the watermark of the last run, which may be later than the last row. A row is kept until
+    the watermark of every query that reads its input has passed it.
     """
     marks, passed = before.input_watermarks(), BEGINNING
     together = {before.reads(log) for _, log in before.plan.unit.outputs}
@@ -322,8 +325,8 @@ def _eviction_time(before: RunningUnit, logs: Collection[str]) -> int:
 def newest_ts(logs: Collection[str], home: Home) -> int | None:
     """Return the greatest timestamp of some inputs.
 
-    A query that is added now reads all later rows. Tuples of a stream that no query needed count too: they
-    arrived, but are not in the log. A changelog does not count, because it is read from its beginning.
+    A query that is added now reads all later rows. Arrived tuples that no query needed are not in the log,
+    but count too. A changelog does not count, because it is read from its beginning.
     """
     newest = [home.logs[log].max_ts for log in logs if not home.logs[log].changes]
     newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]
@@ -345,13 +348,13 @@ def query_placements(units: Mapping[str, Mapping[str, Any]]) -> UnitAssignments:
 
 
 def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:
-    """Return the time from which results are complete. None if never."""
+    """Return the time from which results are complete. None if unknown."""
     units = list(units)
     unit = next((one for one in units if query in one.since), None)
     if unit is None:
         return None
     since = unit.since[query]
-    latest = BEGINNING if since is None else since  # None: no row had arrived before it
+    latest = BEGINNING if since is None else since  # None: no row had arrived before the query
     for log in unit.reads(query):
         if graph[graph.streams.get(log, log)].schema.changelog:
             # The query is as complete as the table that it reads.

@@ -1,4 +1,4 @@
-"""Ad hoc queries over views, whose windows are kept in logs."""
+"""Ad hoc queries over views, whose window contents are stored in logs."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def window_rows(view: View, home: Home, watermark: Callable[[str], int]) -> list
     """Return the rows in a view's window at the latest known time."""
     log = home.logs.get(view.name)
     if log is None:
-        return []  # it was declared a moment ago
+        return []  # the log of a new view does not exist yet
     found = [row for epoch in log.epochs() for row in timed_rows(log.read(epoch), view.schema)]
     return view_content(view, found, _now(log, watermark))
 
 
 def first_epochs_in_use(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
-    """Return by view log the first epoch needed, for `Change.freed`."""
+    """Return the first epoch that the window of each view still needs."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)

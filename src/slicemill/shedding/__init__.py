@@ -1,4 +1,4 @@
-"""Load shedding: which tuples to drop under load or memory limits.
+"""Load shedding: choice of the tuples to drop at load or memory limits.
 
-Pure logic, used by the engine and by the oracle.
+The package has no input or output. The engine and the oracle use it.
 """

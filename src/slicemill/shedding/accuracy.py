@@ -24,7 +24,7 @@ Interval: TypeAlias = tuple[int, int]
 class Preference(StrEnum):
     """Relation of two intervals in a PQI interval order (L12).
 
-    Equal ends count as contained.
+    Intervals with an equal end count as contained.
     """
 
     STRICT = "P"  # disjoint
@@ -33,7 +33,7 @@ class Preference(StrEnum):
 
 
 def preference(x: Interval, y: Interval) -> Preference:
-    """Return how two intervals relate (L12).
+    """Return the preference relation of two intervals (L12).
 
     >>> [str(preference((0, 4), y)) for y in ((2, 6), (1, 3), (4, 9))]
     ['Q', 'I', 'P']
@@ -46,12 +46,12 @@ def preference(x: Interval, y: Interval) -> Preference:
 
 
 def similarity(x: Interval, y: Interval) -> Fraction:
-    """Return the length of the intersection divided by the length of the hull."""
+    """Return the length of the intersection divided by that of the hull."""
     return Fraction(max(0, min(x[1], y[1]) - max(x[0], y[0])), max(x[1], y[1]) - min(x[0], y[0]))
 
 
 def jaccard(fragments: Sequence[int]) -> Fraction:
-    """Return the similarity of values alone (L11).
+    """Return the Jaccard similarity of values, ignoring intervals (L11).
 
     `fragments` has the number of fragments of each exact tuple.
     """
@@ -86,10 +86,10 @@ def accuracy_sums(
 
 
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
-    """Return the number of results.
+    """Return the denominator of accuracy: the number of results.
 
-    A fragment counts also if its run is not in the exact result, because a condition may hold for a
-    fragment and not for its run.
+    A fragment counts even if its run is not in the exact result. A condition may hold for a fragment and not
+    for its run.
     """
     wrong = sum(len(fragments) for run, fragments in approximate.items() if run not in exact)
     return wrong + sum(max(1, len(approximate.get(run, ()))) for run in exact)
@@ -112,12 +112,12 @@ def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[I
     return Fraction(shares, results) if results else Fraction(1)
 
 
-# Shadow of the exact result, for measuring accuracy (L25).
+# Sample of the exact runs, against which accuracy is measured (L25).
 #
-# The begin and end of each run are stored before anything is dropped, and are kept if all its tuples are
-# dropped. The accuracy of the remaining tuples follows from these. This accuracy is exact, except for the
-# oldest run of a partition if the first tuple in the window was dropped. If there are many runs, only a
-# sample of them is stored, selected by run number. Accuracy is then that of the sample.
+# The begin and end of each run are recorded before any of its tuples is dropped, and stay recorded when all
+# its tuples are dropped. They give the accuracy of the remaining tuples. This accuracy is exact, except for
+# the oldest run of a partition if the first tuple in the window was dropped. If there are many runs, only a
+# sample is recorded, selected by run number, and accuracy is that of the sample.
 
 
 LIMIT = 1024
@@ -156,9 +156,9 @@ class OriginalRun:
 @stored_as("shed.shadow", version=1)
 @dataclass(slots=True)
 class RunSample:
-    """Runs by partition.
+    """Sample of runs, by partition.
 
-    If there are more than `limit`, every second run is dropped, repeatedly.
+    Whenever there are more than `limit` runs, a pseudo-random half of them is dropped.
     """
 
     limit: int = LIMIT
@@ -172,7 +172,7 @@ class RunSample:
     def add_tuple(self, tuple_: Tuple, partition: Hashable) -> None:
         """Add a tuple whose period has ended.
 
-        Its run continues, or begins with it.
+        The tuple continues its run, or begins a new run.
         """
         runs = self._partitions.setdefault(partition, {})
         known = runs.get(tuple_.run)
@@ -229,7 +229,7 @@ SLIDES = 128
 @stored_as("shed.bucket", version=1)
 @dataclass(slots=True)
 class Bucket:
-    """Time span, from its first to its last output."""
+    """Accuracy of the outputs in one time span."""
 
     begin: int
     end: int
@@ -289,7 +289,7 @@ class MemoryReport(AccuracyReport):
 
     @property
     def coalescing(self) -> float:
-        """Return the measured share of tuples that continue the run of their predecessor."""
+        """Return the share of tuples that continue their predecessor's run."""
         return 1 - self.runs / self.arrived if self.arrived else 0.0
 
     @property
@@ -316,7 +316,7 @@ def merge_reports(reports: Sequence[AccuracyReport]) -> AccuracyReport:
 
 
 def thin_slides(until: deque[tuple[int, int]]) -> None:
-    """Drop every second slide if there are too many."""
+    """Drop every second entry except the newest, if there are too many."""
     if len(until) > SLIDES:
         newest = until[-1]
         kept = [*until][::2]

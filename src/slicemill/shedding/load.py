@@ -1,8 +1,8 @@
 """Load shedding: the tuples that a query drops under load.
 
-A drop box is placed between a stream and a query. Each function returns which tuples of a batch to keep,
-for a given share. Random decisions depend on the timestamp and arrival number of a tuple, so the same
-tuples are kept for any number of cells and batches.
+A drop box is placed between a stream and a query. The functions `keep_random`, `keep_useful` and
+`keep_windows` return a mask of the tuples of a batch to keep. Random decisions depend on the timestamp and
+arrival number of a tuple, so the same tuples are kept for any number of partitions and batches.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from slicemill.kernels.arrays import Bools, Int64s
 
 @dataclass(frozen=True, slots=True)
 class SheddingDecision:
-    """Decision for one run: the share to keep, or the windows to skip.
+    """Decision for one run: share to keep, or windows to skip.
 
-    For a join, `share` is the share of comparisons to make, and `reach` the newest part of the windows in
-    which they are made.
+    For a join, `share` is the share of comparisons to make, and `reach` is the newest share of each window
+    that is searched.
     """
 
     share: float = 1.0
@@ -99,24 +99,26 @@ def _chances(times: Int64s, seqs: Int64s) -> npt.NDArray[np.float64]:
 # Under constant overload, a round over all units takes half of the lag: tuples wait for one round and are
 # processed in the next.
 #
-# The share falls at once and rises in steps. A share close to 1 counts as 1, so that it does not oscillate
-# at the limit.
+# The share drops at once and rises in steps of 0.1. A share close to 1 counts as 1, so that it does not
+# oscillate at the limit.
 
 
-# The target, as a share of the lag. A run may take longer than the previous one.
+# Target delay, as a share of the permitted lag. The rest is a reserve for a run that takes longer.
 _AIM = 0.8
 _RISE = 0.1
 _NEARLY_ALL = 0.95
-# Minimum time per round, as a share of the lag. Dropping everything would never catch up.
+# Minimum time per round, as a share of the lag. With no time, a query would drop everything and never catch
+# up.
 _AT_LEAST = 0.1
 _PERIOD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Pending work of the machine: what cannot be dropped, and what may be.
+    """Pending work of the machine, in seconds.
 
-    The second is weighted: it is the sum of each unit's time multiplied by its weight.
+    `certain_s` is the work that cannot be dropped. `weighted_s` is the work that can be dropped, as the sum
+    of each unit's time multiplied by its weight.
     """
 
     certain_s: float
@@ -136,9 +138,9 @@ class WaitingLoad:
 
 @dataclass(slots=True)
 class ShareController:
-    """Share controller of one query, or of several with the same budget.
+    """Controller of the share of tuples that queries with one budget process.
 
-    Each of them gets a part of the available time by its weight.
+    `weight` determines their part of the available time.
     """
 
     budget: LoadBudget
@@ -192,12 +194,12 @@ class WindowSkipper:
 
 # Age statistics of join comparisons, for load shedding (S54, S55).
 #
-# Under load, a join does not compare tuples that are far apart in time. The savings are measured: each
-# slice that is searched reports how often its rows were compared and how old they are. The counts of all
-# cells of a unit are added up, so that decisions do not depend on the number of cells.
+# Under load, a join does not compare tuples that are far apart in time. To predict the savings, each slice
+# that is searched reports the number of comparisons and the age of its rows. The counts of all partitions of
+# a unit are added up, so that decisions do not depend on the number of partitions.
 
 
-# number of buckets for the longest window of an input
+# Number of age buckets for the longest window of an input.
 PARTS = 16
 
 _DECAY = 0.9
@@ -282,8 +284,7 @@ class ComparisonsByAge:
     def add(self, cells: Sequence[Comparisons], rows: int, looked: float = 1.0) -> None:
         """Add the counts of a run over `rows` rows.
 
-        `apply_condition` is the share of the windows that was searched. Averages of older buckets stay
-        unchanged.
+        `looked` is the share of the windows that was searched. Averages of older buckets stay unchanged.
         """
         if not rows or not cells:
             return
@@ -306,7 +307,7 @@ class ComparisonsByAge:
         )
 
     def reach(self, windows: Sequence[float], share: float) -> float:
-        """Return the share of the windows that contains this share of the comparisons.
+        """Return the newest share of the windows with `share` of the comparisons.
 
         The newest rows are counted first. Without data all ages are equally likely.
         """

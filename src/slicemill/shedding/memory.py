@@ -1,8 +1,8 @@
-"""Memory of tuples in chains by partition, with eviction by capacity (L14, L16).
+"""Bounded memory of tuples, in one chain for each partition (L14, L16).
 
-`ChainMemory` is the common part of all memories. A tuple is added when its end is known, which is when
-the next tuple of its partition arrives. That next tuple, the follower, is stored separately and is never
-dropped.
+A *run* is a sequence of tuples with equal values and adjacent periods, which coalescing turns into one
+result. `ChainMemory` is the base of all memories. A tuple is added when its end is known, which is when the
+next tuple of its partition arrives. That next tuple, the follower, is stored separately and is never dropped.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class NewestTuple(NamedTuple):
 class Tuple:
     """A tuple with its interval, or several merged tuples.
 
-    `number` counts arrivals in its partition, and `serial` all arrivals. `run` is the number of its run
-    before anything was dropped, and `tie` its rank among tuples of equal cost.
+    `number` counts arrivals in the tuple's partition, and `serial` all arrivals. `run` is the number of the
+    run that the tuple belonged to before anything was dropped. `tie` is its rank among tuples of equal cost.
     """
 
     __slots__ = (
@@ -118,10 +118,10 @@ class ChainMemory(ABC):
     def arrive(
         self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None
     ) -> DroppedTuple | None:
-        """Add a tuple that ends its predecessor's period.
+        """Process a new tuple, which ends its predecessor's period.
 
-        Return the dropped tuple, if any. `closed` is the predecessor, or None if it forms no run.
-        `follower` is the new tuple, or None if it forms no run.
+        Return the dropped tuple, if any. `closed` is the predecessor, and `follower` is the new tuple. Each
+        is None if it belongs to no run.
         """
         self.add(partition, closed, follower)
         return self.shed()
@@ -138,7 +138,7 @@ class ChainMemory(ABC):
             self._append(chain, closed)
 
     def shed(self) -> DroppedTuple | None:
-        """Drop one tuple if there are too many."""
+        """Drop one tuple if more than `capacity` tuples are stored."""
         if self.held <= self.capacity:
             return None
         victim = self._victim()
@@ -159,7 +159,7 @@ class ChainMemory(ABC):
             self._remove(oldest)
 
     def forget(self, partition: Hashable) -> None:
-        """Remove a partition that has nothing in the window."""
+        """Remove a partition without tuples in the window."""
         self.expire(partition, number=2**63)
         self.chains.pop(partition, None)
 
@@ -210,7 +210,7 @@ class ChainMemory(ABC):
         self.held -= 1
 
     def state(self) -> dict[str, Any]:
-        """Return the stored form: chains as lists, from which everything is derived."""
+        """Return the stored form: chains as lists, without derived structures."""
         chains = [
             (key, chain.follower, [tuple_.plain() for tuple_ in chain]) for key, chain in self.chains.items()
         ]
@@ -227,12 +227,12 @@ class ChainMemory(ABC):
 
 # Memory of runs: tuples are coalesced on arrival, and capacity counts runs (L24).
 #
-# Long runs need far fewer slots than tuples do. Only whole runs are dropped, the shortest first. A run that
-# may still grow is dropped only if there is no other.
+# A run of many tuples takes one slot. Only whole runs are dropped, the shortest first. A run that may still
+# grow is dropped only if no other run is stored.
 #
-# A run does not store where its tuples began, but a run that the window has partly passed must begin with
-# its first tuple inside. Windows begin only at multiples of the slide. So for each partition the first
-# tuple after each of these points is stored.
+# A run does not store the begins of its tuples. But when a window starts inside a run, the run must begin
+# with its first tuple in the window. Windows start only at multiples of the slide. So for each partition and
+# each possible window start, the begin of the first later tuple is stored.
 
 
 _SLACK = 64
@@ -243,11 +243,11 @@ _Entry: TypeAlias = tuple[bool, int, int, int, Tuple]
 class RunMemory(ChainMemory):
     """Memory of runs.
 
-    A `Tuple` is a run here, and its `fragment` is the number of its heap entry.
+    In this class a `Tuple` is a run, and its `fragment` is the number of its heap entry.
     """
 
     def __init__(self, capacity: int, method: Method, extent: int = 0, slide: int = 1) -> None:
-        """Windows of length `extent` end at multiples of `slide`."""
+        """Create a memory for windows of `extent` that end at multiples of `slide`."""
         super().__init__(capacity)
         self.method = method
         self._extent, self._slide = extent, slide
@@ -342,7 +342,8 @@ class RunMemory(ChainMemory):
 class ScanMemory(ChainMemory):
     """Memory that drops a tuple with minimal cost.
 
-    If splits count, ties are resolved in favour of ends of runs, then by the method's tie rule.
+    Among tuples of equal cost, ends of runs are dropped first if splits have a cost. Then the method's tie
+    rule decides.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -364,7 +365,7 @@ class ScanMemory(ChainMemory):
     def _whole(self, tuple_: Tuple) -> int | None:  # noqa: ARG002
         """Return the original length of a tuple's run.
 
-        None selects the length of the kept neighbours.
+        None selects the length of the run of kept neighbours.
         """
         return None
 
@@ -372,8 +373,8 @@ class ScanMemory(ChainMemory):
 class OriginalRunMemory(ScanMemory):
     """`ScanMemory` with costs relative to the original runs (`exact` in L15).
 
-    For each run with kept tuples, and for the newest run of each partition, the begin in the window, the
-    end and the number of kept tuples are stored.
+    `_runs` has the begin in the window, the end and the number of kept tuples of each run. It contains the
+    runs with kept tuples, and the newest run of each partition.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -385,7 +386,7 @@ class OriginalRunMemory(ScanMemory):
         before = self.kept(partition)
         super().expire(partition, begin, number)
         for tuple_ in before:
-            if tuple_.chain is None and tuple_.run in self._runs:  # its run now begins after it
+            if tuple_.chain is None and tuple_.run in self._runs:  # its run begins after the tuple
                 _, end, count = self._runs[tuple_.run]
                 self._runs[tuple_.run] = tuple_.end, end, count
         for tuple_ in self.kept(partition)[:1]:
@@ -426,17 +427,17 @@ class OriginalRunMemory(ScanMemory):
 
 # CALS with a heap of runs: O(log n) per decision (L22).
 #
-# A *fragment* is a run of kept neighbours. A split costs at least as much as all of a run's time, so the
-# cheapest tuple of all is the first or last of its fragment. The heap contains each fragment with the
-# cheaper one of these two. If only time counts (CALS-I), an inner tuple may be the cheapest. In this case a
-# fragment has its tuples in a heap by length, and a split moves the smaller part.
+# A *fragment* is a sequence of adjacent kept tuples of one run. A split costs at least as much as losing a
+# whole run. So the cheapest tuple is the first or last tuple of its fragment, and the heap has one entry for
+# each fragment, with the cheaper of these two tuples. If only time counts (CALS-I), an inner tuple may be the
+# cheapest. In this case each fragment has a heap of its tuples by length, and a split moves the smaller part.
 
 
 _HEAP_SLACK = 64
 
 
 class RunFragment:
-    """Fragment: a run of kept neighbours.
+    """Fragment: a sequence of adjacent kept tuples of one run.
 
     Its valid heap entry has the number `entry`; older entries are void.
     """
@@ -508,7 +509,7 @@ class FastMemory(ChainMemory):
         return cost, first.tie, fragment.entry, fragment, first
 
     def _cost(self, dropped: int, length: int, grows: bool) -> float:
-        """Return the cost of dropping an end of a fragment.
+        """Return the cost of dropping a fragment's first or last tuple.
 
         `dropped` is the length of this tuple, and `length` that of the fragment.
         """
@@ -651,7 +652,7 @@ class RandomMemory(ChainMemory):
 
 
 def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
-    """Return the first and last position of the run around a kept tuple."""
+    """Return the bounds of the run around a kept tuple."""
     first = last = place
     while first > 0 and kept[first].goes_on(kept[first - 1].values, kept[first - 1].end):
         first -= 1
@@ -688,7 +689,7 @@ def cost(
 def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> ChainMemory:
     """Return an empty memory with the capacity and method of a budget.
 
-    `extent` and `slide` are those of the query's window.
+    `extent` and `slide` describe the query's window.
     """
     method = method_of(budget.method, budget.threshold, weights=budget.weights)
     if budget.slot is Slot.RUNS:

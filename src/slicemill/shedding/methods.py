@@ -18,11 +18,15 @@ class TieBreak(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Cost of a dropped tuple: `split` per additional result, `lost` for lost time.
+    """Cost of dropping a tuple.
 
-    `lookahead`: a run that continues with the newest tuple has no end yet, so its last tuple is an inner
-    tuple (L21). `threshold`: shorter runs are not wanted (L23). `blind`: victims are random. `original`:
-    lost time is a share of the original run instead of its remainder (L15).
+    - `split`: cost of each additional result, when a run is split
+    - `lost`: cost of lost time, as a share of the run
+    - `lookahead`: a run that continues with the newest tuple has no end yet, so its last tuple is an inner
+      tuple (L21)
+    - `threshold`: results of shorter runs are not wanted (L23)
+    - `blind`: victims are random
+    - `original`: lost time is a share of the original run instead of its remainder (L15)
     """
 
     split: float = 1.0
@@ -50,8 +54,11 @@ METHODS = {
     "exact": Method(original=True),
     "random": Method(blind=True),
 }
-"""By name (L15-L23): CALS as published, only results or only time counted, with look-ahead, with the query's
-minimum duration, with original runs, and RAND.
+"""Methods by name (L15-L23).
+
+`cals` is CALS as published. `value` counts only results, and `interval` only lost time. `lookahead` is CALS
+with look-ahead, `threshold` with the query's minimum duration, and `exact` with original runs. `random` is
+RAND.
 """
 
 
@@ -60,7 +67,7 @@ def method_of(
 ) -> Method:
     """Return the method with this name.
 
-    `weights` are those of an additional result and of lost time (L17).
+    `weights` are the costs of an additional result and of lost time (L17).
     """
     method = METHODS[name]
     if weights is not None:

@@ -6,7 +6,7 @@
      "streams": {"bid": {"watermark": 5000}},
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
      "columns": {"hot": "<Arrow schema, base64>"},             logs with other columns after this record
-     "widened": {"bid": "<Arrow schema, base64>"},             logs all of whose rows have these columns
+     "widened": {"bid": "<Arrow schema, base64>"},             logs whose rows all get these columns
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
      "freed": {"bid": 9},                                      the first epoch that is kept
      "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   a table in place of changes up to epoch 9
@@ -162,7 +162,7 @@ def dump_json(value: object) -> bytes:
 #     1c291ca3 {"e":17,…}\n          crc32 of the JSON in hexadecimal, a blank, the JSON, a newline
 #
 # JSON has no raw newline, so line starts can be found again after damage. A crash during an append leaves
-# an incomplete last line or a wrong checksum there. A bad line before whole lines is damage.
+# an incomplete last line or a wrong checksum there. A bad line that whole lines follow is damage.
 
 
 class FramedLines(NamedTuple):

@@ -215,7 +215,7 @@ _OF_STATE = ("due", "latest", "heavy", *SINCE_CHECKPOINT, "resumable", BEFORE)
 
 
 def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
-    """Drop damaged parts of a home; return what was lost and done.
+    """Drop damaged parts of a home; return messages about losses and repairs.
 
     The list is empty if the home is undamaged. Raises JournalDamaged if records in the middle of the journal
     cannot be read.
@@ -252,7 +252,7 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
 
 
 def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Change) -> Iterator[str]:
-    """Restore a unit from a whole checkpoint, or restart it without state."""
+    """Restore a unit from an undamaged checkpoint, or restart it without state."""
     unit, fields = home.units[name], change.units.setdefault(name, {})
     before = unit.get(BEFORE)
     if CHECKPOINT not in damaged:
@@ -279,7 +279,7 @@ def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
 
 
 def _resume(units: Mapping[str, dict[str, Any]], change: Change) -> None:
-    """Resume queries that stopped with their whole unit, on damage."""
+    """Resume queries whose whole unit stopped because of damage."""
     for name, unit in units.items():
         stopped = unit.get("resumable", ())
         if stopped and "failed" not in change.units.get(name, {}):

@@ -9,12 +9,11 @@ A checkpoint has one head file, and one file for each new slice.
 A slice (`slicemill.columns.pieces`) is immutable, so it is written once, and later checkpoints only refer
 to it. It is mapped on first access. All other state is in the head file:
 
-    SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers, each at a multiple
-    of 64
+    SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers (aligned to 64 bytes)
 
 The JSON has the tree of the states (`slicemill.codec`), the names of the slices and the position of each
 buffer. A head file is mapped too: tables are views of its bytes. File names are unique, and a file is not
-read before the journal names it. So files are written in place, and a crash leaves orphans.
+read before the journal names it. So files are written in place, and a crash only leaves orphans.
 
 The journal has the CRC-32 of every file. The head file is verified before it is decoded. A slice is
 verified when it is mapped. When state is restored, slices are verified with the head file, so that damage
@@ -178,7 +177,7 @@ def _store_slice(folder: Path, slice_: Slice, files: FileSystem, durable: bool) 
     known = slice_.stored
     if isinstance(known, SliceFile) and _exists(folder / known.path, known.bytes, files):
         return known
-    # New, or from an uncommitted checkpoint that was swept, or from another folder.
+    # The slice is new, or its file was swept with an uncommitted checkpoint, or is in another folder.
     data = _encode_table(slice_.table)
     made = SliceFile(unique_name() + SLICE_SUFFIX, data.size, zlib.crc32(data))
     files.write(folder / made.path, data)
@@ -248,7 +247,7 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
         at, buffer = begin + offset, buffers.pop()
         out[at : at + size] = np.frombuffer(buffer, np.uint8) if size else 0
         out[at + size : _align(at + size)] = 0
-        del buffer  # release its memory before the next one is copied
+        del buffer  # release its memory before the next buffer is copied
     return data
 
 

@@ -1,12 +1,11 @@
 """File operations of commits, behind one protocol.
 
-A home has two kinds of files. Segments and the journal are only appended to: earlier content stays, and a
-crash leaves a part of the last append. All other files appear whole or not at all: they are written under
-a temporary name and then renamed.
+A home has two kinds of files. Segments and the journal are append-only: a crash can only damage the last
+append. All other files appear whole or not at all: they are written under a temporary name and then renamed.
 
-There are two levels of safety. A process may be killed at any instruction, because the kernel keeps what
-was written. A loss of power is safe only if files are synced: the content before the rename, and the
-folder after the rename, which takes a few milliseconds on most disks.
+There are two levels of safety. A process may be killed at any instruction, because the kernel keeps written
+data. A loss of power is safe only if files are synced: the content before the rename, and the folder after
+the rename. Each sync takes a few milliseconds on most disks.
 
 All operations use a `FileSystem`, so that a test can fail before, in and after each step.
 """
@@ -53,7 +52,7 @@ class AppendFile(Protocol):
     """File that is open for appending, by one process at a time."""
 
     def write(self, data: bytes | pa.Buffer) -> None:
-        """Append all of the data; a failure leaves any part."""
+        """Append the data; a failure may leave any part of it."""
 
     def cut(self, size: int) -> None:
         """Truncate the file to a size."""
@@ -91,7 +90,7 @@ class FileSystem(Protocol):
         """
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
-        """Create or overwrite a file; a crash leaves any part."""
+        """Create or overwrite a file; a crash may leave any part of the data."""
 
     def sync(self, path: Path) -> None:
         """Make a file's content or folder's names survive a power loss."""
@@ -122,8 +121,8 @@ def unique_name() -> str:
 def folder_name(name: str) -> str:
     """Encode any name as the name of one file or folder.
 
-    Plain names stay as they are, others are percent-encoded. Long names get a digest, and names with capital
-    letters too, because some file systems ignore case.
+    Characters other than letters, digits, `_`, `-` and `.` are percent-encoded. Long names get a digest, and
+    names with capital letters too, because some file systems ignore case.
 
     >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
     ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')
@@ -267,7 +266,7 @@ class LocalFiles:
             os.close(descriptor)
 
     def map(self, path: Path) -> pa.Buffer:
-        # Closing releases the descriptor; the mapping lives as long as a buffer of it.
+        # Closing releases the descriptor; the mapping stays valid while a buffer refers to it.
         with pa.memory_map(os.fspath(path)) as mapped:
             return mapped.read_buffer()
 

@@ -1,12 +1,12 @@
 """Garbage collection: remove files that no journal record references any more.
 
-Files that were never referenced are moved to the trash instead. A segment is removed when all its extents
-are freed and no writer appends to it any more: its writer has ended, or has committed rows in a later
-segment of the same log.
+Files that were never referenced are moved to the trash instead. A segment is removed when all its extents are
+freed and its writer no longer appends to the segment. The writer has then ended, or has committed rows in a
+later segment of the same log.
 
-A state file is removed when a committed checkpoint does not reference it and it is older than the kept
-checkpoints, because a slice that left the state never returns. So files of uncommitted checkpoints are
-removed after the next committed one.
+A state file is removed when no kept checkpoint references the file and the file is older than these
+checkpoints. A slice that left the state never returns. So files of uncommitted checkpoints are removed after
+the next committed checkpoint.
 
 All functions may be interrupted at any step and called again.
 """
@@ -31,7 +31,10 @@ _CHECKPOINT_GRACE_US = 60_000_000
 
 
 def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str]) -> int:
-    """Remove unreferenced files and return their number; files in use stay listed."""
+    """Remove unreferenced files and return their number.
+
+    Files that may still be in use stay in `state.garbage`.
+    """
     removed = _remove_folders(state, files)
     logs = {log.folder: log for log in state.logs.values()}
     for folder, segments in list(state.garbage.segments.items()):
@@ -51,7 +54,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         removed += _remove_states(files, folder, named, committed_us)
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
-        # A version may be in force again, or a version in force may build on it.
+        # A replaced version may be in force again, or may be the parent of a version in force.
         used = _tables_in_use(state, files)
         for name in state.garbage.tables - used:
             files.remove(state.folder / TABLES / name)
@@ -87,9 +90,9 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str],
 
 
 def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
-    """Return the files of table versions.
+    """Return the files of the table versions in force.
 
-    Return all files if a damaged one hides its parent.
+    If a damaged file hides its parent, all files count as in use.
     """
     try:
         return files_of_versions(files, state.folder / TABLES, state.tables.values())
@@ -156,7 +159,7 @@ _NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and units
 
 
 class Trash:
-    """Move of files to the trash, with one time."""
+    """Trash of a home; `now_us` names the folder of moved files."""
 
     __slots__ = ("_files", "_home", "_now_us")
 
@@ -210,9 +213,9 @@ def remove_tree(files: FileSystem, folder: Path) -> int:
 
 # Retention: find consumed epochs whose retention time is over.
 #
-# A consumer's cursor in a log is the number of the last epoch that it has read (-1: none). It corresponds
-# to the dummy buffers of the theses: many queues share one stored copy. Epochs are freed in order, so one
-# number per log is enough.
+# A consumer's cursor in a log is the number of the last epoch that it has read (-1: none). Many consumers
+# share one stored copy of the rows (in the theses: queues with dummy buffers). Epochs are freed in order, so
+# one number per log is enough.
 
 
 @dataclass(frozen=True, slots=True)

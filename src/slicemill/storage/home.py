@@ -15,8 +15,8 @@ longer referenced. `sweep` moves files that were never referenced, because their
 trash.
 
 Durability: with "process" a commit survives the end of any process, at any instruction. With "machine"
-the record is synced to disk before `commit` returns, so the commit also survives a loss of power, if the
-writers have synced their segments before.
+writers sync their segments, and the record is synced to disk before `commit` returns. So the commit also
+survives a loss of power.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Home:
         self._journal: JournalWriter | None = None
         self._end: JournalEndWriter | None = None
         self._emptied_us = 0  # when expired trash was last deleted
-        self._folders: set[str] = set()  # of logs, since the home was opened
+        self._folders: set[str] = set()  # folders of logs since the home was opened
         self._announced_streams: Mapping[str, dict[str, Any]] = {}
         self._snapshot_bytes = 0
         self._snapshot: threading.Thread | None = None
@@ -131,7 +131,7 @@ class Home:
 
     @property
     def logs(self) -> Mapping[str, Log]:
-        """Return the logs, including announced ones."""
+        """Return the logs, including announced logs."""
         announced, logs = self._state.announced, self._state.logs
         return ChainMap(announced, logs) if announced else logs
 
@@ -141,7 +141,7 @@ class Home:
 
     @property
     def streams(self) -> Mapping[str, dict[str, Any]]:
-        """Return the fields of streams, including announced ones."""
+        """Return the fields of streams, including announced fields."""
         streams = self._state.streams
         if not self._announced_streams:
             return streams
@@ -224,7 +224,7 @@ class Home:
                 self._end.note(self._state.epoch)
             trash = self._trash()
             for path in loaded.damaged:
-                trash.take(path)  # else the snapshot would count as one of the last two
+                trash.take(path)  # a damaged snapshot must not count as one of the last two
             trash.empty()
             for folder in (self.folder, self.folder / JOURNAL):
                 remove_temporary(self._files, folder)
@@ -236,8 +236,8 @@ class Home:
     def commit(self, change: Change) -> int:
         """Commit a change atomically and return its epoch.
 
-        An empty change writes nothing. Answers of one writer must be committed in the order in which the
-        writer wrote them. After StorageFull nothing has changed, and a later commit can succeed.
+        An empty change writes nothing. Rows of one writer must be committed in the order in which the writer
+        appended them. After StorageFull nothing has changed, and a later commit can succeed.
         """
         with self._lock:
             if not change:
@@ -275,7 +275,7 @@ class Home:
     def sweep(self, writers: Collection[str] = ()) -> int:
         """Move segments that were never referenced to the trash; return their number.
 
-        `writers` must name every writer with an uncommitted answer; their segments are kept. If it is empty,
+        `writers` must name every writer with uncommitted rows; their segments are kept. If it is empty,
         no process writes to the home, and unreferenced checkpoints are moved too.
         """
         with self._lock:
@@ -296,7 +296,10 @@ class Home:
 
     @property
     def is_interrupted(self) -> bool:
-        """Return True if a commit was written but not applied. The home must be opened again."""
+        """Return True if a commit was written but not applied.
+
+        The home must then be opened again.
+        """
         return self._journal is not None and self._journal.epoch != self._state.epoch
 
     def _opened(self) -> JournalWriter:
@@ -308,7 +311,7 @@ class Home:
 
     @contextlib.contextmanager
     def announcing(self) -> Iterator[None]:
-        """Withdraw announcements of the block that are not committed at its end."""
+        """Withdraw logs and fields that the block announces but does not commit."""
         with self._lock:
             logs, streams = set(self._state.announced), self._announced_streams
         try:
@@ -327,8 +330,8 @@ class Home:
     ) -> None:
         """Show logs and fields of streams before the commit that creates them.
 
-        A crash before that commit leaves nothing. So one record can hold a whole statement, although its
-        units are prepared with the logs that the record creates.
+        A statement's units are prepared with logs that the statement's own record creates. A crash before
+        that record leaves nothing.
         """
         with self._lock:
             folders = self._make_folders(created) if created else {}
@@ -362,14 +365,14 @@ class Home:
         return folders
 
     def _take_snapshot(self, journal: JournalWriter) -> None:
-        """Rotate the records, and write a snapshot of the state before."""
+        """Start a new file of records, and write a snapshot of the previous state."""
         if self._snapshot is not None and self._snapshot.is_alive():
             return
         base = self._state.epoch + 1
         try:
             journal.rotate(base)
         except OSError:
-            return  # retried at the next commit; this one is valid
+            return  # retried at the next commit; the current commit is valid
         parts = encode_snapshot(self._state)
         self._snapshot_bytes = sum(len(part) for part in parts)
 
@@ -390,7 +393,10 @@ def _silent(_: str) -> None:
 
 
 def _warn_of_permissions(folder: Path) -> None:
-    """Warn if other users can read an existing home. New homes are private."""
+    """Warn if other users can read an existing home.
+
+    New homes are private.
+    """
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & ~PRIVATE_FOLDER:
         _LOGGER.warning(
@@ -423,7 +429,7 @@ class FormatError(HomeError):
 def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
     """Return the number in FORMAT; None without a home.
 
-    It is 0 for a home made before there was a FORMAT.
+    The number is 0 for a home of an early version without FORMAT.
     """
     try:
         text = files.read(folder / FORMAT).decode(errors="replace").strip()
@@ -480,7 +486,7 @@ def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) ->
 
 
 def write_format(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
-    """Write the current number into FORMAT, unless it is there."""
+    """Set FORMAT to the current number."""
     if read_format(folder, files) != CURRENT:
         write_atomically(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)
 

@@ -1,10 +1,10 @@
 """Reader of a home in another process, while its mill runs.
 
 The reader follows the journal without a lock. A record counts once it is whole, so the reader always sees
-the state after some commit, and never goes back. It sees a record as soon as it is written; with
-durability "machine" some milliseconds before the record survives a loss of power.
+the state after some commit, and never goes back. The reader sees a record as soon as it is written. With
+durability "machine" this is some milliseconds before the record survives a loss of power.
 
-Reading rows that were freed meanwhile raises `ExtentGone`; call `poll` and retry.
+Reading rows that were freed meanwhile raises `ExtentFreed`; call `poll` and retry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill.storage.home_state import HomeError, HomeState, UnreferencedFiles
 from slicemill.storage.journal import JournalDamaged, JournalPosition, apply_lines, load, records_path
 from slicemill.storage.log import Log
 
-# How often files may vanish while a reader loads a snapshot. Each time the writer has written two more.
+# Attempts to load a snapshot. An attempt fails only if the writer has written two newer snapshots meanwhile.
 _ATTEMPTS = 100
 _LOOKS = 3
 
@@ -42,7 +42,7 @@ class HomeReader:
 
     @property
     def epoch(self) -> int:
-        """Return the number of the last commit read, -1 without one."""
+        """Return the number of the last commit that was read, or -1."""
         return self._state.epoch
 
     @property

@@ -1,4 +1,4 @@
-"""In-memory state of a home: the sum of its journal's records."""
+"""In-memory state of a home: the result of its journal's records."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class UnreferencedFiles:
 class HomeState:
     """Logs, units, streams, statements, tables, alerts and lives after record `epoch`.
 
-    Other threads may read at any time. So values of one unit or stream are replaced as a whole, and a
-    dictionary is replaced when a name is added or removed.
+    Other threads may read at any time. So the fields of a unit or stream are replaced as a whole. A
+    dictionary is replaced when a name is added or removed. `lives` has pauses and retries.
     """
 
     folder: Path
@@ -72,7 +72,7 @@ class HomeState:
     def check(self, change: Change) -> None:
         """Raise if a change cannot be applied.
 
-        So no such record is ever written.
+        `Home.commit` calls this first, so every written record can be applied.
         """
         there = (self.logs.keys() - change.dropped_logs) | change.created.keys()
         named = (change.logs, change.freed, change.based, change.lost, change.columns, change.widened)

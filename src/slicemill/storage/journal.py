@@ -3,13 +3,12 @@
     journal/000000000000.records      lines, see slicemill.storage.changes; the first has epoch 0
     journal/000000041200.snapshot     state before epoch 41200
     journal/000000041200.records      from epoch 41200 on
-    journal/end                       the last epoch, see slicemill.storage.journal
+    journal/end                       the last epoch, see `JournalEnd`
 
-A commit is one append. When the records since the last snapshot are large, the writer starts a new file
-of records and writes a snapshot of the state before it. A crash in between leaves two files of records,
-which are read one after the other. The last two snapshots and the records since the older one are kept.
-So a damaged snapshot can be replaced by the other one, and a reader that lags a little still finds the
-next records.
+A commit is one append. When the records since the last snapshot are large, the writer starts a new file of
+records and writes a snapshot of the state before it. A crash in between leaves two files of records, which
+are read one after the other. The last two snapshots and the records since the older one are kept. So the
+older snapshot can replace a damaged one, and a reader that lags a little still finds the next records.
 
 Opening reads the newest snapshot and the records after it. An incomplete last record, left by a crash, is
 cut off. A damaged or missing record before other records is an error, because later records build on it.
@@ -72,7 +71,7 @@ def bases(names: Iterable[str], suffix: str) -> list[int]:
 
 def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
     """Read the journal; FileNotFoundError if a running writer removed a file meanwhile."""
-    # Listed before reading: records before a listed file were complete when that file was created.
+    # List the files before reading: when a listed file was created, all earlier records were complete.
     names = files.names(home / JOURNAL)
     listed = bases(names, RECORDS)
     if not listed:
@@ -127,7 +126,7 @@ def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) ->
 
 
 def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
-    """Apply the whole records in `data`; return where they end.
+    """Apply the whole records in `data`; return the offset of their end.
 
     `data` was read at offset `start`.
     """
@@ -187,7 +186,7 @@ def _newest_snapshot(
 class JournalWriter:
     """Writer of records.
 
-    A failed append is cut off, at the latest before the next one.
+    A failed append is truncated at once, or else before the next append.
     """
 
     __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
@@ -199,14 +198,14 @@ class JournalWriter:
         self._files = files
         self._durable = durable
         self._broken = False
-        # The first append cuts off what a crash left after the last whole record.
+        # The first append truncates the file after its last whole record.
         self._dirty = True
         self._file = files.append(records_path(home, self.base))
         if durable:
             files.sync(home / JOURNAL)
 
     def append(self, epoch: int, content: bytes) -> None:
-        """Append a record; it is committed exactly if this returns."""
+        """Append a record. The record is committed if and only if this method returns."""
         if self._broken:
             raise HomeError(f"the journal of {self._home} could not be synced to disk; open the home again")
         line = frame(content)
@@ -246,8 +245,8 @@ class JournalWriter:
         try:
             sync()
         except OSError as problem:
-            # After a failed sync the content of the disk is unknown, also after a retry, until it is read
-            # again.
+            # After a failed sync, the content of the disk is unknown until it is read again. A retry does not
+            # help.
             self._broken = True
             raise HomeError(f"the journal of {self._home} cannot be synced to disk: {problem}") from problem
 
@@ -270,9 +269,9 @@ def write_snapshot(
 #
 #     journal/end      framed like records: <crc32> {"e":17,"boot":"5f0a…"}; the last whole line counts
 #
-# A journal that was cut off between two records looks like one before its last commits. This file reveals
-# the difference when the home is opened. The line is written after the record. So it may be missing after a
-# crash, but it never names a commit that was not made.
+# If a journal loses whole records at its end, the rest looks like a valid older journal. This file reveals
+# the loss when the home is opened. Its line is written after the record. So after a crash the last line may
+# be missing, but no line names a commit that was not made.
 #
 # With durability "process" a loss of power may destroy records whose line survives. So the line has the
 # boot id of the machine: after another boot, missing records are only reported and the home opens. With
@@ -320,7 +319,7 @@ def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
 
 
 class JournalEndWriter:
-    """Writer of the last commit.
+    """Writer of the file `end`.
 
     Errors are ignored, because an older line stays true.
     """

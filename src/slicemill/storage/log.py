@@ -2,24 +2,24 @@
 
 A log stores a stream, a derived stream or the results of a query. Each journal record may append one
 epoch to a log. Epochs are numbered by record, with one sequence for the whole home, so a log's epochs
-have gaps. The index is kept in columns of integers, some 90 bytes for an epoch of one extent, because a
-log of one day has millions of epochs:
+have gaps. A log of one day has millions of epochs. So the index consists of columns of integers, about 90
+bytes for an epoch with one extent:
 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
     extents  segment (position in a list of names)  offset  length  rows  checksum
 
-Epochs are freed from the front. Epochs of a changelog are folded instead: its first epoch is then its
-*base*, the resulting table as inserts, under the number of the last folded epoch:
+Retention frees the oldest epochs. For a changelog, compaction folds the oldest epochs into the *base*: one
+epoch with the resulting table as inserts. The base has the number of the last folded epoch:
 
     epochs   3    5    8 │ 9   12            log.fold(8, …)     8 │ 9   12       freed = base = 8
              changes     │ changes                           rows │ changes
 
 So a reader that starts at the beginning gets the current table. A reader that has read only some of the
 folded epochs has `has_freed_after` changes and must start again. If the definition of a changelog is
-replaced, an epoch deletes all rows of the old table, and the new table starts after that epoch
-(`begun_after`). A reader with a cursor reads these deletes. A reader from the beginning (-1) skips all
-epochs up to `begun_after`, because they cancel out. While a log is paused, readers see the definition at
-the pause. Only `HomeState.apply` changes an index; any thread may read it.
+replaced, an epoch deletes all rows of the old table. The new table starts after that epoch (`begun_after`). A
+reader with a cursor reads these deletes. A reader from the beginning (-1) skips all epochs up to
+`begun_after`, because they cancel out. While a log is paused, readers see the definition at the pause. Only
+`HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class EpochSpans(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """Log index as stored in snapshots (columns: see above)."""
+    """Log index as stored in snapshots (EPOCH_COLUMNS, EXTENT_COLUMNS)."""
 
     epochs: list[array[int]]
     extents: list[array[int]]
@@ -86,7 +86,7 @@ class LogEnd(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """End of a paused log, and the record of the pause."""
+    """Readable end of a paused log; `as_of` is the newest record at the pause."""
 
     end: LogEnd
     as_of: int
@@ -102,15 +102,15 @@ class LogOutline(NamedTuple):
 
 
 class Log:
-    """Index of one log; a `hold` limits what readers see."""
+    """Index of one log; while the log is paused, `hold` is its visible end."""
 
     def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
         self.name = name
         self.folder = folder
-        # first epoch of each schema, the schema, and the schema with system columns
+        # for each schema: its first epoch, the schema, and the schema with system columns
         self._columns = [(0, columns, with_system_columns(columns))]
         self.first = 0
-        self.freed = -1  # the last freed epoch; a reader before it has missed rows
+        self.freed = -1  # the last freed epoch; a reader with an earlier cursor has missed rows
         self.end = LogEnd()
         self.hold: Hold | None = None
         self._files = files
@@ -128,7 +128,7 @@ class Log:
 
     @property
     def outline(self) -> LogOutline:
-        """Return the fields for a process without the index; see `from_outline`."""
+        """Return the fields with which another process can read given epochs."""
         return LogOutline(self.name, self.folder, self._columns, self.hold)
 
     @classmethod
@@ -161,7 +161,8 @@ class Log:
     def _shown(self) -> tuple[int, pa.Schema, pa.Schema]:
         hold, found = self.hold, self._columns[-1]
         if hold is not None:
-            # A change of columns applies from its own epoch, or from the next one if its record has deletes.
+            # A change of columns applies from its own epoch, or from the next epoch if its record has
+            # deletes.
             found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
         return found
 
@@ -176,7 +177,7 @@ class Log:
 
     @property
     def changes(self) -> bool:
-        """Return True for a changelog. From its first epoch it always yields its whole table."""
+        """Return True for a changelog. A reader from the beginning gets its whole table."""
         return OP in self.columns.names
 
     @property
@@ -186,13 +187,13 @@ class Log:
 
     @property
     def changes_of_columns(self) -> list[tuple[int, pa.Schema]]:
-        """Return later schemas, each with its first epoch."""
+        """Return the schemas after the first schema, each with its first epoch."""
         return [(epoch, columns) for epoch, columns, _ in self._columns[1:]]
 
     def change_columns(self, epoch: int, columns: pa.Schema) -> None:
         """Set the columns of rows from an epoch on.
 
-        A changelog starts with an empty table there, also if its columns stay the same.
+        A changelog starts with an empty table at this epoch, even if its columns stay the same.
         """
         if columns.equals(self.columns, check_metadata=True):
             columns = self.columns  # readers compare schemas by identity
@@ -276,8 +277,8 @@ class Log:
         """Return the epochs after cursor `after`, up to and including `upto`.
 
         A cursor is the last epoch that was read. From the beginning (-1), only epochs of the visible
-        definition are returned. With `of_now` these are epochs of the newest definition: none as long as the
-        log is paused with an earlier one.
+        definition are returned. With `of_now`, only epochs of the newest definition are returned: none while
+        the log is paused at an earlier definition.
         """
         with self._lock:
             begun = self.begun_after if of_now else self.shown_begun_after
@@ -304,10 +305,10 @@ class Log:
         return EpochSpans(numbers[filled], first_ts[filled], last_ts[filled], rows[filled])
 
     def take(self, after: int, most_rows: float) -> tuple[list[Epoch], int | None]:
-        """Return the next epochs, with at most `most_rows` rows.
+        """Return the next epochs, and the least timestamp of later epochs.
 
-        At least one epoch is returned, with the least timestamp after these epochs. Rows are in order, so
-        the first later epoch with rows has that timestamp.
+        The epochs have at most `most_rows` rows, but at least one epoch is returned. Rows are in timestamp
+        order, so the first later epoch with rows has the least timestamp.
         """
         with self._lock:
             rows_so_far, least = self._epochs[4], self._epochs[2]
@@ -533,7 +534,7 @@ class Log:
             )
 
     def load(self, stored: LogColumns) -> None:
-        """Load an index from `dump` into this empty one."""
+        """Load an index from `dump` into this empty log."""
         with self._lock:
             self._epochs, self._extents = stored.epochs, stored.extents
             if len(self._extents) < len(EXTENT_COLUMNS):  # FORMAT 5 had no checksums
@@ -640,7 +641,7 @@ def _with_crc(extent: Sequence[Any]) -> Sequence[Any]:
     return extent if len(extent) == len(EXTENT_COLUMNS) else (*extent, UNVERIFIED)
 
 
-# Epochs: rows that one record appended to a log, and reading them.
+# Epochs, and functions that read their rows.
 
 
 class Epoch(NamedTuple):
@@ -703,7 +704,7 @@ def read_stored_tables(
 ) -> Iterator[tuple[pa.Table, int]]:
     """Yield the extents of epochs as stored, with arrival times; see `read_epochs`.
 
-    Rows with ties, which several partitions produced, are merged here for all readers of logs.
+    Extents with tie columns, which order rows of several partitions, are merged into one table.
     """
     for epoch in epochs:
         tied = []

@@ -5,14 +5,13 @@
     | schema | batch | batch | batch …        an Arrow IPC stream; any Arrow library can read it
              ^ extent: (segment, offset, length, rows, checksum)
 
-Each writer appends messages to its own segment: no two processes write to one file, and no byte is
-overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer
-left are ignored. A writer starts a new segment when the schema changes or the old segment is full.
+Each writer appends messages to its own segment. No two processes write to one file, and no byte is
+overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer left
+are ignored. A writer starts a new segment when the schema changes or the old segment is full.
 
 An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The
-journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before it
-parses it: after each read, and once per mapping. Extents of FORMAT 5 have no checksum and are read
-unverified.
+journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before parsing:
+after each read, or once per mapping. Extents of FORMAT 5 have no checksum and are read unverified.
 
 Segments are memory-mapped: columns are views of the page cache, shared by all processes of the machine. A
 small batch at the end of a growing segment is read instead, because mapping a file again takes longer
@@ -52,14 +51,14 @@ _COMPRESSED_BYTES = 1 << 16
 _COMPRESSED_ROWS = 1 << 17
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
-# Number of segments that a process caches, or has open for appending.
+# Number of segments that a process caches, and number of files that it has open for appending.
 _KNOWN_SEGMENTS = 1_024
 _OPEN_FILES = 400
 
 # Number of mappings between searches for removed files.
 _MAPS_BETWEEN_LOOKS = 16
 
-# Batches up to this size are read and not mapped, until this many reads of a segment.
+# A batch up to this size is read instead of mapped, until its segment has had this many reads.
 _READ_BYTES = 1 << 18
 _READS_BEFORE_MAP = 256
 _SCHEMA_BYTES = 1 << 12
@@ -82,7 +81,7 @@ class ExtentDamaged(SegmentError):
     """Extent or schema whose bytes have changed since they were written."""
 
 
-UNVERIFIED = -1  # stands for the checksum of an extent without one
+UNVERIFIED = -1  # checksum of an extent that has none
 
 
 class Extent(NamedTuple):
@@ -95,7 +94,7 @@ class Extent(NamedTuple):
     offset: int
     length: int
     rows: int
-    crc: int = UNVERIFIED  # of the schema message and the extent's bytes
+    crc: int = UNVERIFIED  # checksum of the schema message and the extent's bytes
 
 
 def segment_name(writer: str, number: int) -> str:
@@ -196,7 +195,7 @@ class SegmentWriter:
     def _segment(self, schema: pa.Schema) -> AppendFile:
         """Return the segment to append to.
 
-        A new one is started if the last is full, has another schema or was removed.
+        A new segment is started if the last segment is full, has another schema or was removed.
         """
         if self._schema is not None and self._end < self._roll_bytes and _same(schema, self._schema):
             if self._file is None and exists(self._files, self._path(self._number)):
@@ -357,7 +356,8 @@ class _ConcatenatedFile:
         self._parts = [first, second]
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        # Messages do not cross the border: the first buffer is a message, and the second starts with one.
+        # Messages do not cross the border: the first buffer is one message, and the second buffer starts with
+        # one.
         while len(self._parts) > 1 and not len(self._parts[0]):
             del self._parts[0]
         part = self._parts[0]
@@ -403,7 +403,7 @@ class SegmentReader:
         with _raise_extent_damage(folder / extent.segment, 0):
             segment = self._segment(folder, extent)
             if segment.parsed is None:
-                self._buffer(segment, [extent])  # which verifies the schema as well
+                self._buffer(segment, [extent])  # verifies the schema too
             return list(segment.schema.names)
 
     def read_columns(self, folder: Path, run: Sequence[Extent], columns: Collection[str]) -> pa.Table:
@@ -487,7 +487,7 @@ def reader_of(files: FileSystem) -> SegmentReader:
 
 
 def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.Table:
-    """Return the rows of an extent; raise ExtentGone if they were freed."""
+    """Return the rows of an extent; raise ExtentFreed if they were freed."""
     return reader_of(files).read(folder, extent)
 
 

@@ -47,7 +47,7 @@ def _own_bytes(value: Any) -> int:
     if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return int(value.nbytes)
     if isinstance(value, np.ndarray):
-        # A view counts as its whole base array, such as spare room after growing accumulators.
+        # A view counts as its whole base array, such as the spare capacity of growing accumulators.
         return _ARRAY if isinstance(value.base, np.ndarray) else int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
@@ -68,7 +68,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
         elif value.dtype == np.object_:
             yield from _sample_items(value.ravel().tolist())
     elif isinstance(value, ObjectsByKey):
-        # Not its pieces: they are in files, or are still to be encoded by the thread that writes them.
+        # Pieces are not visited: they are in files, or will be encoded by the thread that writes them.
         more = max(1.0, len(value) / _SAMPLE)
         yield from ((part, more) for part in value.sample(_SAMPLE))
     elif isinstance(value, Mapping):

@@ -132,6 +132,6 @@ def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) 
 def _parent(files: Any, path: Path) -> str | None:
     """Return the parent of a table file.
 
-    It can be cached, because files are named by their content.
+    The parent can be cached, because files are named by their content.
     """
     return read_table_file(files, path).parent

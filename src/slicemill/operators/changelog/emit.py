@@ -32,7 +32,7 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("emit", version=1)
 @dataclass(slots=True)
 class EmitState:
-    """Changes not emitted yet, first and last of each row; next row number."""
+    """Pending changes (first and last of each row), and next row number."""
 
     waiting: pa.Table | None = None
     latest_ts: int = BEGINNING
@@ -79,7 +79,7 @@ class EmitStep:
         return int(self._ends(waiting).min())
 
     def _ends(self, rows: pa.Table) -> Int64s:
-        """Return when the interval of each change ends.
+        """Return the end of each change's interval.
 
         Changes before the first row have an interval of their own.
         """
@@ -141,10 +141,10 @@ def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
 
 
 def _surviving_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
-    """Return for each row and interval as many changes as its net count.
+    """Return the changes that remain after equal inserts and deletes cancel out.
 
-    These are the first changes since the count was last 0, so that the choice does not depend on run
-    boundaries.
+    An insert and a delete of equal rows in one interval cancel out. The first changes since the count of a
+    row was last 0 remain, so that the choice does not depend on run boundaries.
     """
     codes, first = _number_rows(rows, ends, schema.own)
     order, grouped, _ = by_partition(codes.astype(np.int32), len(first))
@@ -167,16 +167,16 @@ def _first_and_last(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64
 
 
 def _number_rows(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, Int64s]:
-    """Number equal rows of an interval.
+    """Give equal rows of an interval the same number.
 
-    Also return the first row of each number.
+    Return the number of each row, and the first row of each number.
     """
     found = distinct_keys([pa.array(ends), *(rows.column(name) for name in schema.names)], rows.num_rows)
     return found.codes, found.rows
 
 
 def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """Return `rows` with the times and numbers of `table`."""
+    """Return `rows` with the system columns of `table`."""
     columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
     return pa.table(columns, names=table.column_names)
 

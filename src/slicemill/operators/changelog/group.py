@@ -1,8 +1,9 @@
 """GROUP BY over all history: group values before and after each row.
 
-The values after a row are those of running accumulators (`over.running`), or of unbounded windows
-partitioned by the groups. The values before a row are those after the previous row of its group: an
-earlier row of this run, or the row that is stored as emitted last.
+Each input row updates its group, from the aggregate values before the row to those after it. The values after
+a row come from running accumulators (`operators.window.running`), or from unbounded OVER windows partitioned
+by the group keys. The values before a row are those after the previous row of its group. If the previous row
+is not in this run, these values are stored as the last emitted row.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _UPGRADES = {
 @stored_as("group_changes", version=3, upgrade=_UPGRADES)
 @dataclass(slots=True)
 class GroupChangesState:
-    """Groups, state of accumulators and windows, and the last emitted row by group.
+    """Groups, accumulators, windows, and the last emitted row by group.
 
     Version 1 had all calls and the groups in windows; version 2 had one table of emitted rows.
     """
@@ -110,7 +111,7 @@ class GroupChangesStep:
         self._columns = CompiledColumns([keys, *arguments, *self._counted_values], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
-        # A count of all rows changes with every row.
+        # count(*) changes with every row, so its changes need no comparison.
         self._counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._schema = with_system_columns(to_arrow(context.node.schema))
         self._first_row = GlobalAggregateRow.of(operator, context)
@@ -121,7 +122,7 @@ class GroupChangesStep:
         self._emits_all = state.told.used < self._groups_kept
 
     def _share_values(self) -> None:
-        """Let calls that count the same values share one numbering of the values.
+        """Let calls that count the same values share a value numbering.
 
         Older states have one numbering for each call.
         """
@@ -145,10 +146,10 @@ class GroupChangesStep:
         return pa.concat_tables([first, made]) if first.num_rows else made, until
 
     def _inserts(self, table: pa.Table, complete: int) -> pa.Table:
-        """Return inserts of all groups that are not in the table.
+        """Return inserts of all groups that have not been emitted.
 
-        The inserts precede the rows of the run. An accumulator returns its value for a row without values
-        that counts zero times.
+        The inserts precede the rows of the run. An accumulator returns its current value for a row with NULL
+        arguments and weight 0.
         """
         keys, told = self.state.keys, self.state.told
         assert keys is not None, "set when the step was made"
@@ -186,7 +187,7 @@ class GroupChangesStep:
         numbered = keys.number(distinct_keys(groups_of, table.num_rows), groups_of)
         rows = GroupedRows.of(numbered, len(keys) or 1)
         given, counted = arguments[: len(self._figures)], arguments[len(self._figures) :]
-        values_of: dict[int, Int32s] = {}  # by numbering, which several calls may share
+        values_of: dict[int, Int32s] = {}  # by numbering of values, which several calls may share
         for (call, figure), columns, values in zip(self._figures, given, counted, strict=True):
             if isinstance(figure, RunningDistinct):
                 numbering = id(figure.values)
@@ -205,8 +206,8 @@ class GroupChangesStep:
         order, groups = rows.order, rows.groups
         first = np.ones(len(order), np.bool_)
         first[1:] = groups[1:] != groups[:-1]
-        # By row: the index of the values before it among the emitted rows, and of the values after it behind
-        # these.
+        # `both` has the stored values of known groups, then the values after each row. `source` is the index
+        # in `both` of the values before each row.
         was = np.where(known, np.cumsum(known) - 1, -1)
         source = np.empty(len(order), np.int64)
         source[order] = np.where(first, was[groups], kept + np.roll(order, 1))
@@ -246,7 +247,7 @@ def _nulls(expr: Expr, count: int) -> pa.Array:
 
 
 def taken_over(_: GroupChanges, state: object, calls: Sequence[int]) -> GroupChangesState:
-    """Return the state of a new definition, whose table is empty, given the former call of each call."""
+    """Return the state of a new definition; `calls` are its former calls' positions."""
     figures = state.figures if isinstance(state, GroupChangesState) else None
     if figures is None or any(figures[call] is None for call in calls):
         raise not_taken_over()
@@ -265,8 +266,8 @@ def group_changes(
 
 # GROUP BY over a changelog, for calls with retractable accumulators.
 #
-# Both halves of an update are one change. If both belong to one group, one change is emitted; otherwise one
-# for each group:
+# An update_before row and its update_after row are processed as one change. If both belong to one group, one
+# change of the group is emitted. Otherwise one change of each group is emitted:
 #
 #     _op             group   value      sum   emitted
 #     insert          a       5          5     insert a 5
@@ -343,7 +344,7 @@ class RetractingGroupsStep:
         known = places >= 0
         told = state.told.added.behind(places[known], now)
         kept = int(np.count_nonzero(known))
-        # The emitted changes, by group: the row emitted before each of them, and a flag if there was one.
+        # By emitted change, in order of groups: the previous emitted row, and a flag if there was one.
         is_told = tells[rows.order]
         order, groups = rows.order[is_told], rows.groups[is_told]
         first = np.ones(len(order), np.bool_)
@@ -380,7 +381,7 @@ class RetractingGroupsStep:
         chosen = np.stack([was, is_], axis=1).reshape(-1)
         kinds = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
         places = np.stack([before[arranged], after[arranged]], axis=1).reshape(-1)[chosen]
-        # The output of an update has the time of its second half.
+        # The output of an update has the timestamp of its update_after row.
         causes = pa.array(np.repeat(order + (ops[order] == UPDATE_BEFORE), 2)[chosen])
         first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(places)
         system = {TS: table.column(TS).take(causes), SEQ: np.arange(first, self.state.next_seq)}
@@ -406,7 +407,7 @@ class RetractingGroupsStep:
 
 
 def retracting_groups(operator: GroupChanges, context: StepContext) -> RetractingGroupsStep | None:
-    """Return the step, or None if rows are processed one by one.
+    """Return the step; None if rows must be processed one by one.
 
     This is necessary if a call has no retractable accumulator, or if the stored state is that of the row
     operator.
@@ -421,8 +422,8 @@ def retracting_groups(operator: GroupChanges, context: StepContext) -> Retractin
 
 # Row of a global aggregate over no input rows.
 #
-# An aggregate without GROUP BY has one row for any input. For `count(*), sum(v)` over no rows, it is `(0,
-# NULL)`:
+# An aggregate without GROUP BY has one row for any input. For `count(*), sum(v)` over no rows, the row is
+# `(0, NULL)`:
 #
 #     _ts        _op             count   sum
 #     EARLIEST   insert          0       NULL    before the first row
@@ -434,10 +435,7 @@ def retracting_groups(operator: GroupChanges, context: StepContext) -> Retractin
 
 @dataclass(frozen=True, slots=True)
 class GlobalAggregateRow:
-    """Values of a global aggregate over no rows.
-
-    They are a table of one row.
-    """
+    """Values of a global aggregate over no rows, as a table of one row."""
 
     values: pa.Table
 
@@ -462,7 +460,7 @@ class GlobalAggregateRow:
     def as_insert(self, schema: pa.Schema) -> pa.Table:
         """Return the change that inserts the row.
 
-        It precedes all other rows, so its number is 0.
+        The insert precedes all other rows, so its sequence number is 0.
         """
         system = {TS: EARLIEST, SEQ: 0, ARRIVAL: 0, OP: INSERT}
         columns = [

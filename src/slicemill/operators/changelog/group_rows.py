@@ -92,7 +92,7 @@ class GroupRows:
         del self._rows[next(place for place, row in enumerate(self._rows) if comparable(row) == wanted)]
 
     def value(self) -> object:
-        """Evaluate the aggregate; NOTHING if a user-defined one returns no row."""
+        """Evaluate the aggregate; NOTHING if a user-defined aggregate returns no row."""
         returned = evaluate(self._base, self._rows)
         if len(returned) > 1:
             raise SlicemillError(

@@ -1,6 +1,6 @@
 """Join of changelogs, row by row.
 
-The rows of both inputs are kept by key.
+The rows of both inputs are stored by key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class JoinChangesByRows:
     widths: tuple[int, int]
     inputs: int = 2
     waits_for_time: bool = True
-    # Rows of both inputs by key, in parts by input.
+    # Rows of both inputs by key, with one part for each input.
     _sides: ObjectsByKey[Row, Rows] = field(default_factory=lambda: ObjectsByKey(_same, _same))
     _before: list[Row | None] = field(default_factory=lambda: [None, None])
     _arrived: int = 0
@@ -74,7 +74,7 @@ class JoinChangesByRows:
         own, kept = self._own(port, row), self._sides.change(key, port)
         assert kept is not None, "a row that leaves has arrived"
         wanted = comparable(own)
-        # Of equal rows, delete the one that arrived first.
+        # Of equal rows, delete the row that arrived first.
         number = min(number for number, other in kept.items() if comparable(other) == wanted)
         del kept[number]
         if not kept:

@@ -42,7 +42,8 @@ class _ChangingSession:
 class ChangingSessions:
     """Row operator of sessions with early emissions.
 
-    `group` and `closes` are functions of a row; `end_of` returns when a row lets its session end.
+    `group` returns the group keys of a row. `end_of` returns the session end that a row causes, None for an
+    open end. `closes` returns True for a row that ends its session.
     """
 
     operator: SessionChanges
@@ -58,7 +59,7 @@ class ChangingSessions:
     _begun: int = 0
     _since: int | None = None
     _changed: set[int] = field(default_factory=set)  # numbers of sessions with unemitted changes
-    # Heap of ends and numbers of sessions. The entry of a session that has been extended has an earlier end.
+    # Heap of (end, session number). An entry is outdated if its session has been extended since.
     _ends: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,7 +81,7 @@ class ChangingSessions:
         return ()
 
     def _session(self, key: Row, values: Row, ts: int) -> tuple[int, _ChangingSession]:
-        """Return the open session of a row's group, or a new one, with its number."""
+        """Return the number and the open or new session of a row's group."""
         number = self._latest.get(key, -1)
         session = self._sessions.change(number)
         if session is None or session.closed or (session.end is not None and ts > session.end):

@@ -1,4 +1,4 @@
-"""Specification of GROUP BY over all history, as a changelog."""
+"""Specifications of operators that emit a changelog, and of DISTINCT."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class GroupChanges(Operator):
 
     @property
     def by_rows(self) -> bool:
-        """True if no kernels exist for the argument types."""
+        """True if rows are processed individually: no kernel has the argument types."""
         kinds = {argument.type.kind for call in self.calls for argument in call.arguments}
         return not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
 
     @property
     def one_cell(self) -> bool:
-        """True if one cell has all groups, and rows are numbered anew."""
+        """True if a single partition (cell) has all groups and renumbers rows."""
         return self.retracts or self.by_rows
 
 
@@ -68,7 +68,7 @@ def _group_changes_columns_read(group: GroupChanges) -> ColumnsRead:
 def _group_changes_keys(group: GroupChanges) -> tuple[Keys, ...] | None:
     """Return the partition keys; None if there is a single cell.
 
-    An update may concern two groups, whose halves must be read together.
+    The two rows of an update may belong to different groups, and must be read together.
     """
     return None if group.one_cell else (tuple(item.expr for item in group.group_by),)
 
@@ -84,9 +84,9 @@ def _group_changes_keys_below(group: GroupChanges, node: Node, _: QueryGraph, ke
 
 
 def _takes(kept: GroupChanges, group: GroupChanges) -> list[int] | None:
-    """Return by call the former call with the same accumulator.
+    """Map calls to former calls with the same accumulator.
 
-    Only accumulators can emit the whole table again.
+    Return None unless all calls have accumulators, because only accumulators can emit the whole table again.
     """
     if kept.one_cell or group.one_cell or kept.group_by != group.group_by:
         return None
@@ -106,7 +106,7 @@ _GROUP_CHANGES_KINDS = (
         keys=_group_changes_keys,
         keys_below=_group_changes_keys_below,
         history_us=lambda *_: None,
-        # Both halves of an update have the number of the row that causes it.
+        # Both rows of an update have the sequence number of the row that causes the update.
         seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_cell else bits,
         takes=_takes,
         taken_over="slicemill.operators.changelog.group:taken_over",
@@ -123,7 +123,7 @@ _GROUP_CHANGES_KINDS = (
 #     LATE d                                                              ↑update, up to d after the end
 #
 # The result is the changelog of a table with a row per group and window. The watermark triggers emissions,
-# not a clock: at multiples of d, and at the end of the window.
+# not a clock: when it passes a multiple of d, and when it passes the end of the window.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class WindowChanges(Operator):
     """Aggregates of groups over windows [e - extent, e).
 
     The ends e are multiples of the slide. `every_us` is the interval of early emissions. With `late`, the
-    input also has late rows, at the time of their arrival. They update windows that ended at most
+    input also has late rows, at the time of their arrival. Late rows update windows that ended at most
     `late.within_us` ago. Windows that `grow` begin at the last multiple of the extent before their end
     (CUMULATE).
     """
@@ -187,7 +187,7 @@ _WINDOW_CHANGES_KINDS = (
 #     EARLY EVERY d             ↑insert  ↑update                      ↑insert
 #
 # The result is the changelog of a table with a row per group and session. Its key is the group and the
-# start of the session. The end of a session is the current one.
+# start of the session. The end of a session changes while rows arrive.
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ _SESSION_CHANGES_KINDS = (
 #             insert             (clock, 10, 'Rome')
 #             update                  (clock, 10 → 15, 'Oslo'), (clock, 10 → 15, 'Rome')
 #
-# The result is a changelog. At every time it adds up to the join of both tables.
+# The result is a changelog. Its changes up to any time give the join of both tables at that time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,8 @@ class JoinChanges(Operator):
     """Join of changelogs; output columns are the operation and `alias.column`.
 
     `condition` is over output columns. `keys` are its equal expressions, over the inputs' own columns.
-    `retracts` tells which inputs are changelogs. Rows of both inputs are kept until their retraction.
+    `retracts` is True for each input that is a changelog. Rows of both inputs are kept until their
+    retraction.
     """
 
     aliases: tuple[str, str]
@@ -370,7 +371,7 @@ _TOPN_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Emit(Operator):
-    """Emit the net changes of each interval at the end of the interval.
+    """Emit the net changes of each interval at its end.
 
     Without `every` (microseconds), emit the table at the end of input. `key` are the key columns of the
     changelog, if any.

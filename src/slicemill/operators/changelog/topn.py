@@ -1,4 +1,10 @@
-"""Execution steps of top-n; kernels for insert-only input and distinct ranks."""
+"""Execution steps of top-n: `ROW_NUMBER() OVER (…) <= n`.
+
+- `FirstRowsStep`: ordered by time, so the first rows of a partition never change
+- `BestRowsStep`: one row for each partition
+- `SeveralRowsStep`: several rows for each partition, with distinct ranks
+- `TopRows`: all other cases, row by row; `CandidatesStep` filters its input
+"""
 
 from __future__ import annotations
 
@@ -52,7 +58,7 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("top.first", version=1)
 @dataclass(slots=True)
 class FirstRowsState:
-    """Partitions, and the number of rows that each has had."""
+    """Partitions, and the number of rows that each partition has received."""
 
     keys: Keys = field(default_factory=Keys)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -92,7 +98,7 @@ class FirstRowsStep:
 )
 @dataclass(slots=True)
 class BestRowsState:
-    """Partitions, and the first row of each by partition number."""
+    """Partitions, and the best row of each partition by its number."""
 
     keys: Keys = field(default_factory=Keys)
     best: RowsByNumber = field(default_factory=RowsByNumber)
@@ -101,8 +107,9 @@ class BestRowsState:
 class BestRowsStep:
     """Top-1 per partition: emits an update whenever the first row changes.
 
-    Stored and new rows are numbered in sort order. The best row so far is a running minimum by partition.
-    Subtracting a constant per partition makes the minimum start again at each partition:
+    Stored and new rows are numbered in sort order. The best row of a partition so far is the running
+    minimum of these numbers. A constant is subtracted in each partition, so that one running minimum over
+    all rows starts again at each partition:
 
         partition   0   0   0   1   1          number     3   5   1   2   0
         minus       0   0   0   5   5          minimum    3   3   1  -3  -5     best: 1st, 3rd, 4th, 5th
@@ -143,7 +150,7 @@ class BestRowsStep:
         best = np.ones(len(order), np.bool_)
         best[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
         sorted_places = np.arange(len(order))
-        # The best row before each row: the last position before the row that was a new minimum.
+        # Before each row, the best row is at the last position with a new minimum.
         latest = np.maximum.accumulate(np.where(best, sorted_places, 0))
         before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
         was = sorted_places > head
@@ -170,7 +177,7 @@ def _plain(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """Return `rows` with the times and numbers of `table`."""
+    """Return `rows` with the system columns of `table`."""
     columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
     return pa.table(columns, names=table.column_names)
 
@@ -195,7 +202,7 @@ def top(
 
 # Top-n with several rows per partition and distinct ranks: `ROW_NUMBER() <= n`.
 #
-# A new row within the limit takes its place, and the rows after it move by one. The row beyond the limit is
+# A new row within the limit gets its position, and the rows after it move by one. The row beyond the limit is
 # dropped:
 #
 #     places      1    2    3                   changes for the row 7, if places are shown
@@ -213,9 +220,9 @@ def _no_positions() -> Int64s:
 
 @kernel
 def insert_positions(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int64s, Int64s]:
-    """Return the place of each row on arrival, and the rows placed before.
+    """Return each row's position on arrival, and the row count then.
 
-    Places start at 0; -1 for rows beyond the limit. Rows are ordered by partition, then by arrival.
+    Positions start at 0; -1 marks rows beyond the limit. Rows are ordered by partition, then by arrival.
     """
     lowest = np.empty(limit, np.int64)
     taken, counts = np.full(len(ranks), -1, np.int64), np.zeros(len(ranks), np.int64)
@@ -242,10 +249,10 @@ def insert_positions(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int
 def emit_changes(
     partitions: Int32s, taken: Int64s, told: Int64s, limit: int, shown: bool
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """Return the changes: causing row, row before, row after, and place.
+    """Return the changes: causing row, row before, row after, and position.
 
-    Rows before and after are -1 if there is none. `row_changes` is the number of changes of each row. The
-    last result are the rows that stay within the limit.
+    Rows before and after are -1 if there is none. `told` is the number of changes that each row causes. The
+    last result has the rows that stay within the limit.
     """
     total = told.sum()
     cause, place = np.empty(total, np.int64), np.zeros(total, np.int64)
@@ -288,9 +295,9 @@ def emit_changes(
 
 @kernel
 def collect_chains(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
-    """Return the positions of linked chains, and the chain of each position.
+    """Return the positions of linked lists, and the list of each position.
 
-    Each chain starts at its head; -1 ends a chain.
+    Each list starts at its head; -1 ends a list.
     """
     count = 0
     for head in heads:
@@ -327,12 +334,12 @@ class SeveralRowsState:
     used: int = 0
 
     def chains(self, numbers: Int64s) -> tuple[Int64s, Int32s]:
-        """Return the top rows of some partitions, and the index of their partition."""
+        """Return the top rows of some partitions, with partition indexes."""
         self.heads = extend_array(self.heads, len(self.keys) or 1, -1)
         return collect_chains(self.heads[numbers], self.following)
 
     def keep(self, numbers: Int64s, places: Int64s, chains: Int32s) -> None:
-        """Replace the top rows of some partitions; each partition has some."""
+        """Replace the top rows of some partitions; none of them becomes empty."""
         self.following = extend_array(self.following, self.added.rows, -1)
         last = last_of_each(chains)
         self.following[places] = np.where(last, -1, np.roll(places, -1))
@@ -354,7 +361,7 @@ def _new_positions(places: Int64s, stay: Int64s) -> Int64s:
 
 
 def _chain_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[str, object]:
-    """Upgrade version 1, which had all rows in one table, sorted by partition."""
+    """Upgrade version 1: one table of all rows, sorted by partition."""
     found = SeveralRowsState(keys)
     if rows is not None and rows.num_rows:
         order = np.argsort(of, kind="stable")
@@ -433,7 +440,7 @@ class SeveralRowsStep:
         after: Int64s,
         place: Int64s,
     ) -> pa.Table:
-        """Return the changes as rows, with both halves of updates."""
+        """Return the changes as rows; an update has two rows."""
         was, is_ = before >= 0, after >= 0
         chosen = np.stack([was, is_], axis=1).reshape(-1)
         ops = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
@@ -528,7 +535,7 @@ class CandidatesStep:
         places = np.empty(len(rows), np.int64)
         places[order] = arrival
         if by.function != "row_number":
-            # Rows that are equal in the order have the position of the first one.
+            # Rows with equal sort keys have the position of the first of these rows.
             other = np.zeros(len(rows), np.bool_)
             for code in codes:
                 other[1:] |= code[order][1:] != code[order][:-1]
@@ -588,7 +595,7 @@ class TopRows:
             if row is not None:
                 key = comparable(self.partition(row))
                 shown.setdefault(key, self._visible(key))
-        follows: dict[int, int] = {}  # by arrival number: the row that replaces another one in an update
+        follows: dict[int, int] = {}  # arrival number of a replaced row -> that of the row that replaces it
         if leaves is not None:
             left = self._remove(leaves)
             if comes is not None:
@@ -633,7 +640,7 @@ class TopRows:
         kept = self._partitions.change(key)
         assert kept is not None, "a row that leaves has arrived"
         found = [place for place, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
-        # Of equal rows, delete the one that arrived first.
+        # Of equal rows, delete the row that arrived first.
         left = kept.pop(min(found, key=lambda place: abs(kept[place].arrival)))
         if not kept:
             self._partitions.remove(key)
@@ -668,7 +675,7 @@ class TopRows:
     ) -> list[Row]:
         now = self._visible(key)
         if self.operator.updates_by_position:
-            # The position is the key: a row at the position of another one is an update.
+            # The rank is the key, so a row that takes the rank of another row updates it.
             pairs = zip_longest((row for _, row in before), (row for _, row in now))
             return [change for pair in pairs for change in row_changes(*pair)]
         were = {follows.get(entry.arrival, entry.arrival): row for entry, row in before}

@@ -22,10 +22,9 @@ from slicemill.types import Row, Timed
 
 @dataclass(slots=True)
 class _WindowGroup:
-    """Group of a window: output key values, accumulators and the last emitted row.
+    """Group of a window: key values, accumulators and last emitted row.
 
-    `changed` numbers the first change since that row was emitted, in the order of all changes; None if there
-    is no change.
+    `changed` is the sequence number of the first change since that row was emitted, None without a change.
     """
 
     values: Row
@@ -36,9 +35,9 @@ class _WindowGroup:
 
 @dataclass(slots=True)
 class ChangingWindows:
-    """Row operator; state is the groups of windows that can still change.
+    """Row operator of windows; state is groups of windows that can change.
 
-    `group` is a function of a row; `time` is the event time of late rows, if they are read.
+    `group` returns the group keys of a row. `time` returns the event time of a row, if late rows are read.
     """
 
     operator: WindowChanges
@@ -47,9 +46,9 @@ class ChangingWindows:
     calls: Sequence[tuple[RowAggregate, Callable[[], RetractableAccumulator], Callable[[Row], Row]]]
     inputs: int = 1
     waits_for_time: bool = True
-    # Groups by key, in parts by the ends of windows.
+    # Groups by key, with one part for each window end.
     _groups: ObjectsByKey[Row, _WindowGroup] = field(init=False)
-    # By open window, the groups that changed since they were emitted; and the time of the first such change.
+    # By open window, the groups with unemitted changes; and the time of the first such change.
     _changed: dict[int, dict[Row, None]] = field(default_factory=dict)
     _since: int | None = None
     _changes: int = 0
@@ -100,9 +99,9 @@ class ChangingWindows:
         return self.due()
 
     def due(self) -> int | None:
-        """Return when changes are emitted next.
+        """Return the time of the next emission.
 
-        This is at the end of their window, or earlier at a multiple of the EARLY interval.
+        This is the end of a window, or an earlier multiple of the EARLY interval.
         """
         every, end = self.operator.every_us, min(self._changed, default=None)
         if end is None or every is None or self._since is None:

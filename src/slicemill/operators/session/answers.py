@@ -1,8 +1,8 @@
 """Aggregate values of ended sessions, for all queries at once.
 
-The sessions of all queries are listed by query, end and first tuple. Common parts are computed once:
-times, keys and bounds, and the values of equal calls over the sessions of all queries with these calls.
-The output of a query consists of slices of these columns.
+The sessions of all queries are sorted by query, end and first tuple. Times, keys and bounds are computed once
+for all queries. Each distinct call is evaluated once, over the sessions of all queries with this call. The
+output of a query consists of slices of these columns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Outcome: TypeAlias = pa.Table | SlicemillError
 
 @dataclass(frozen=True)
 class StoredRows:
-    """All stored rows: positions sorted by key, and the key of each row."""
+    """Stored rows, their positions by key, and each row's key code."""
 
     table: pa.Table
     order: Int64s
@@ -73,9 +73,10 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class PassedSessions:
-    """Sessions found in one pass.
+    """Sessions that one pass over the rows has found.
 
-    `places` are the sorted rows that its queries read. `members` has the queries by gap.
+    `places` are the positions of the rows that the queries of the pass read, sorted by key. `members` has the
+    names of these queries, by gap.
     """
 
     places: Int64s
@@ -84,7 +85,7 @@ class PassedSessions:
 
 
 class _SessionsByQuery:
-    """Sessions of each query, by query, then by end and first tuple."""
+    """Sessions of each query, sorted by query, end and first tuple."""
 
     def __init__(self, rows: StoredRows, found: PassedSessions) -> None:
         self.rows, self.places, ended = rows, found.places, found.ended
@@ -103,7 +104,7 @@ class _SessionsByQuery:
 
 
 def _in_order(ended: EndedSessions, seqs: Int64s) -> Int64s:
-    """Return the order by gap, end and first tuple.
+    """Return the order of the sessions by gap, end and first tuple.
 
     Ends are rarely equal, so that a single sort by gap and end is usually enough.
     """
@@ -183,7 +184,7 @@ class SessionAnswers:
             self._members[member.name] = own
 
     def of(self, rows: StoredRows, found: Sequence[PassedSessions]) -> dict[str, Outcome]:
-        """Return each query's rows by end and first tuple, or its error."""
+        """Return each query's rows, sorted by end and first tuple, or its error."""
         out: dict[str, Outcome] = {}
         for passed in found:
             out |= {name: self._members[name].nothing for names in passed.members for name in names}
@@ -208,7 +209,7 @@ class SessionAnswers:
         return out
 
     def _values(self, listed: _SessionsByQuery) -> list[dict[str, CallValues | SlicemillError]]:
-        """Return the values of each evaluation, by query."""
+        """Return the values of each set of calls, by query."""
         users: list[list[str]] = [[] for _ in self._evaluates]
         for name in listed.of_member:
             for number in self._members[name].evaluations:
@@ -309,7 +310,7 @@ def _evaluate_queries(evaluates: Sequence[Evaluate], sessions: _ConcatenatedSess
 
 
 def _alone(evaluates: Sequence[Evaluate], listed: _SessionsByQuery, name: str) -> CallValues | SlicemillError:
-    """Evaluate a query alone, so that other queries' errors do not matter."""
+    """Evaluate one query, so that errors of other queries have no effect."""
     try:
         return _evaluate_queries(evaluates, _ConcatenatedSessions(listed, [name]))[0]
     except SlicemillError as problem:

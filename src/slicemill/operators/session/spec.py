@@ -43,14 +43,14 @@ class SessionAggregate(Operator):
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
-        """Return the expressions that are read of a tuple, without the keys."""
+        """Return the expressions that are evaluated for a tuple, except the keys."""
         arguments = [argument for call in self.calls for argument in call.arguments]
         return tuple(dict.fromkeys([*arguments, *self.session.exprs]))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMember:
-    """One of the session aggregates that share rows.
+    """Session aggregate of one of the queries that share stored rows.
 
     `conditions` select its tuples. `name` is stable for the lifetime of the query.
     """

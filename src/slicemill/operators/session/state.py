@@ -1,4 +1,4 @@
-"""State of session windows: rows of open sessions, stored once for all queries."""
+"""State of session windows: rows of open sessions, shared by queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SessionMemberState:
 class SessionState:
     """Rows of open sessions in order of arrival.
 
-    `taken` counts all rows so far.
+    `taken` counts all rows that have arrived.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -52,7 +52,7 @@ class SessionState:
     def adopt(self, definitions: Mapping[str, object]) -> None:
         """Restore state for these queries.
 
-        New ones start empty; state of removed ones is dropped.
+        New queries start empty; state of removed queries is dropped.
         """
         known = {
             name: member
@@ -90,9 +90,9 @@ def _fit_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 # Session borders, found in one pass over rows sorted by key and time.
 #
-# A tuple keeps its session open until its own end: its time plus the gap, or the time in a column. The next
-# tuple of the key belongs to the session if it is not later. A tuple that closes the session is the
-# session's last one.
+# Each tuple has an end: its time plus the gap, or the time in a column. A session is open until the latest
+# end of its tuples. The next tuple of the key belongs to the session unless it is later. A tuple that
+# satisfies CLOSE WHEN is the last tuple of its session.
 #
 #     gap 3      0  1  2  3  4  5  6  7  8  9  10
 #     tuples     a     b        c              d
@@ -101,8 +101,8 @@ def _fit_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 #                               [c---------)          c is in time: open until 8
 #                                              [d     d starts another session
 #
-# A session with a smaller gap lies within one with a larger gap. So one pass finds the sessions of all
-# gaps: a distance between two tuples ends the sessions of all gaps below the distance.
+# A session with a smaller gap lies within a session with a larger gap. So one pass finds the sessions of all
+# gaps: a distance between two tuples ends the sessions of all gaps that are smaller than the distance.
 #
 #     distances     2   1   9   3   2
 #     gap 4       [ .   .   . ) [ .   .   . )
@@ -126,9 +126,10 @@ class EndedSessions:
 
 @dataclass(frozen=True, slots=True)
 class SessionSegments:
-    """Ended sessions, and for open ones the earliest ends and the rows.
+    """Ended sessions, and the ends and rows of open sessions.
 
-    `held` has the earliest end per gap, None if no session is open.
+    `held` has the earliest end of an open session per gap, None if no session is open. `is_open` marks the
+    rows of open sessions.
     """
 
     ended: EndedSessions
@@ -162,7 +163,7 @@ def sessions_of_gaps(
 def _find_sessions(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bools]:
-    """Return ended sessions of all gaps, in the order of their ends."""
+    """Return the ended sessions of all gaps, in the order of the pass."""
     rows, many = len(keys), len(gaps)
     most = many  # upper bound of the number of sessions
     for i in range(1, rows):
@@ -220,8 +221,8 @@ def sessions_until(
 def to_the_end(order: Int64s, keys: Int64s, needed: Bools) -> Bools:
     """Return the needed rows and all later rows of their keys.
 
-    So the stored rows of a session that has ended for one of the queries always include its last row, from
-    which its end is known.
+    A session may have ended for one query and be open for another query. Its last row must stay stored,
+    because the row determines the end of the session.
     """
     out = np.zeros(len(order), np.bool_)
     stays = False

@@ -1,8 +1,9 @@
 """Step of session aggregates for all queries of one stream and key.
 
 Rows of open sessions are stored once and sorted by key in each run. Queries that read the same rows find
-their sessions in one pass, for any gaps (`borders`). Ended sessions are ranges of neighbouring rows, over
-which window kernels compute the aggregates of all queries (`answers`).
+their sessions in one pass, for any gaps (`operators.session.state`). Ended sessions are ranges of
+neighbouring rows, over which window kernels compute the aggregates of all queries
+(`operators.session.answers`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class SharedSessionsStep:
     ) -> None:
         newcomers = context.newcomers.keys()
         state.hand_over({member.name: member for member in members}, context.successors)
-        # Twice, because a query that is dropped and created again must start empty.
+        # Adopt twice, because a query that is dropped and created again must start empty.
         state.adopt({member.name: member for member in members if member.name not in newcomers})
         state.adopt({member.name: member for member in members})
         self.state = state
@@ -124,7 +125,7 @@ class SharedSessionsStep:
         for name, where in self._where.items():
             state = self.state.members[name]
             if state.failure is None:
-                # A query older than the oldest row reads all rows, whenever it started.
+                # Queries older than the oldest stored row read all rows, so they share one pass.
                 first = state.first if state.first > oldest else 0
                 common = _SharedPass(where, first, state.closed, self._apart_from_gaps[name])
                 together.setdefault(common, []).append(name)
@@ -206,7 +207,7 @@ class SharedSessionsStep:
 
 
 class SessionsStep:
-    """Sessions of one aggregate that shares rows with no other."""
+    """Step of a session aggregate that shares no rows with other queries."""
 
     def __init__(self, operator: SessionAggregate, state: SessionState, context: StepContext) -> None:
         member = SessionMember("", (), operator, context.node.schema.columns)
