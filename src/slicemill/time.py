@@ -29,7 +29,7 @@ class SteadyClock:
     __slots__ = ("_ahead_ns",)
 
     def __init__(self) -> None:
-        self._ahead_ns = -(2**63)  # of the monotonic clock
+        self._ahead_ns = -(2**63)  # wall clock minus monotonic clock; never decreases
 
     def __call__(self) -> int:
         # Read the wall clock first, so that an interruption in between cannot advance this clock.
