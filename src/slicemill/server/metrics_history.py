@@ -1,4 +1,4 @@
-"""Metrics over time: a ring buffer of samples for each query, and one for the mill."""
+"""Metrics over time: one ring buffer of samples per query, and one for the mill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ SAMPLES_KEPT = 360  # half an hour
 
 
 class MetricRing:
-    """Ring buffer of the last samples of some metrics, four bytes per value. A missing value is null."""
+    """Ring buffer of samples of some metrics, four bytes per value.
+
+    A missing value is null.
+    """
 
     def __init__(self, figures: Sequence[str], kept: int = SAMPLES_KEPT) -> None:
         self.figures = tuple(figures)

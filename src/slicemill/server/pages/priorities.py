@@ -1,4 +1,4 @@
-"""Scheduling page: the priority of each unit with its reason, and simulation of another load."""
+"""Scheduling page: priority of each unit with its reason, and simulation of other loads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class PriorityLine:
-    """Unit with its position in the schedule, if any of its rows wait, and the reason."""
+    """Unit with its reason and, if any of its rows wait, its position in the schedule."""
 
     unit: str
     queries: list[str]
@@ -62,11 +62,11 @@ class PriorityLine:
 
 
 def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
-    """Return all units: first the ready ones in the order of the policy, then the others by CPU use."""
+    """Return ready units in the order of the policy, then other units by CPU use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
     units, now_us = list(running.units), wall_clock_us()
     ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
-    # Units that wait for time or for a run in progress have a priority for later as well.
+    # Units that wait for time or for a run in progress have a priority for their next run as well.
     waiting = [place for place, unit in enumerate(units) if running.rows_waiting(unit.id)[0] > 0]
     positions = np.union1d(ready, np.array(waiting, ready.dtype))
     batches = running.batches(positions, now_us, QUANTUM_S)
@@ -124,9 +124,9 @@ def simulate_policies(
     seconds: float,
     text: str = "",
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Simulate a load under each policy, with the measured costs. Returns a verdict and metrics.
+    """Simulate a load under each policy, with measured costs. Return a verdict and metrics.
 
-    With a text, the queries that it declares are included in the simulation.
+    Queries that `text` declares are included in the simulation.
     """
     names = list(dict.fromkeys(policy_named(name).name for name in policies))
     fresh = costs_of_text(mill, text, rates) if text.strip() else None
