@@ -89,8 +89,7 @@ class UserSession:
         interrupted: threading.Event | None = None,
         parameters: Sequence[object] = (),
     ) -> list[StatementAnswer]:
-        """Run the statements of a text in order. `parameters` are the values of $1, $2, … in ad hoc queries.
-        """
+        """Run the statements of a text in order. Ad hoc queries may use `parameters` for $1, $2, …"""
         answers: list[StatementAnswer] = []
         for piece in _merge_declarations(pieces(SourceText(text))):
             for answer in answers[-1:]:

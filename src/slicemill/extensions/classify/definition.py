@@ -81,8 +81,7 @@ class Classifier(ComputedStream):
         return tuple(column for entry in self.inputs for column in entry.columns)
 
     def read(self, port: int) -> frozenset[str]:
-        """Return the columns read from an input. The training table is the last input.
-        """
+        """Return the columns read from an input. The training table is the last input."""
         key = () if self.key is None else (self.key,)
         columns = self.inputs[port].columns if port < len(self.inputs) else (*self.features, self.label)
         return frozenset((*key, *columns))

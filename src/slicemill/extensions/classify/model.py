@@ -258,7 +258,6 @@ def _predict(p: Floats, matrices: Floats) -> Floats:
 #
 #     R_before = mean of the least risk per sample + R_obs
 #                (unavoidable)   (avoided if the sample is known)
-#                (unavoidable)                             (what knowing the sample would save)
 
 
 @kernel

@@ -83,8 +83,7 @@ class ClassifyStep:
         return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
 
     def _take(self, table: pa.Table, schema: Schema, places: Sequence[tuple[int, int]]) -> None:
-        """Store the values of new rows in their time units. Later values overwrite earlier ones.
-        """
+        """Store the values of new rows in their time units. Later values overwrite earlier ones."""
         state = self.state
         units: Int64s = table.column(TS).to_numpy() // self._definition.every_us
         numbers, places_of_units = np.unique(units, return_inverse=True)
@@ -107,8 +106,7 @@ class ClassifyStep:
             state.units[unit] = values
 
     def _kept(self, given: Sequence[object], units: Int64s, tasks: Int64s) -> Floats:
-        """Store payloads until their time unit ends. Return their indexes, NaN for none.
-        """
+        """Store payloads until their time unit ends. Return their indexes, NaN for none."""
         places = np.full(len(given), np.nan)
         for row, (payload, unit, task) in enumerate(zip(given, units.tolist(), tasks.tolist(), strict=True)):
             if payload is not None and task >= 0:
