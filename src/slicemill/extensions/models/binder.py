@@ -219,7 +219,7 @@ def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | 
 
 
 def _bind_error(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> StatementError:
-    """Turn an error of the model's parser into a Mistake."""
+    """Convert an error of the model's parser into a StatementError."""
     if error.at is None:
         said = error.what
         message, _, hint = said.partition(": ")

@@ -238,10 +238,10 @@ class CoreCosts:
         return self.keep * d + each * n
 
     def choice(self, core: Core, found: Classification, n: int, d: int) -> CoreMethod:
-        """Return the cheapest method; n itself is always counted.
+        """Return the cheapest method of a core.
 
-        The choice depends only on the core and the window, so that results are bitwise equal whichever other
-        queries run.
+        The core n is always counted. The choice depends only on the core and the window, so that results are
+        bitwise equal whichever other queries run.
         """
         if core.counts or self.kept(found, n, d) <= self.again(core, n, d):
             return found.way

@@ -26,9 +26,9 @@ PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUIL
 
 @dataclass(frozen=True)
 class ModelDefinition(CalledDefinition):
-    """One CREATE MODEL.
+    """Model declared by CREATE MODEL.
 
-    `letters` is the text in the paper's notation, if used, which `rules` shortened.
+    `letters` is its text in the paper's letters, if used. `rules` are the rules that rewrote the letters.
     """
 
     name: str

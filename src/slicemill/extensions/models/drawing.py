@@ -291,7 +291,7 @@ class _GraphSection:
 def model_svg(name: str, model: Model, use: WindowUse, *, compact: bool = False) -> str:
     """Return a model's graphs as SVG. Equal models yield equal text.
 
-    With `compact`, only the graph that runs, without a legend.
+    With `compact`, the SVG has only the execution graph, without a legend.
     """
     chapters = _graph_sections(model, use)[-1 if compact else 0 :]
     pictures = [picture(chapter.graph, chapter.describe) for chapter in chapters]
@@ -406,7 +406,7 @@ def _legend(chapters: Sequence[_GraphSection], width: float) -> tuple[str, float
 
 # Number of elements on each edge of a model's graph (C19).
 #
-# It depends on n, the size of the window, and d, the elements per slide.
+# The number depends on n, the size of the window, and on d, the elements per slide.
 
 
 # Coefficients of 1, d and n; None if the number depends on the data.
@@ -459,7 +459,7 @@ def minus_d(whole: tuple[int, int, int]) -> Dimension:
 def format_dimension(dimension: Dimension) -> str:
     """Format a dimension.
 
-    >>> shown((1, 2, 0)), shown((0, -1, 1)), shown(None)
+    >>> format_dimension((1, 2, 0)), format_dimension((0, -1, 1)), format_dimension(None)
     ('2d + 1', 'n - d', '≤ n')
     """
     if dimension is None:

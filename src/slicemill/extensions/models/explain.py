@@ -35,7 +35,7 @@ _SUPPOSED = 1000  # assumed number of elements in a window whose size depends on
 
 
 def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
-    """Return the script's or predefined models of a name.
+    """Return the declared or predefined models of a name.
 
     A model with constants yields one definition per distinct call.
     """

@@ -112,7 +112,7 @@ def accumulates(of: Flow) -> bool:
 
 
 def gives_value(of: Flow) -> bool:
-    """Return True if a flow yields one number or, searching, none."""
+    """Return True if a flow yields at most one number."""
     core = before_transforms(of)
     search = isinstance(core, FlowStep) and core.op is Op.A and not core.text.startswith("where ")
     return search or accumulates(of)

@@ -133,7 +133,7 @@ class ModelGraph:
     def validate(self, *, fixed_size: bool = True) -> None:
         """Raise ModelError if the graph is invalid.
 
-        Without `fixed_size`, a T by position is invalid as well.
+        Without `fixed_size`, a T that depends on positions is invalid as well.
         """
         ids = [node.id for node in self.nodes]
         twice = sorted({name for name in ids if ids.count(name) > 1})

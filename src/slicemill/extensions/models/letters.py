@@ -195,7 +195,7 @@ def _search(of: FlowStep, inner: Flow) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Image and inclusion condition of an element; `permuted` after P."""
+    """Expression and inclusion condition of an element. `permuted` is True after P."""
 
     image: Expr
     condition: Expr | None = None

@@ -324,7 +324,7 @@ def _pop(pool: Any, at: int, rows: int) -> int:
 
 @kernel
 def _prune(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
-    """Remove expired entries from the top, or all if too many."""
+    """Remove expired entries at the top, or all expired entries if there are too many."""
     if rows > 2 * live + _FEW:
         kept = 0
         for i in range(rows):

@@ -300,7 +300,7 @@ def _slope(args: Args) -> Expr:
 def _intercept(args: Args) -> Expr:
     """Return the intercept computed from the means.
 
-    Only the means change when x or y is shifted (see `centring`).
+    Only the means change when x or y is shifted (see `centre_formula`).
     """
     x, y = args
     moved = Apply("neg", (_times(_slope(args), _over(_sum(x), N)),))

@@ -1,7 +1,7 @@
 """Scalar functions and evaluation of expressions, exact for rational values.
 
-A value is a Fraction, a float, a bool or None. None stands for an undefined value (1/0, log 0) and for
-any value computed from it.
+A value is a Fraction, a float, a bool or None. None stands for an undefined value (1/0, log 0), and for any
+value computed from an undefined value.
 """
 
 from __future__ import annotations

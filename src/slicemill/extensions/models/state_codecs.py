@@ -1,4 +1,4 @@
-"""Registration of the classes of models in states."""
+"""Stored forms of model classes in checkpoints."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Expression trees of the model language (C20).
 
-Expressions over the elements of a window (inside an aggregate) and over single values have the same type.
+An expression over the elements of a window (inside an aggregate) has the same type as an expression over
+single values.
 
 >>> add(Parameter("x"), Number(Fraction(1, 2)))
 x + 0.5

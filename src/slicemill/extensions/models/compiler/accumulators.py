@@ -1,10 +1,10 @@
-"""Generated accumulators of model cores, a class per method (C14, C17, C24).
+"""Generated accumulators of model cores, one class per method (C14, C17, C24).
 
-`came` writes the code for an arriving element, `left` for an expiring one. Additions and removals
-accumulate rounding errors in sums and products. These are rebuilt from the window's elements after as
-many removals as there are elements (the rebase of C24, at n slides), and earlier if cancellation has lost
-too many digits. That happens after a large number has expired. To detect it, a sum also accumulates the
-absolute values of its elements, and the maximum of that total.
+`came` writes the code for an arriving element, `left` for an expiring one. Additions and removals accumulate
+rounding errors in sums and products. Such an accumulator is rebuilt from the window's elements after as many
+removals as there are elements (the rebase of C24, at n slides). It is rebuilt earlier if cancellation has
+lost too many digits, which happens after a large number has expired. To detect the loss, a sum also
+accumulates the absolute values of its elements, and the maximum of that total.
 
 All fields are initially 0.
 """
@@ -40,7 +40,7 @@ _LEFT_OF_SUM = 2.0**-40
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorTarget:
-    """Target of an accumulator's code: writer, record, and pools by name.
+    """Names that the code of an accumulator uses: writer, record, number and pools.
 
     `count` is the field with the number of elements.
     """
@@ -63,7 +63,7 @@ class AccumulatorTarget:
 
 
 class AccumulatorCode(ABC):
-    """Writes the maintenance code of a core.
+    """Code generator for the accumulator of one core.
 
     An accumulator with rounding errors (`worn`) is rebuilt occasionally. The element counter is already
     incremented when `came` runs, and not yet decremented when `left` runs.
@@ -106,7 +106,7 @@ class AccumulatorCode(ABC):
 
 
 class ElementCount(AccumulatorCode):
-    """Number of elements n, which the loop counts anyway."""
+    """Number of elements n. The loop counts the elements already."""
 
     def came(self, image: Pair) -> None:
         pass
@@ -464,7 +464,7 @@ def simple_accumulator(core: Core, place: AccumulatorTarget, weighed: bool) -> A
     return _SIMPLE[core.aggregate](core, place)
 
 
-# Source of cores that are recomputed from stored elements per result.
+# Code of cores that are recomputed from stored elements for each result.
 
 
 _BEGIN = {"sum": "0.0", "prod": "1.0", "xor": "0.0", "gcd": "0.0", "all": "1.0", "any": "0.0"}
@@ -616,9 +616,7 @@ class RecomputedCore(AccumulatorCode):
             out.line(f"{h}, {low} = {low} + {h} * ((place % {below}) / {below}), 0.0")
 
 
-# Source of cores in letter form.
-#
-# Each letter maps an array to an array (C4-C9).
+# Code of cores in the paper's letters. Each letter maps an array to an array (C4-C9).
 
 
 _ORDERED = {
@@ -629,9 +627,9 @@ _ORDERED = {
 
 
 class LetteredCore(RecomputedCore):
-    """Core in letter form.
+    """Core in the paper's letters.
 
-    It has no value if a function has none, or if F takes more elements than there are.
+    The core has no value if one of its functions has none, or if F selects more elements than exist.
     """
 
     def value(self) -> Pair:

@@ -1,8 +1,8 @@
 """Code of models in a loop: arrival, expiry and results.
 
 Several models over one window are written together, so that equal cores are stored once
-(`slicemill.extensions.models.joint`). Accumulators with rounding errors or lost digits are rebuilt from
-the window, each independently. So the bits of a result do not depend on the other models.
+(`slicemill.extensions.models.joint`). An accumulator with rounding errors or lost digits is rebuilt from the
+window, independently of other accumulators. So a result is bitwise equal whichever other models run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEADS = ("rows", "begin", "at", "room")  # fields per pool
 
 
 class ModelCode:
-    """Writes a version of one or more models.
+    """Code generator for the base or window version of one or more models.
 
     The cores of the models are the state of the version.
     """
@@ -90,7 +90,7 @@ class ModelCode:
         return found
 
     def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
-        """Yield suffix, conditions and accumulators for each kind of elements."""
+        """Yield suffix, conditions and accumulators for each distinct set of element conditions."""
         for number, conditions in enumerate(self.joint.vectors):
             both = zip(self.joint.kept, self.accumulators, strict=True)
             yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
@@ -197,7 +197,7 @@ class ModelCode:
                     self.answer()
 
     def _came(self) -> None:
-        """Write an arrival; rebuild worn accumulators from the window's tuples.
+        """Write the code for an arrival, including the rebuild of worn accumulators.
 
         The newest tuple in the window is the arriving one.
         """
@@ -253,9 +253,9 @@ class ModelCode:
         return Code(text, self.shared.null(f"window {place}", f"{text}_null"))
 
     def _arrive(self, is_newest: str) -> None:
-        """Write a tuple's arrival.
+        """Write the code for a tuple's arrival.
 
-        During a rebuild, all other accumulators process only the newest tuple.
+        During a rebuild, accumulators that are not rebuilt process only the newest tuple.
         """
         out, record = self.out, self.record
         if self._uses_age:
@@ -457,7 +457,7 @@ class ModelCode:
         return names
 
     def _sums_about_pivots(self) -> list[int]:
-        """Return the first-degree sums that formulas need with distances from a pivot."""
+        """Return the sums of first degree whose distances from a pivot a formula uses."""
         formulas = (*self.joint.results, *self.joint.lets.values())
         asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
         return [number for number in range(len(self.joint.kept)) if f"u{number}" in asked]

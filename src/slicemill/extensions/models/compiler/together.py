@@ -1,6 +1,6 @@
 """Joint evaluation of models over one window, with shared cores stored once.
 
-    calls = ModelCalls([Asked(mean, (price,)), Asked(slope, (price, size))], frame)
+    calls = ModelCalls([ModelCall(mean, (price,)), ModelCall(slope, (price, size))], frame)
     state = calls.uda.start()
     answers = calls.uda.run(state, Tuples(columns_of(calls.arguments), seller, ts))
 

@@ -188,7 +188,7 @@ class ShiftedWeightedSum(AccumulatorCode):
         assert core.weight is not None
         self.powers = mode_sums_of(core, place.out)
         self.variable = core.weight.variable
-        # does it rotate with the position?
+        # True if the weight rotates with the position
         self.numbered = self.variable == POSITION and core.weight.modes_turn
 
     @property
@@ -347,11 +347,11 @@ class WeightedStacks(AccumulatorCode):
 # deviation of the elements, or expired elements were far greater than the remaining ones.
 
 
-# Squared: the mean is further from the pivot than 2^12 standard deviations.
+# Square of the limit: the mean is further from the pivot than 2^12 standard deviations.
 _FAR = 2.0**-24
-# Share of the squares; a fourth power then has 72 of 104 bits left.
+# Remaining share of the squares at which a pivot is replaced. A fourth power then has 72 of 104 bits left.
 _LEFT_OF_SQUARES = 2.0**-16
-# Twice the first is still a double, and so is the square of the second.
+# Twice `_GREATEST` and the square of `_ENOUGH` are still finite doubles.
 _GREATEST = "1e300"
 _ENOUGH = "1e150"
 
@@ -387,10 +387,7 @@ class PivotCode:
         )
 
     def choose(self, image: Pair) -> None:
-        """Write the choice of the first element as pivot.
-
-        It is already counted.
-        """
+        """Write the choice of the first element as pivot. The element is already counted."""
         first = f"{self._count} == 1"
         with self._out.block(f"if {self.again} and {first}:" if self._moving else f"if {first}:"):
             self._out.line(f"{self._field('pivot')} = {image[0]} if abs({image[0]}) < {_GREATEST} else 0.0")
