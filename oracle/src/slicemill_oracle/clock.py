@@ -1,4 +1,4 @@
-"""Clocks of the engine: virtual time, or the machine's."""
+"""Clocks of the engine: virtual time or machine time."""
 
 from __future__ import annotations
 

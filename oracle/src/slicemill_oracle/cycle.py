@@ -1,8 +1,8 @@
 """Execution cycle: run one operator, then select the next (M15, M19, M22-M26).
 
-Between two steps, due arrivals enter the source buffers, and the graph, its break points and strategies
-may be changed. If no operator can run, operators that wait for time request an enabling timestamp from
-their sources. A source that cannot offer it yet is asked again at the time when it can.
+Between two steps, due arrivals enter the source buffers, and the graph, its break points and strategies may
+be changed. If no operator can run, operators that wait for time request an enabling timestamp from their
+sources. A source that cannot send one yet is polled again at the time when it can.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     engine = Engine([
         ScheduledSource("S1"), ScheduledSource("S2"),
-        OperatorSpec("σ", Select(lambda row: row[0] > 1), ("S1",), fixed(10)),
-        OperatorSpec("U", Union(), ("σ", "S2"), fixed(10)),
+        OperatorSpec("σ", Select(lambda row: row[0] > 1), ("S1",), constant_cost(10)),
+        OperatorSpec("U", Union(), ("σ", "S2"), constant_cost(10)),
         SinkSpec("out", "U"),
     ])
     engine.feed("S1", [Arrival(at=0, row=(2,))])

@@ -60,7 +60,10 @@ class ReferenceIntake:
             self._enter(source, end_of(source, self._clock.now()))
 
     def next_offer(self) -> int:
-        """Return when a source can end a wait; offer now if possible."""
+        """Return the time at which a source can end a wait.
+
+        If a source can end a wait now, its enabling timestamp is sent.
+        """
         wake = END
         if self._on_demand and any(node.waiting_for() is not None for node in self.automaton.waiters):
             now = self._clock.now()
@@ -76,9 +79,9 @@ class ReferenceIntake:
         return wake
 
     def ask(self, source: ReferenceSource) -> State | None:
-        """Offer an on-demand ETS (M25), only if it ends an operator's wait.
+        """Send an on-demand ETS (M25) if it ends an operator's wait.
 
-        So every round makes progress.
+        Otherwise nothing is sent, so every round makes progress.
         """
         need = self._least_awaited_ts(source) if self._on_demand else None
         if need is None:

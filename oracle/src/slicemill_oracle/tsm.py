@@ -151,9 +151,9 @@ class RelaxedGate:
 
 
 class BasicGate:
-    """`more` is true iff every input has a tuple (M17).
+    """Gate whose `more` test requires a tuple on every input (M17).
 
-    This rule without registers is kept for comparison.
+    This rule without registers is used for comparison.
     """
 
     __slots__ = ("_random", "_readers", "registers")

@@ -314,7 +314,7 @@ class EmitOperator:
         return next((row for row in table if self._identity(row) == key), None)
 
     def _more(self, key: Row, before: list[Row]) -> int:
-        """Return by how much the number of such rows has increased."""
+        """Return the increase in the number of rows with this key."""
         now, then = (sum(self._identity(row) == key for row in table) for table in (self._table, before))
         return now - then
 

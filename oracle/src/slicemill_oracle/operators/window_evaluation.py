@@ -174,7 +174,7 @@ class PaneEvaluation:
             self._pane.restore(state["pane"])
 
     def _close_pane(self) -> Returned:
-        """Close the pane and emit its values; the last emission covers all."""
+        """Close the pane and emit its values. The last emission covers the complete pane."""
         if self._pane is None:
             return []
         values, self._pane = self._pane.value(), None

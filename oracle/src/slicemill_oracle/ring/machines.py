@@ -16,7 +16,7 @@ Message = TypeVar("Message")
 class RingCosts:
     """Costs in seconds (T_j, T_p, T_i, T_s, T_n).
 
-    Per pair compared, purge, insert, message handled, and hop.
+    `join` is per compared pair, `send` per message handled, and `hop` per transmission.
     """
 
     join: float = 0.0
@@ -29,8 +29,8 @@ class RingCosts:
 class Machines(Generic[Message]):
     """Machines with FIFO inboxes that handle one message at a time.
 
-    With `random` there is no time: any machine with a message may be next. Otherwise it is the machine that
-    can start first, and sending takes `costs.hop`.
+    With `random` there is no time, and any machine with a message may run next. Otherwise the machine that
+    can start first runs next, and sending takes `costs.hop`.
     """
 
     def __init__(self, number: int, costs: RingCosts, random: Random | None = None) -> None:

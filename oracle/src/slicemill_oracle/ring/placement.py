@@ -42,7 +42,7 @@ class SlicePlacement:
         return 0
 
     def ages(self, node: int, stream: int) -> tuple[float, float]:
-        """Return the range of ages that a node has of a stream."""
+        """Return the range of ages that a node stores of a stream."""
         ends = self._ends[stream]
         return (ends[node - 1] if node else 0.0), ends[node]
 
@@ -106,7 +106,7 @@ class RolePlacement:
         if since is None:
             since = float(item.ts)
         while item.ts - since >= (length := self._length(stream)):
-            # Advance by the head's exact length, even over gaps, so that the next head's tuples have just
+            # Advance by the head's exact length, even over gaps. The next head's tuples have then just
             # expired.
             since += length
             self._move(stream)

@@ -169,7 +169,7 @@ class Ring:
         here = self.nodes[node]
         here.in_flight[probe.item.number] = probe.item
         self.machines.spend(self.machines.costs.purge)
-        # If tuples arrive out of order, a newer one must not purge what an older one still needs.
+        # If tuples arrive out of order, a newer tuple must not purge tuples that an older probe needs.
         now = probe.item.ts if self.placement.in_order else probe.horizon
         for stream, state in enumerate(here.states):
             end = self.placement.ages(node, stream)[1]
@@ -243,5 +243,5 @@ class Ring:
 
 
 def responses(results: Sequence[RingResult]) -> list[float]:
-    """Return seconds from the arrival of its newest member to each result."""
+    """Return the seconds from the arrival of each result's newest tuple to the result."""
     return [result.at - result.newest.ts / MICROSECONDS for result in results]

@@ -50,10 +50,10 @@ def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
 
 
 def add_query(chain: Chain, member: Member, cut: bool = True) -> float:
-    """Add a query; return the time from which its results are complete.
+    """Add a query. Return the time from which its results are complete.
 
-    With `cut`, slices end at its windows (Mem-Opt). Otherwise a router follows the slice in which they end.
-    Windows longer than all others always get a slice of their own.
+    With `cut`, slices end where its windows end (Mem-Opt). Otherwise a router compares ages after the slice
+    in which a window ends. A window longer than all others always gets a new slice.
     """
     if member.query in chain.unions:
         raise SlicemillError(f"the chain serves a query {member.query!r} already")

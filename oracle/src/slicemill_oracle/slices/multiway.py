@@ -1,10 +1,10 @@
 """Shared joins of several streams: slices per stream, routing by bitmaps (S45-S50).
 
 Every stream is sliced by its own windows. A slice has the mask of the queries that reach into it, a tuple
-the mask of the queries whose filter it passes, and a partial result the AND of its members' masks. A
-partial result with a nonzero mask probes further slices with common bits. The bits of a complete result
-are its queries. So filters, windows and routing are one operation, and a partial result that no query
-needs is never probed further.
+the mask of the queries whose filter it passes, and a partial result the AND of its tuples' masks. A partial
+result with a nonzero mask probes further slices with common bits. The bits of a complete result are its
+queries. So filters, windows and routing are one operation, and a partial result that no query needs is never
+probed further.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PartialMatch:
     queries: int
 
     def in_stream_order(self) -> Row:
-        """Return the members' values, first stream first."""
+        """Return the values of the joined tuples, in stream order."""
         by_stream = sorted(self.items, key=lambda item: item.side)
         return tuple(value for item in by_stream for value in item.row)
 

@@ -1,10 +1,9 @@
 """Joins of individually ordered inputs, by lazy purge (S5, S44).
 
-There is no order between tuples of different inputs.
-
-A probe may match newer and older tuples, so ages are compared on both sides. The mark of a stream is its
-latest timestamp. A stored tuple is purged when it is too old for the marks of all other streams. So no
-result is missed, and each combination is emitted once, with the last of its tuples.
+Tuples of different inputs have no order, so a probe may match newer and older tuples, and ages are compared
+on both sides. The mark of a stream is its latest timestamp. A stored tuple is purged when it is too old for
+the marks of all other streams. So no result is missed, and each combination is emitted once, with the last
+of its tuples.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate
 
 
 class JoinResult(NamedTuple):
-    """A result with its members' timestamps (S1), and its queries.
-
-    Timestamps are in stream order.
-    """
+    """Join result with the timestamps of its tuples in stream order (S1), and its queries."""
 
     times: tuple[int, ...]
     row: Row
@@ -37,7 +33,7 @@ class JoinResult(NamedTuple):
 
 
 class SemiOrderedJoin:
-    """A shared join; `condition` reads the concatenated rows of all members."""
+    """Shared join. `condition` reads the concatenated rows of all streams."""
 
     def __init__(
         self,

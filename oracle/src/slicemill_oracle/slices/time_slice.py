@@ -1,8 +1,8 @@
 """Slice of a binary window join: `A[WsA, WeA) |x| B[WsB, WeB)` (S9, S11).
 
-A slice checks only the end of its ages, when a probe arrives: older tuples leave ahead of the probe. The
-previous slice ensures the start, since it passes on no younger tuples. So a probe does not compare
-timestamps.
+A slice checks only the end of its age range. When a probe arrives, older tuples are passed on ahead of the
+probe. The start of the range needs no check, because the previous slice passes on no younger tuples. So a
+probe does not compare timestamps.
 
 If only left tuples are stored and only right ones probe, it is the one-way join `A[Ws, We) x B`.
 """
