@@ -84,7 +84,7 @@ class AggregateProvider:
 class RewriteHook:
     """Rule of the optimizer, `(QueryGraph, Catalog) -> QueryGraph`.
 
-    The rule is applied `before` the named rule of the core, or after all of them.
+    The rule is applied `before` the named rule of the core, or after all rules of the core.
     """
 
     rule: str
@@ -205,7 +205,7 @@ def computed_kinds() -> frozenset[str]:
 
 @cache
 def predefined_names() -> Mapping[str, AggregateProvider]:
-    """Return the names that can be called without a declaration, with their providers."""
+    """Return the providers of all names that can be called without a declaration."""
     providers = [provider for extension in extensions().values() for provider in extension.aggregates]
     return {name: provider for provider in providers if provider.names for name in load(provider.names)}
 

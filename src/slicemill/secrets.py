@@ -97,7 +97,7 @@ def redact_address(text: str) -> str:
 
 
 def mask_secrets(text: str) -> str:
-    """Overwrite each password in a text; all other characters keep their positions."""
+    """Replace each password in a text by stars. Other characters keep their positions."""
     return redact(text, _stars)
 
 
@@ -178,7 +178,7 @@ def _mask_literal(literal: str, name: str, mask: Mask) -> str:
 
 
 def _mask_addresses(text: str, mask: Mask) -> str:
-    """Mask addresses outside of literals; an address ends at a blank."""
+    """Mask addresses outside of literals. An address ends at a blank."""
 
     def of(found: re.Match[str]) -> str:
         is_address = "://" in found[0] or _USER.search(found[0]) is not None

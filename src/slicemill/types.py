@@ -225,8 +225,9 @@ OPS = ("insert", "update_before", "update_after", "delete")
 class Schema:
     """Columns in order, with names that are unique regardless of case.
 
-    A `changelog` has `_op` as its first column; its rows are changes of a table. `key` names the columns that
-    identify a row of this table: () if the table has at most one row, None if no key is known.
+    A `changelog` has `_op` as its first column, and its rows are changes of a table. `key` names the columns
+    that identify a row of this table. It is () if the table has at most one row, and None if no key is
+    known.
     """
 
     columns: tuple[Column, ...]
