@@ -77,7 +77,7 @@ class AuditLog:
 
 
 def _append(file: Path, data: bytes) -> None:
-    """Append all of the data, or none of it."""
+    """Append all of the data, or nothing if the disk is full."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size

@@ -37,7 +37,7 @@ _TOKEN_BYTES = 32
 
 
 class UserRole(IntEnum):
-    """Role of a principal. Each role includes the permissions of the roles before it."""
+    """Role of a principal. Each role includes the permissions of all lower roles."""
 
     READER = 1  # read: results, ad hoc queries, the catalog, metrics
     OPERATOR = 2  # change: declare, drop, set
@@ -54,7 +54,7 @@ class PermissionDenied(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Authenticated client. A name of None stands for the user that started the server process."""
+    """Authenticated client. The name None is the user that started the server process."""
 
     name: str | None
     role: UserRole
@@ -123,7 +123,7 @@ class Access:
         except TokenFileError:
             return None  # `problems` reports the file
         found = None
-        for entry in entries:  # compare all entries, so that the time does not reveal which one matches
+        for entry in entries:  # compare all entries, so that the time does not reveal which entry matches
             if hmac.compare_digest(_hash(token, entry["salt"]), entry["hash"]):
                 found = Principal(entry["name"], UserRole[entry["role"].upper()], tuple(entry["names"]))
         return found
@@ -204,7 +204,7 @@ class Access:
 
 
 def _validate_entries(content: object) -> list[dict[str, Any]]:
-    """Return the entries of a token file. Raise ValueError if `add` cannot have written them."""
+    """Return the entries of a token file. Raise ValueError if the file is not in the format of `add`."""
     if not isinstance(content, list):
         raise ValueError("it is no list")
     for entry in content:

@@ -28,7 +28,7 @@ _REFUSED_AT_ONCE = 100
 class ConnectionLimits:
     """At most `total` connections, `per_address` of them from one client.
 
-    Descriptors from `first_spare` on are kept free for the rest of the process.
+    Descriptors from `first_spare` on are reserved for the rest of the process.
     """
 
     total: int

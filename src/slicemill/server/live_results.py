@@ -166,7 +166,8 @@ class LiveResults:
             event = self._events.setdefault(query.name, asyncio.Event())
             gap = query.log.has_freed_after(cursor)
             epochs = self._epochs_after(query, cursor)
-            # A follower that is behind gets several epochs in one write: fewer and larger writes under load.
+            # A follower that is behind gets several epochs in one write, which reduces the number of writes
+            # under load.
             parts, size = list[bytes](), 0
             for epoch in epochs:
                 if columns is not None and query.log.columns_at(epoch.number) is not columns:
@@ -267,7 +268,7 @@ class LiveResults:
     # -- reading and encoding --------------------------------------------------------------------------
 
     def _epochs_after(self, query: Query, cursor: int) -> Sequence[Epoch]:
-        """Return the epochs after a cursor. Followers at the same cursor share the list."""
+        """Return the epochs after a cursor. Followers with the same cursor share the list."""
         head = query.log.head
         if cursor >= head:
             return ()
@@ -339,7 +340,7 @@ class LiveResults:
         changed, seen = mill.dispatcher.changed, -1
         while True:
             with changed:
-                if mill.home.epoch == seen:  # otherwise there was a commit before this thread waited
+                if mill.home.epoch == seen:  # otherwise a commit precedes this wait
                     changed.wait(_LOOK_EVERY_S)
                 seen = mill.home.epoch
             assert self._loop is not None, "it is started with a loop"

@@ -120,7 +120,7 @@ class MetricsHistory:
 
 
 def write_history(path: Path, kept: MetricsHistory) -> None:
-    """Replace the file atomically: concurrent readers see the old or the new file."""
+    """Replace the file atomically. Concurrent readers see the old or the new file."""
     rings: list[tuple[str, MetricRing]] = [(_MILL, kept.mill), *kept.queries.items()]
     about = {
         "version": _VERSION,

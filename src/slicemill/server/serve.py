@@ -99,7 +99,7 @@ def _serve_home(
 
 @contextmanager
 def _home_of(options: ServeOptions) -> Iterator[Path]:
-    """Yield the folder of the home, or a temporary folder if there is none."""
+    """Yield the home's folder, or a temporary folder without a home."""
     if options.home is not None:
         yield options.home
         return
@@ -165,7 +165,7 @@ def _watch(
 
 
 def _problems(service: MillService) -> list[str]:
-    """Return the problems of a service. An unreadable status file is reported as a problem."""
+    """Return the problems of a service, including an unreadable status file."""
     try:
         return service.problems()
     except OSError as problem:

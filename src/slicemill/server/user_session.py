@@ -1,4 +1,4 @@
-"""Session of a principal: checks permissions for every call, and writes changes to the audit log.
+"""Session of a principal: checks permissions and writes changes to the audit log.
 
 There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied all
 or none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement in its own transaction.

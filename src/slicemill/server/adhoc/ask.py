@@ -78,7 +78,7 @@ def run_adhoc_query(
     try:
         for name, relation in relations.items():
             connection.register(name, _without_zones(relation.shape()))
-        connection.begin()  # in one transaction, now() is the same everywhere
+        connection.begin()  # in one transaction, now() returns the same time for all rows
         question = _DuckDBQuery(connection, sql, parameters)
         if relations:
             question.check()  # report errors before any rows are read
@@ -258,7 +258,7 @@ def _cast_types(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) 
     return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
 
 
-# Relations as ad hoc queries read them, with time range and LIMIT push-down.
+# Relations that ad hoc queries read, with push-down of time range and LIMIT.
 #
 # The index of a log has the smallest and largest timestamp of each epoch. Epochs outside of the query's
 # time bounds are pruned. With a LIMIT, only as many epochs are read as are needed for its rows:
@@ -284,7 +284,10 @@ class Bounds(Protocol):
     def last_us(self) -> int | None: ...
 
     def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
-        """Return the timestamps of the given rows that a LIMIT selects, in its order; None if unknown."""
+        """Return the timestamps of the rows that a LIMIT selects, in its order.
+
+        Return None if DuckDB cannot evaluate the selection.
+        """
 
 
 class QueryableLog(Protocol):

@@ -1,4 +1,4 @@
-"""Errors of ad hoc queries: convert errors of DuckDB and sqlglot to ESL errors with positions."""
+"""Errors of ad hoc queries, with positions in the text of the query."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def syntax_error(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillErr
 
 
 def duckdb_error(sql: str, problem: duckdb.Error) -> SlicemillError:
-    """Return the error for a query that DuckDB rejects. The connection reports errors as JSON."""
+    """Convert an error of DuckDB, which is JSON, to an ESL error with a position."""
     _, _, said = str(problem).partition(": ")
     try:
         told = json.loads(said)

@@ -142,7 +142,7 @@ class QueryProcess:
 
 
 class AnswerRows:
-    """Rows of an answer, from a table or from the process that computes them."""
+    """Rows of an answer, read from a table or from the process that computes them."""
 
     def __init__(self, schema: pa.Schema, rows: Iterator[pa.RecordBatch], end: Callable[[], None]) -> None:
         self.schema = schema
@@ -276,7 +276,7 @@ class QueryProcessPool:
     # -- processes -------------------------------------------------------------------------------------
 
     def _begin(self, user: str, interrupted: threading.Event | None) -> _RunningQuery:
-        """Acquire a process for a user. Waits for a limited time until one is free."""
+        """Acquire a process for a user. Wait a limited time for an idle one."""
         limits, until = self.limits, time.monotonic() + self.limits.wait_s
         with self._changed:
             if self._waiting[user] >= limits.waiting_per_user:
@@ -533,7 +533,7 @@ class _RunningQuery:
 
 
 class _TableFiles:
-    """Memory files with the rows of tables, cached as long as the Arrow table exists."""
+    """Memory files with rows of tables, cached until the Arrow table is freed."""
 
     def __init__(self) -> None:
         self._files: dict[int, tuple[weakref.ref[pa.Table], IO[bytes], int]] = {}

@@ -24,7 +24,7 @@ def is_system_catalog_query(tree: exp.Expr) -> bool:
 
 
 def may_be_catalog_query(sql: str) -> bool:
-    """Pre-check without parsing: False for most queries that do not read the system catalog."""
+    """Return False for most queries that do not read the system catalog, without parsing."""
     return _SYSTEM.search(sql) is not None
 
 

@@ -114,7 +114,7 @@ class _ServerConnection:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteLog:
-    """Log whose index is in the server. Its segments are read in this process."""
+    """Log with its index in the server. This process reads the segments."""
 
     name: str
     server: _ServerConnection

@@ -1,4 +1,4 @@
-"""Push-down analysis of an ad hoc query: required columns, time range and LIMIT of each relation.
+"""Push-down analysis of an ad hoc query: columns, time range and LIMIT per relation.
 
     SELECT price FROM bid WHERE _ts >= now() - INTERVAL 5 MINUTES     _ts, price of the epochs of five
     minutes
@@ -150,7 +150,7 @@ def _relation_pushdown(table: exp.Table, scope: Scope | None, named: frozenset[s
 
 
 def _column_names(select: exp.Select) -> set[str]:
-    """Return unqualified column names. A table's own name in this position means a whole row."""
+    """Return unqualified column names. If a table's name is among them, it means the whole row."""
     return {column.name.lower() for column in select.find_all(exp.Column) if not column.table}
 
 
@@ -160,7 +160,7 @@ def _has_star(select: exp.Select) -> bool:
 
 
 def _is_positional_join(join: exp.Join) -> bool:
-    """Return True for joins whose matches depend on the other rows: ASOF and POSITIONAL."""
+    """Return True for ASOF and POSITIONAL, whose matches depend on other rows."""
     return str(join.args.get("method") or "").upper() in ("ASOF", "POSITIONAL")
 
 
@@ -217,7 +217,7 @@ def _is_constant(bound: exp.Expr) -> bool:
 
 
 def _merge_pushdowns(one: RelationPushdown, other: RelationPushdown) -> RelationPushdown:
-    """Merge the requirements of two occurrences of a relation. Only identical bounds remain."""
+    """Merge the requirements of two occurrences of a relation. Only equal bounds remain."""
     every = one.columns is None or other.columns is None
     return RelationPushdown(
         None if every else (one.columns or frozenset()) | (other.columns or frozenset()),
@@ -239,7 +239,7 @@ def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> L
     if tree.find(
         exp.AggFunc, exp.Window, exp.Subquery, exp.Unnest, exp.Explode, exp.SetOperation, exp.Anonymous
     ):
-        return None  # unknown functions too, as they may be aggregates
+        return None  # unknown functions may be aggregates as well
     rows = _count(tree.args["limit"], parameters)
     passed = _count(tree.args["offset"], parameters) if tree.args.get("offset") else 0
     if rows is None or passed is None or _from_of(tree) is not table:

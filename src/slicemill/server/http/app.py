@@ -83,7 +83,7 @@ _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
-_IDLE_S = 5.0  # seconds after which an idle client is checked and sent a keep-alive
+_IDLE_S = 5.0  # after so many seconds, an idle client is checked and gets a keep-alive
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]

@@ -355,7 +355,7 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
         access.drop(name)
 
 
-# Static files of the web console, as built by `make console`, or a page that says how to build it.
+# Static files of the web console, built by `make console`. Without them, a page says how to build them.
 
 
 FOLDER = Path(__file__).resolve().parents[1] / "console"

@@ -208,6 +208,6 @@ def _family(name: str, help_text: str, labels: list[str]) -> CounterMetricFamily
 
 
 def _add(family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], value: float | None) -> None:
-    """Add a sample, unless there is no value yet."""
+    """Add a sample, unless its value is missing."""
     if value is not None and not math.isnan(value):
         family.add_metric(labels, value)

@@ -330,7 +330,7 @@ class LiveGraphReader:
                 ends = stands_for.get(source, source), stands_for.get(target, target)
                 if ends[0] == ends[1] or not shown.issuperset(ends) or ends in found:
                     continue
-                # An arc whose source node has no measured rate shows the rate of its target.
+                # An arc uses the rate of its target if its source node has no measured rate.
                 rate = self._rate(source) or self._rate(target)
                 kind = "lookup" if is_lookup_arc(graph, target, port) else "tuples"
                 found[ends] = LiveArc(*ends, kind, rate, self._watermark(source))

@@ -41,7 +41,7 @@ RULES = {
     "edf": "the earliest deadline goes first",
     "hybrid": "first deadlines that can be met, then most results by time",
 }
-"""Rule of each policy in plain words."""
+"""Rule of each policy, for people."""
 
 
 @dataclass(frozen=True, slots=True)

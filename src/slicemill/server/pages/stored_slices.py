@@ -57,7 +57,7 @@ class StoredChain:
 
 
 class SliceWatch:
-    """Reads the slice chains of a mill, and records changes of their cuts."""
+    """Reads the slice chains of a mill and records changes of their cuts."""
 
     def __init__(self, mill: Mill) -> None:
         self._mill = mill

@@ -233,7 +233,7 @@ def _array_of_bytes(content: bytes, element: int) -> list[object]:
 
 
 def _numeric_value(content: bytes) -> Decimal:
-    """Decode a binary NUMERIC from its base-10,000 digits; see `values.numeric_bytes`.
+    """Decode a binary NUMERIC from its base-10,000 digits (see `values.numeric_bytes`).
 
     >>> from slicemill.server.postgres.values import numeric_bytes
     >>> _numeric_value(numeric_bytes(Decimal("1200000.05")))

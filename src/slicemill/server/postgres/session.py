@@ -247,7 +247,9 @@ class PostgresSession:
                 if answer.rows is not None:
                     self._send(wire.row_description(describe_columns(answer.rows.schema)))
                     await self._send_rows(answer.rows, ())
-                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # the tag has the same text
+                if (
+                    answer.message and answer.tag.split()[0] not in ROW_CHANGES
+                ):  # the tag has the same information
                     self._send(wire.notice(answer.message))
                 if answer.warning:
                     self._send(wire.notice(answer.warning))
@@ -581,7 +583,7 @@ def _as_lines(form: CopyFormat, rows: EpochRows, _: Epoch, __: int) -> bytes:
 
 @cache
 def _lines_of(form: CopyFormat) -> Encoder:
-    """Return one encoder per COPY format, so that followers share encoded rows."""
+    """Return the encoder of a COPY format, cached so that followers share encoded rows."""
     return partial(_as_lines, form)
 
 
