@@ -49,7 +49,7 @@ class ClassifyState:
 class ClassifyStep:
     """Classifier of all tasks.
 
-    The capacity is shared by all tasks, so there is one cell.
+    All tasks share the capacity, so there is one cell.
     """
 
     def __init__(self, state: ClassifyState, definition: Definition, context: StepContext) -> None:
@@ -150,7 +150,7 @@ class ClassifyStep:
         return rows
 
     def _is_over(self, unit: int, until: int) -> bool:
-        # At the end of the input, the unit of the last tuple is the last one.
+        # At the end of the input, no unit follows the unit of the last tuple.
         if until == END:
             return any(waiting >= unit for waiting in self.state.units)
         return (unit + 1) * self._definition.every_us <= until
@@ -248,7 +248,7 @@ def _import_function(name: str) -> Callable[..., Any]:
 class TrainedClassifier:
     """Trained classifier, with task numbers by key and class names.
 
-    Without a key there is one task, ().
+    `tasks` has the task number of each key; without a key there is one task, ().
     """
 
     tasks: dict[object, int]

@@ -260,7 +260,7 @@ def _guess(said: str, text: str) -> int | None:
 
 
 def _find_words(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Yield each word, its column, and if it is in an aggregate."""
+    """Yield each word, its column, and True if it is inside an aggregate."""
     open_calls: list[bool] = []
     before = ""
     for token in _TOKEN.finditer(text):

@@ -3,9 +3,9 @@
     blocking      S, W(X) ─► M ─► F[oldest | rest] ─► T[f] ─► Ac[⊕] ─► T[g], and the rest back to W(X)
     incremental   expired elements are subtracted from, new ones added to the value in W(V)
 
-Node ids of the second and later cores end in the core's number. The values of all cores are merged in
-order and gathered by the last T. A `let` value is gathered by a T of its own, from which it goes to the T
-of each core that needs it.
+Node ids of the second and later cores end in the core's number. The values of all cores are merged in order
+and gathered by the last T. A separate T gathers each `let` value and passes it to the T of each core that
+needs the value.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def flow_nodes(
 
 
 def _params(of: FlowStep, element: Expr) -> dict[str, object]:
-    """Return the parameters of a letter's node; elements are named after columns."""
+    """Return the parameters of a letter's node. Elements are named after columns."""
     word, _, argument = of.text.partition(" ")
 
     def of_element(function: Expr) -> str:

@@ -106,7 +106,7 @@ def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
 
 
 def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
-    """Return a table: a header, one line per core, and the totals."""
+    """Return a table with a header, one line per core, and the totals."""
     rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored beside n elements")]
     for core, found in zip(model.cores, model.classes, strict=True):
         cost = incremental(found, n, d)

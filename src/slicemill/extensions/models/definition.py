@@ -20,7 +20,7 @@ from slicemill.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
 if TYPE_CHECKING:
     from slicemill.extensions.models.model import Model
 
-# Models that exist without a declaration; a built-in aggregate of the same name takes precedence.
+# Models that need no declaration. A built-in aggregate of the same name takes precedence.
 PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUILTINS}
 
 

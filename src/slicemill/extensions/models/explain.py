@@ -222,7 +222,7 @@ def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
 
 
 def _calls(catalog: Catalog) -> Iterator[tuple[str, Window, bool]]:
-    """Yield every call with its window, and True if it uses OVER."""
+    """Yield every call with its window, and True for OVER."""
     for node in build_graph(catalog):
         operator = node.operator
         if isinstance(operator, WindowAggregate):

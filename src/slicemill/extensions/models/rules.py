@@ -47,7 +47,7 @@ _IDENTITIES = {"+": Fraction(0), "×": Fraction(1), "xor": Fraction(0), "gcd": F
 
 
 def filter_as_transform(of: FlowStep) -> Flow | None:
-    """R8: Ac · F[where p] = Ac · T[where(p, x, e)], e the identity of ⊕: a filter becomes part of T."""
+    """R8: Ac · F[where p] = Ac · T[where(p, x, e)], if e is the identity of ⊕."""
     inner = of.inputs[0]
     if of.op is not Op.AC or of.text not in _IDENTITIES or not isinstance(inner, FlowStep):
         return None

@@ -105,7 +105,7 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
 
 
 def _describe(shared: SharedModels) -> Description:
-    """Describe for EXPLAIN which cores are kept, and for which queries."""
+    """Describe for EXPLAIN the stored cores and the queries that use them."""
     cores = cores_of(shared)
     asked = sum(len(core.users) for core in cores)
     facts = [("kept", f"{pluralize(len(cores), 'core')}, asked for {pluralize(asked, 'time')}")]

@@ -93,7 +93,7 @@ class AccumulatorCode(ABC):
 
     @abstractmethod
     def came(self, image: Pair) -> None:
-        """Write an element's arrival; `image` is its value under the core's transform."""
+        """Write the code for an arriving element. `image` is its value under the core's transform."""
 
     @abstractmethod
     def left(self, image: Pair) -> None: ...
@@ -374,8 +374,9 @@ class RankHeaps(AccumulatorCode):
 class CombiningStacks(AccumulatorCode):
     """Two-stack queue for an operator without an inverse, here gcd.
 
-    Each older element stores the aggregate from itself to the border. The newer elements have one aggregate.
-    When there are no older elements left, the newer ones become the older ones.
+    Each older element stores the aggregate from itself to the border between older and newer elements. The
+    newer elements have one aggregate. When no older elements are left, the newer elements become the older
+    ones.
     """
 
     _pool = "stack"
@@ -427,7 +428,7 @@ def drop_first(place: AccumulatorTarget, pool: str) -> None:
 
 
 def _if_any(place: AccumulatorTarget, pool: str, found: str, least: int = 0) -> Pair:
-    """Write a value, NaN unless there are more than `least` elements."""
+    """Write a value, or NaN if there are not more than `least` elements."""
     name = place.out.fresh("found")
     place.out.line(f"{name} = np.nan")
     with place.out.block(f"if {place.record}.{pool}_rows > {least}:"):
@@ -503,9 +504,9 @@ class RecomputedCore(AccumulatorCode):
         out.line(f"{rows} += 1")
 
     def came(self, image: Pair) -> None:
-        """Write nothing.
+        """Write nothing, because `keep` stores the element.
 
-        The image depends on other elements, so `keep` stores the element.
+        The image depends on other elements and cannot be computed on arrival.
         """
 
     def left(self, image: Pair) -> None:

@@ -55,7 +55,7 @@ class ModelCode:
         self.pivots = self._pivots()
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
-        self.answers_if = "True"  # source of a test whether an arriving tuple returns a result
+        self.answers_if = "True"  # source of the test if an arriving tuple returns a result
 
     def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
@@ -65,7 +65,7 @@ class ModelCode:
             return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
-        # Nothing expires in a base version, so that any weight can be maintained.
+        # In a base version no element expires, so any weight can be maintained.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else ShiftedWeightedSum(core, place)
 
@@ -128,7 +128,7 @@ class ModelCode:
         return found
 
     def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Map the state of another model code to this one.
+        """Map the state of another `ModelCode` to the state of this one.
 
         `numbers` are the indexes of these models in `other`. `other` has at least as many models, and may
         share state that is separate here. Return record fields and pools, keyed by their names here.
@@ -419,13 +419,13 @@ class ModelCode:
         self.version.give(codes)
 
     def write_values(self) -> tuple[list[Pair], Formulas]:
-        """Write the values of all accumulators; return them and their formulas."""
+        """Write the values of all accumulators. Return the values and their formulas."""
         values = self._values()
         pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
         return pairs, Formulas(self.out, values, rounded=True)
 
     def _values(self) -> dict[Expr, Pair]:
-        """Return the values of cores, computing window values they need first."""
+        """Return the values of cores. Window values that cores need are computed first."""
         names: dict[Expr, Pair] = {}
 
         def need(name: str) -> None:

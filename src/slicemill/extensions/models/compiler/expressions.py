@@ -110,7 +110,7 @@ class Formulas:
         return f"{name}h", f"{name}l"
 
     def _choice(self, condition: str, yes: Expr, no: Expr) -> Pair:
-        """Write a choice that evaluates only one branch."""
+        """Write a choice that evaluates only the chosen branch."""
         name = self._out.fresh("chosen")
         self._out.line(f"{name}h, {name}l = np.nan, 0.0")
         for test, branch in (

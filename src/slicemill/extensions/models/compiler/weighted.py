@@ -38,7 +38,7 @@ def step_of(mode: Mode) -> Fraction:
 
 
 class ModeSums:
-    """Writes the sums of one mode: pairs of doubles, or complex numbers."""
+    """Code generator for the sums of one mode, as pairs of doubles or complex numbers."""
 
     def __init__(self, mode: Mode, degree: int, out: Writer) -> None:
         self.mode, self.degree, self.out = mode, degree, out
@@ -107,7 +107,7 @@ class ModeSums:
             out.line(f"{first}, {second} = dd.{call}({first}, {second}, {scaled[0]}, {scaled[1]})")
 
     def shift(self, stem: str, into: str, by: str, *, whole: bool, turn: bool = True) -> None:
-        """Write the sums with all positions shifted, into `into`, possibly `stem` itself."""
+        """Write the sums with all positions shifted. `into` may be `stem` itself."""
         out = self.out
         weight = self.at(by, whole) if turn else ("1.0", "0.0")
         # From the highest power down, because each power needs the old values of the lower ones.
@@ -179,7 +179,7 @@ def _real_part(term: Term, names: Pair, paired: bool) -> str:
 
 
 class ShiftedWeightedSum(AccumulatorCode):
-    """Weighted sum maintained by shifting; it accumulates rounding errors."""
+    """Weighted sum that is maintained by shifting. It accumulates rounding errors."""
 
     worn = True
 
@@ -357,9 +357,9 @@ _ENOUGH = "1e150"
 
 
 class PivotCode:
-    """Writes the state of one pivot; with `moving`, elements expire.
+    """Code generator for the state of one pivot.
 
-    A pivot with expiring elements may have to be replaced.
+    With `moving`, elements expire, and the pivot may have to be replaced.
     """
 
     def __init__(self, out: Writer, record: str, end: str, count: str, moving: bool) -> None:
