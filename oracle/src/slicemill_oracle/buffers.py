@@ -25,7 +25,7 @@ class Occupancy:
 
 
 class Buffer:
-    """Output queue of a node; without readers, items are dropped."""
+    """Output queue of a node. Without readers, items are dropped."""
 
     __slots__ = ("base", "items", "occupancy", "readers")
 
@@ -36,7 +36,7 @@ class Buffer:
         self.occupancy = occupancy
 
     def reader(self) -> Reader:
-        """Add a consumer that reads what is appended from now on."""
+        """Add a consumer that reads items appended from now on."""
         reader = Reader(self, self.base + len(self.items))
         self.readers.append(reader)
         return reader

@@ -41,7 +41,7 @@ class VirtualClock:
 
 
 class RealClock:
-    """The machine's monotonic time since creation; costs of steps are ignored."""
+    """Monotonic machine time since creation. Costs of steps are ignored."""
 
     __slots__ = ("_read_ns", "_sleep", "_start_ns")
 

@@ -20,7 +20,7 @@ def write(arcs: Sequence[BoundArc], ts: int) -> None:
 
 
 class ReferenceIntake:
-    """Source side of the cycle; `automaton` is the cycle's current automaton."""
+    """Source side of the cycle. `automaton` is the cycle's current automaton."""
 
     def __init__(self, graph: Graph, clock: Clock, automaton: Automaton, on_demand: bool, arcs: bool) -> None:
         self._graph = graph
@@ -38,7 +38,7 @@ class ReferenceIntake:
             self._enter(source, source.stamp(arrival))
 
     def announce(self, source: ReferenceSource, ts: int) -> State | None:
-        """Announce a source's ETS `ts`; return the operator to run next."""
+        """Announce a source's ETS `ts`. Return the operator to run next."""
         inlet = self.automaton.inlets[source.name]
         held = source.pass_time(ts)
         if held:
@@ -54,7 +54,7 @@ class ReferenceIntake:
     def close(self, source: ReferenceSource) -> None:
         """End a source with an ETS of infinity.
 
-        It travels as punctuation, since all operators need it.
+        This ETS travels as punctuation, because all operators need it.
         """
         if not source.closed:
             self._enter(source, end_of(source, self._clock.now()))

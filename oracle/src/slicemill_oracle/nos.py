@@ -100,7 +100,7 @@ class BoundRow:
 
 
 class Fork:
-    """Runs its branches round-robin; their shared buffer belongs to the producer (M20)."""
+    """Runs its branches round-robin. Their shared buffer belongs to the producer (M20)."""
 
     __slots__ = ("_turn", "branches", "row")
 
@@ -220,7 +220,7 @@ def _tsm_successor(state: State) -> State | None:
 
 
 def rules_of(transition: Transition, fork: bool) -> tuple[Rule, ...]:
-    """Return the rules of a transition; the successor may be a fork."""
+    """Return the rules of a transition. `fork` is True if the successor is a fork."""
     bound: dict[Move, Rule] = {"forward": forward_to_fork if fork else forward, "encore": encore}
     return tuple(bound[move] for move in transition.moves)
 
@@ -236,7 +236,7 @@ def _apply_rules(state: State) -> State | None:
 def next_operator(state: State, ask: Callable[[ReferenceSource], State | None]) -> State | None:
     """Continuation step: return the next operator, None for the scheduler.
 
-    Rules are applied at once to an operator that is not ready, without executing it.
+    Rules are applied immediately to an operator that is not ready, without executing it.
     """
     place: State | Fork = state
     while True:

@@ -73,7 +73,7 @@ def _pick(ports: Sequence[int], random: Random) -> int:
 
 
 class SingleGate:
-    """One input, without waiting."""
+    """Gate with one input, without waiting."""
 
     __slots__ = ("_readers", "registers")
 
@@ -89,9 +89,9 @@ class SingleGate:
 
 
 class UnorderedGate:
-    """Several inputs without waiting (M24).
+    """Gate with several inputs, without waiting (M24).
 
-    It is used for latent streams and for operators that do not depend on order.
+    Used for latent streams and for operators that do not depend on order.
     """
 
     __slots__ = ("_random", "_readers", "registers")

@@ -103,7 +103,7 @@ class WindowedEvaluation:
 class TumblingEvaluation:
     """TUMBLE: restarts the base aggregate in every slot (M34).
 
-    It covers the last `length` positions of a slot.
+    The aggregate covers the last `length` positions of a slot.
     """
 
     __slots__ = ("_base", "_end", "_frame", "_run")

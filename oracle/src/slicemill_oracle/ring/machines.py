@@ -62,13 +62,13 @@ class Machines(Generic[Message]):
 
     @property
     def next_start(self) -> float:
-        """The start time of the next message, infinity if there is none."""
+        """Return the start time of the next message, or infinity if there is no message."""
         return min(
             (self._start(one) for one, inbox in enumerate(self._inboxes) if inbox), default=float("inf")
         )
 
     def step(self, handle: Callable[[int, Message], None]) -> bool:
-        """Let one machine handle a message; return False without messages."""
+        """Let one machine handle a message. Return False if there are no messages."""
         waiting = [one for one, inbox in enumerate(self._inboxes) if inbox]
         if not waiting:
             return False

@@ -59,7 +59,7 @@ class ProbeEnd(NamedTuple):
 class StreamState:
     """Stored tuples of one stream, oldest first.
 
-    The first `sent` of them are also on the next node.
+    The first `sent` tuples are also on the next node.
     """
 
     items: deque[Item] = field(default_factory=deque)

@@ -81,7 +81,7 @@ class Ring:
                 return self._results
 
     def spread_over(self, nodes: int) -> None:
-        """Change the number of nodes for new tuples; stored ones stay (S40)."""
+        """Change the number of nodes for new tuples. Stored tuples do not move (S40)."""
         self._only_one_in_flight()
         self.placement.spread_over(nodes)
         self._ensure_nodes()
@@ -200,7 +200,7 @@ class Ring:
     ) -> None:
         """Compare with the active state and send partial results.
 
-        With `end`, the last one is an END.
+        With `end`, the last partial result is an END.
         """
         found = self._compare(node, items, queries, probe) if items else []
         complete = length + 1 == self.join.streams

@@ -149,7 +149,7 @@ class Chain:
     # ----- changing, see `changing`
 
     def share(self, members: Sequence[Member]) -> None:
-        """Set the queries of the chain; all queues must be empty.
+        """Set the queries of the chain. All queues must be empty.
 
         Masks of stored tuples are recomputed, and tuples that no query needs are dropped.
         """
@@ -177,7 +177,7 @@ class Chain:
         self._looks_of: dict[tuple[int, int], int] = {}
 
     def new_slice(self) -> TimeSlice:
-        """Return an empty slice; `refresh` sets its bounds."""
+        """Return an empty slice. `refresh` sets its bounds."""
         nowhere = AgeSpan(0, 0, 0)
         return self._slice_type(nowhere, nowhere)
 
@@ -185,10 +185,10 @@ class Chain:
         """Return the start of slice `number` on both streams."""
         return self.cuts[number - 1] if number else (0, 0)
 
-    # ----- what follows a probe
+    # ----- after a probe
 
     def _give(self, number: int, probe: Item, found: list[tuple[Item, float]]) -> None:
-        """Route pairs to the queries whose windows and predicates they satisfy."""
+        """Route pairs to the queries with matching windows and predicates."""
         here = self.slices[number].spans[1 - probe.side]
         reaching = here.mask
         self.counters.route += len(here.inside) * len(found)
@@ -217,7 +217,7 @@ class Chain:
         )
 
     def _pass_on(self, number: int, items: list[Item], probes: bool) -> None:
-        """Pass references to the next slice if any later slice needs them."""
+        """Pass references on to the next slice if a later slice needs them."""
         if number + 1 < len(self.queues):
             queue = self.queues[number + 1]
             queue.extend(Reference(item, probes) for item in items if self._wanted(number + 1, item, probes))
@@ -232,7 +232,7 @@ class Chain:
         return bool(needed if self._pulled_up else needed & item.mask)
 
     def _punctuate(self, number: int, probe: Item) -> None:
-        """Close the probe for queries whose last slice this is.
+        """Close the probe for queries that end in this slice.
 
         With a single slice, no union is counted.
         """

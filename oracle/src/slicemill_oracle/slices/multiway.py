@@ -69,7 +69,7 @@ class MultiwayJoin:
         return sum(len(state) for stream in self.states for state in stream)
 
     def process(self, stream: int, tuple_: Timed) -> list[PartialMatch]:
-        """Process a tuple; return complete results with their queries."""
+        """Process a tuple. Return complete results with their queries."""
         selection = self._selections[stream]
         self.counters.select += selection.tests
         item = Item(stream, self._number, tuple_.ts, tuple_.row, selection.mask(tuple_.row))
@@ -107,7 +107,7 @@ class MultiwayJoin:
         return piece.queries_at(partial.items[0].ts - item.ts)
 
     def _purge(self, stream: int, now: int) -> None:
-        """Move tuples to later slices by age; drop unneeded ones (S47)."""
+        """Move tuples to later slices by age. Drop tuples that no query needs (S47)."""
         self.counters.purge += 1
         cut, states = self.spans[stream], self.states[stream]
         for number, (piece, state) in enumerate(zip(cut, states, strict=True)):

@@ -50,7 +50,7 @@ class SemiOrderedJoin:
         self.states: list[list[Item]] = [[] for _ in streams]
 
     def process(self, stream: int, tuple_: Timed) -> list[JoinResult]:
-        """Process a tuple; return all combinations that it completes."""
+        """Process a tuple. Return all combinations that it completes."""
         mark = self._marks[stream]
         if mark is not None and tuple_.ts < mark:
             raise SlicemillError(f"stream {stream} is not in order: {tuple_.ts} after {mark}")
@@ -94,8 +94,8 @@ class SemiOrderedJoin:
 class ResultSorter:
     """Sorts the results of a semi-ordered join by timestamp.
 
-    Of two results, the later one has a later member. So no result can follow that is earlier than the
-    earliest member of the current result, and all results before that time are released (Lemma 15.2).
+    A later result contains a later tuple than the current result. So no later result can precede the
+    earliest tuple of the current result, and all results before that time are released (Lemma 15.2).
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class ResultSorter:
         return len(self._waiting)
 
     def add(self, result: JoinResult) -> list[JoinResult]:
-        """Add a result; return results that no later one can precede."""
+        """Add a result. Return the results that no later result can precede."""
         released = self._before(min(result.times))
         self._number += 1
         heappush(self._waiting, (result.ts, self._number, result))

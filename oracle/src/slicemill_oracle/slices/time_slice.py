@@ -4,7 +4,7 @@ A slice checks only the end of its age range. When a probe arrives, older tuples
 probe. The start of the range needs no check, because the previous slice passes on no younger tuples. So a
 probe does not compare timestamps.
 
-If only left tuples are stored and only right ones probe, it is the one-way join `A[Ws, We) x B`.
+If only left tuples are stored and only right tuples probe, the slice is the one-way join `A[Ws, We) x B`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TimeSlice:
         self.states: tuple[deque[Item], deque[Item]] = (deque(), deque())
 
     def insert(self, item: Item) -> list[Item]:
-        """Store a tuple; return the tuples that must leave, here none."""
+        """Store a tuple. Return the tuples that exceed the slice, here none."""
         self.states[item.side].append(item)
         return []
 
@@ -59,9 +59,9 @@ class TimeSlice:
 
 
 class ClosedTimeSlice(TimeSlice):
-    """Keeps tuples up to age `end` inclusive, as the published trace does.
+    """Slice that includes age `end`, as in the published trace.
 
-    The published definitions are half-open.
+    The published definitions exclude it.
     """
 
     def is_past(self, age: float, end: float) -> bool:
