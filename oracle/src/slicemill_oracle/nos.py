@@ -170,7 +170,7 @@ class State:
         self.wakes: list[StateFragment] = []
 
     def ready(self) -> bool:
-        """Return True if input is ready (`more`), or if a register must be passed on (M23)."""
+        """Return True if input is ready (`more`), or a register must be passed on (M23)."""
         only = self._only
         if only is not None:
             # fast path without the gate: half of all tests have a single input

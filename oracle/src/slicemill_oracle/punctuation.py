@@ -14,7 +14,7 @@ BEGINNING: Final = -(2**63)
 END: Final = 2**63 - 1
 
 Item = tuple[Timed, int]
-"""Item of a buffer: a tuple, and the arrival time of the last input tuple that led to it."""
+"""Item of a buffer: a tuple and the arrival time of its last input tuple."""
 
 # A row that no source can produce. Punctuation is recognized by the identity of this row.
 MARK: Final[Row] = (object(),)

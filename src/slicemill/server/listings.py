@@ -103,7 +103,7 @@ def _queries(mill: Mill) -> pa.Table:
 
 
 def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
-    """Return a quantile of the response time, rounded to a tenth of a millisecond for display."""
+    """Return a quantile of the response time, rounded for display."""
     found = metrics.response_ms(quantile) if metrics is not None else None
     return None if found is None else round(found, 1)
 

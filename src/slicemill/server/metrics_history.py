@@ -111,7 +111,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class MetricsHistory:
-    """Ring buffers of the queries and of the mill, policy changes with their times, and events."""
+    """Ring buffers of metrics, policy changes with their times, and events."""
 
     queries: dict[str, MetricRing] = field(default_factory=dict)
     mill: MetricRing = field(default_factory=lambda: MetricRing(MILL_FIGURES))

@@ -187,7 +187,7 @@ class ClientPermissions:
             )
 
     def _webhook_needed(self, url: str, host: str) -> str | None:
-        """Return the host that must be allowed for an alert's URL, or None if it is allowed."""
+        """Return the host to allow for an alert's URL, or None if it is allowed."""
         _, port = host_and_port(url)
         shown = f"[{host}]" if ":" in host else host
         usual = port == (443 if url.lower().startswith("https:") else 80)

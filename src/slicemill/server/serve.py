@@ -1,4 +1,4 @@
-"""Life cycle of a server: open the home, restore its queries, listen, and shut down in order."""
+"""Life cycle of a server: open the home, restore queries, listen, and shut down."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class UserSession:
         return StatementAnswer("SELECT", missing_rows_notice(self.service.mill, named), rows=rows)
 
     def check(self, text: str) -> None:
-        """Raise EslError with all errors of a text, without running any statement or code in it."""
+        """Raise EslError with all errors of a text, without running its statements or code."""
         source = SourceText(text)
         catalog = self.service.mill.catalog
         found: list[Diagnostic] = []
@@ -199,7 +199,10 @@ class UserSession:
 
     @contextmanager
     def _audit_statement(self, piece: StatementPiece) -> Iterator[list[str]]:
-        """Write a statement and its outcome to the audit log, and yield a list for warnings."""
+        """Write a statement and its outcome to the audit log.
+
+        Yields a list, to which warnings are added.
+        """
         outcome, warnings = "refused", list[str]()
         try:
             yield warnings
@@ -333,7 +336,7 @@ class UserSession:
         return [entry for entry in self.service.statements() if self.principal.may_name(entry["name"])]
 
     def explain(self, name: str | None = None, form: str = "text") -> str:
-        """Return the execution plan of a query, or of all queries, as text, json or svg."""
+        """Return the execution plan of one or all queries, as text, json or svg."""
         self.require_all_names(name)
         forms = {
             "text": self.service.explain,
@@ -343,7 +346,10 @@ class UserSession:
         return forms[form](name)
 
     def require_all_names(self, name: str | None) -> None:
-        """Raise PermissionDenied unless the principal may see a query, or all queries if `name` is None."""
+        """Raise PermissionDenied unless the principal may see a query.
+
+        Without a name, the principal must be allowed to see all queries.
+        """
         if name is not None:
             self.principal.require_name(name)
         elif self.principal.names:
@@ -492,7 +498,7 @@ def missing_rows_notice(mill: Mill, names: Iterable[str]) -> str:
 
 
 def start_of(mill: Mill, statement: object) -> str:
-    """Return the first row that a new query reads, and the start of its first complete window.
+    """Return where a new query starts: its first row and its first complete window.
 
     The text is empty for statements that declare no query or stream.
     """

@@ -63,7 +63,7 @@ class RingJoin:
         return self._orders[items[0].side][len(items) - 1]
 
     def reach(self, stream: int, age: float) -> int:
-        """Return the queries with a window on a stream that is longer than an age (S46)."""
+        """Return the queries whose window on a stream is longer than an age (S46)."""
         known = self._reach.get((stream, age))
         if known is None:
             known = self._reach[stream, age] = queries_reaching(self.members, stream, age)

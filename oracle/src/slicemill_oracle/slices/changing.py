@@ -105,7 +105,7 @@ def _missing(chain: Chain, member: Member, side: int) -> float:
 
 
 def _cut_at(chain: Chain, side: int, age: float) -> None:
-    """Cut the chain at an age of one stream, and at the same age of the other if possible."""
+    """Cut the chain at an age of one stream, if possible of both streams."""
     if any(cut[side] == age for cut in chain.cuts):
         return
     number = next(n for n, cut in enumerate(chain.cuts) if cut[side] > age)

@@ -164,7 +164,7 @@ class TaskClassifier:
         return _densities(values, self._model.mean, self._model.deviation, lag * values.shape[1])
 
     def _due(self, streams: int, features: int, capacity: int) -> list[tuple[int, int]]:
-        """Return the streams to observe in turn, in this unit and in the unit before or after."""
+        """Return the streams to observe in turn, in this and an adjacent unit."""
         renew = self._settings.renew
         if renew is None or self._unit % renew > 1:
             return []

@@ -21,7 +21,7 @@ from slicemill.kernels.kernel import kernel
 
 
 class ObservationPolicy(Protocol):
-    """Observes streams of a time unit until its capacity is used up or no stream is left."""
+    """Observes streams of a time unit while capacity and streams remain."""
 
     def choose(self, unit: TimeUnit) -> None: ...
 

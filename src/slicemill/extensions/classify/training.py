@@ -78,7 +78,7 @@ def train(tasks: Sequence[TrainingExamples], classes: int, options: TrainingOpti
 
 
 def _add_lags(values: Floats, lags: int) -> Floats:
-    """Append the features of earlier units to those of each unit, NaN before the first unit."""
+    """Append the features of earlier units to each unit, NaN before the first."""
     shifted = [np.full_like(values, np.nan) for _ in range(lags + 1)]
     for lag, one in enumerate(shifted):
         one[lag:] = values[: len(values) - lag]

@@ -286,7 +286,7 @@ def _sum_of(terms: list[tuple[Monomial, Fraction]]) -> Expr:
 
 
 def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
-    """Return the outer factor and the core of a term, or the reason why it has no core."""
+    """Return the outer factor and the core of a term, or why it has no core."""
     outside: list[tuple[Expr, int]] = []
     places: list[tuple[Expr, int]] = []
     elements: list[tuple[Expr, int]] = []

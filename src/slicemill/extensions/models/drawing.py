@@ -100,7 +100,7 @@ def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
 
 
 def _goes_back(edge: ModelEdge, graph: ModelGraph) -> bool:
-    """Return True if an edge returns to a store what was read from the same store."""
+    """Return True if an edge feeds a store with values read from the same store."""
     if graph[edge.dst].op is not Op.W:
         return False
     reached, waiting = set[str](), [edge.dst]

@@ -113,7 +113,9 @@ class Weight:
 
 
 def weight_of(monomial: Monomial, variable: Symbol) -> Weight | None:
-    """Return a product of powers as a weight, or None if it is not closed under shifts.
+    """Return a product of powers as a weight.
+
+    Return None if the product is not closed under shifts.
 
     >>> from slicemill.extensions.models.parse import parse
     >>> from slicemill.extensions.models.terms import POSITION

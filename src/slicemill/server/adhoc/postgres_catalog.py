@@ -18,7 +18,7 @@ def postgres_tree(sql: str) -> exp.Expr:
 
 
 def is_system_catalog_query(tree: exp.Expr) -> bool:
-    """Return True if a query calls a system catalog function or a settings function of PostgreSQL."""
+    """Return True if a query calls a system catalog or settings function."""
     names = (call.name.lower() for call in tree.find_all(exp.Anonymous))
     return any(name.startswith("pg_") or name in _SETTINGS for name in names)
 

@@ -262,7 +262,10 @@ def _from_of(tree: exp.Select) -> exp.Expr | None:
 
 
 def _is_time_of(key: exp.Expr, tree: exp.Select, table: exp.Table) -> bool:
-    """Return True if the ORDER BY key is `_ts` of the relation, and not an alias of another column."""
+    """Return True if the ORDER BY key is `_ts` of the relation.
+
+    An alias `_ts` of another column does not count.
+    """
     if not isinstance(key, exp.Column) or key.name.lower() != TS:
         return False
     if key.table and key.table.lower() != table.alias_or_name.lower():

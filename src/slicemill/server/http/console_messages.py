@@ -188,7 +188,10 @@ class CutsBody(BaseModel):
 
 
 class CutMoveBody(BaseModel):
-    """Change of the cuts of a slice chain: time, cell, part of the state, and ages in seconds."""
+    """Change of the cuts of a slice chain.
+
+    `part` is the part of the state, `used` the ages of the new cuts in seconds.
+    """
 
     at_s: float
     cell: int
@@ -197,9 +200,9 @@ class CutMoveBody(BaseModel):
 
 
 class SliceChain(BaseModel):
-    """State slices of one unit's joins, as of its last checkpoint, with earlier cuts in `moves`.
+    """State slices of one unit's joins, as of its last checkpoint.
 
-    `reaches` has the longest join window of each query, in seconds.
+    `moves` has earlier cuts. `reaches` has the longest join window of each query, in seconds.
     """
 
     unit: str

@@ -1,4 +1,4 @@
-"""Routes of the web console: one response has all data of a page, from one metrics sample."""
+"""Routes of the web console. One response has all data of a page, from one metrics sample."""
 
 from __future__ import annotations
 
@@ -395,7 +395,7 @@ class ConsoleFile:
     packed: bytes
     media_type: str
     lasting: bool
-    """True if the name contains a digest of the content, so the file can be cached for ever."""
+    """True if the name contains a digest of the content. The file can then be cached for ever."""
 
 
 def console_files(folder: Path = FOLDER) -> dict[str, ConsoleFile]:

@@ -66,7 +66,7 @@ _OF_STREAMS = (
 
 
 def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes:
-    """Return the metrics of a mill, of the named queries and of live clients as Prometheus text."""
+    """Return the metrics of a mill, of named queries and of live clients."""
     registry = CollectorRegistry()
     queries = [mill.queries[name] for name in names if name in mill.queries]
     registry.register(MillCollector(mill, queries, live))

@@ -32,7 +32,10 @@ class FoldMode(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Index of a graph: the queries of each node as a bit set, and its component number."""
+    """Index of a graph by node.
+
+    `needed_by` has the queries that need a node as a bit set, `component` the number of its component.
+    """
 
     graph: QueryGraph
     queries: tuple[str, ...]
@@ -85,7 +88,7 @@ def _index(key: _GraphKey) -> GraphIndex:
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """Node of the graph, or a node that stands for all private nodes of the `folded` queries."""
+    """Node of the graph, or one node for all private nodes of the `folded` queries."""
 
     id: str
     label: str
@@ -180,7 +183,10 @@ class LiveGraphReader:
         fold: FoldMode | None = None,
         limit: int = 150,
     ) -> LiveGraph:
-        """Return the ancestors of a query, a component, or all nodes, folded if requested or too large."""
+        """Return a query's ancestors, a component, or all nodes.
+
+        The nodes are folded if requested or too large.
+        """
         index, graph = self._index, self._mill.graph
         chosen = [node.id for node in graph]
         if query is not None:
@@ -349,7 +355,7 @@ class LiveGraphReader:
         return found if 0 < found < END else None
 
     def _costs(self, query: str) -> tuple[float, float]:
-        """Return the cores of the units that a query needs: its share of them, and their total."""
+        """Return a query's share of the cores of its units, and their total."""
         index, shared, alone = self._index, 0.0, 0.0
         needed = {self._units[node] for node in self._mill.graph.ancestors(query) if node in self._units}
         for unit in self._mill.dispatcher.running.units:

@@ -46,7 +46,10 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class PriorityLine:
-    """Unit with its reason and, if any of its rows wait, its position in the schedule."""
+    """Unit with its position in the schedule and the reason.
+
+    The position is None if none of its rows wait.
+    """
 
     unit: str
     queries: list[str]
@@ -104,7 +107,10 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
 def _priority_reason(
     place: int | None, ready: bool, rows: int, wait_s: float, run_s: float, results: float
 ) -> str:
-    """Return the reason for a priority: waiting rows, their age, and the cost and results of a run."""
+    """Return the reason for a priority as text.
+
+    The text has the waiting rows, their age, and the cost and results of a run.
+    """
     if place is None:
         return "nothing waits"
     if not rows:

@@ -126,7 +126,7 @@ class SliceWatch:
 
 
 def window_extents(mill: Mill, unit: str) -> dict[str, float]:
-    """Return the largest window of each query's joins in a unit, in seconds, if it is bounded."""
+    """Return each query's largest bounded join window in a unit, in seconds."""
     running = mill.dispatcher.units.get(unit)
     found: dict[str, float] = {}
     for node in running.plan.unit.nodes if running is not None else ():
@@ -161,7 +161,7 @@ def inputs_of(mill: Mill, unit: str) -> list[str]:
 
 
 def name_part(part: str, inputs: list[str]) -> str:
-    """Replace the input number in a state's name by the name of the input, if known.
+    """Replace the input number in a state's name by the input's name, if known.
 
     >>> name_part("input 1, waiting", ["auction", "bid"])
     'bid, waiting'

@@ -247,9 +247,7 @@ class PostgresSession:
                 if answer.rows is not None:
                     self._send(wire.row_description(describe_columns(answer.rows.schema)))
                     await self._send_rows(answer.rows, ())
-                if (
-                    answer.message and answer.tag.split()[0] not in ROW_CHANGES
-                ):  # the tag has the same information
+                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # the tag suffices
                     self._send(wire.notice(answer.message))
                 if answer.warning:
                     self._send(wire.notice(answer.warning))

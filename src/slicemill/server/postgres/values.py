@@ -180,7 +180,7 @@ def _date(value: object) -> bytes:
 
 
 def _calendar_day(days: int) -> tuple[str, str]:
-    """Return a day since 1970 in the Gregorian calendar, and ` BC` for years before 1.
+    """Return a day since 1970 as Gregorian date, with ` BC` for years before 1.
 
     >>> _calendar_day(0), _calendar_day(-735_160), _calendar_day(20_000_000)
     (('1970-01-01', ''), ('0044-03-15', ' BC'), ('56728-02-22', ''))
