@@ -24,11 +24,10 @@ class Features:
 class ClassifierOptions:
     """Options of a classifier. `capacity` is the number of observed values per time unit.
 
-    With `window`, the Markov chains count only so many latest transitions per feature; None counts the
-    transitions of the training data only. `lags` is the number of earlier time units whose values are
-    features too. `observe` names a Python function that computes a number from a stream's value; it is
-    called for observed values only. With `lag_us`, the capacity decreases under load, so that decisions are
-    not late.
+    The Markov chains count the latest `window` transitions per feature, or with None only the transitions of
+    the training data. `lags` is the number of earlier time units whose values are features too. `observe`
+    names a Python function that computes a number from a stream's value; it is called for observed values
+    only. With `lag_us`, the capacity decreases under load, so that decisions are not late.
     """
 
     capacity: int

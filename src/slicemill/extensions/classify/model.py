@@ -124,7 +124,7 @@ def bins_between(low: Floats, high: Floats, count: int) -> Bins:
 
 # Discrete Markov chain of each feature, learnt by counting transitions (M50).
 #
-# `K[i, j] = n[i, j] / Σ_l n[i, l]` over the observed transitions. With a `window`, only so many latest
+# `K[i, j] = n[i, j] / Σ_l n[i, l]` over the observed transitions. With a `window`, only the latest `window`
 # transitions of each feature count. A ring buffer stores them, so that the oldest can be subtracted. For a
 # bin without observed transitions, the feature is assumed to stay there.
 

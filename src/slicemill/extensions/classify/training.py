@@ -17,7 +17,7 @@ from slicemill.extensions.classify.model import bins_between, chains, learn
 from slicemill.extensions.classify.policies import POLICIES
 from slicemill.kernels.arrays import Floats
 
-# With a window, some streams are observed in two consecutive units after every so many units (M50).
+# With a window, some streams are observed in two consecutive units, once every `_RENEW` units (M50).
 _RENEW = 10
 
 

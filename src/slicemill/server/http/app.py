@@ -83,7 +83,7 @@ _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
-_IDLE_S = 5.0  # after so many seconds, an idle client is checked and gets a keep-alive
+_IDLE_S = 5.0  # seconds; an idle client is then checked and sent a keep-alive
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]
@@ -424,8 +424,8 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
     ) -> StreamingResponse:
         """Stream results as they are committed, as server-sent events.
 
-        Without `since`, results start with the next commit. `recent` additionally sends the latest epochs
-        with about so many rows first. An event `rows` has rows, their epoch and the `next` epoch, which is
+        Without `since`, results start with the next commit. With `recent`, the latest epochs with about
+        `recent` rows are sent first. An event `rows` has rows, their epoch and the `next` epoch, which is
         also the event's id. A client that reconnects with this id as Last-Event-ID continues without gaps.
         """
         query = session.query(name)

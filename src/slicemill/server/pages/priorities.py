@@ -41,7 +41,7 @@ RULES = {
     "edf": "the earliest deadline goes first",
     "hybrid": "first deadlines that can be met, then most results by time",
 }
-"""Rule of each policy, for people."""
+"""Rule of each policy, as shown to users."""
 
 
 @dataclass(frozen=True, slots=True)
