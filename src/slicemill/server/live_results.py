@@ -340,7 +340,7 @@ class LiveResults:
         changed, seen = mill.dispatcher.changed, -1
         while True:
             with changed:
-                if mill.home.epoch == seen:  # otherwise a commit precedes this wait
+                if mill.home.epoch == seen:  # otherwise there is a new commit already
                     changed.wait(_LOOK_EVERY_S)
                 seen = mill.home.epoch
             assert self._loop is not None, "it is started with a loop"

@@ -20,7 +20,7 @@ from slicemill_oracle.slices.items import Item
 from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate_predicate
 
 Matches = Callable[[int, Row, int, Row], bool]
-"""Returns if rows of two streams match: (stream, row, stream, row)."""
+"""Returns True if rows of two streams match. The arguments are stream, row, stream, row."""
 
 
 @dataclass(frozen=True, slots=True)

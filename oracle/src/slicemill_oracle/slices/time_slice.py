@@ -18,7 +18,7 @@ from slicemill.types import Row
 from slicemill_oracle.slices.items import Item
 
 Condition = Callable[[Row, Row], bool]
-"""Returns if a left and a right row match."""
+"""Returns True if a left and a right row match."""
 
 
 class TimeSlice:

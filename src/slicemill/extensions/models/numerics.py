@@ -16,7 +16,7 @@ import numpy as np
 from slicemill.kernels.kernel import kernel
 
 _SPLIT = 134217729.0  # 2^27 + 1
-# Smaller shares of the operands are rounding noise in a difference of two sums.
+# A difference of two sums is rounding noise if it is below this share of the first sum.
 NOISE = 2.0**-84
 _ROOM = 2.0**300
 

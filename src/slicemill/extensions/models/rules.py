@@ -14,7 +14,7 @@ from slicemill.extensions.models.graph import ModelGraph, ModelNode, Op
 from slicemill.extensions.models.parse import parse
 from slicemill.extensions.models.terms import Apply, Expr, Number, Parameter, replace_parts
 
-# Their results have another type than their elements, e.g. a list of lists.
+# Operators whose results have another type than their elements. For example, concat returns a list.
 _OTHER_DOMAIN = frozenset({"concat"})
 
 

@@ -80,7 +80,7 @@ class AccumulatorCode(ABC):
         return f"{self.place.record}_again{self.place.number}"
 
     def is_spent(self) -> str:
-        """Return the source of a test for lost digits."""
+        """Return the source code of a test for lost digits, or an empty text."""
         return ""
 
     def fields(self) -> dict[str, str]:

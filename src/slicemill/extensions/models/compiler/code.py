@@ -70,7 +70,7 @@ class ModelCode:
         return WeightedStacks(core, place) if stacked else ShiftedWeightedSum(core, place)
 
     def _is_read_again(self, kept: FilteredCore) -> bool:
-        """Return True if recomputing is cheaper than maintaining (C18).
+        """Return True if recomputing a core is cheaper than maintaining it (C18).
 
         Distances from a pivot are always maintained.
         """

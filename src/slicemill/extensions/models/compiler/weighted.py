@@ -1,7 +1,8 @@
 """Weighted sums Σ u^r e^(βu) x, per mode and power (C21).
 
-When the oldest element expires, the positions i of all others decrease by one. When an element arrives,
-their j and their age increase. Sums with higher powers are then computed from sums with lower powers:
+When the oldest element expires, the positions i of all other elements decrease by one. When an element
+arrives, j and the age of all other elements increase. Sums with higher powers are then computed from sums
+with lower powers:
 
     (u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu)
 
