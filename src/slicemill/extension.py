@@ -5,8 +5,9 @@ An extension is an `Extension` that a distribution names in the entry-point grou
     [project.entry-points."slicemill.extensions"]
     models = "slicemill.extensions.models.registration:EXTENSION"
 
-All parts are named as `module:attribute` and imported when they are used. So an installed extension costs
-nothing until a script uses it. The module of the `Extension` itself imports only this module.
+Hooks name their parts as `module:attribute`. A part is imported when it is first used, so an installed
+extension costs nothing until a script uses it. The module of the `Extension` itself imports only this
+module.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ GROUP = "slicemill.extensions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementHook:
-    """`CREATE kind name …`, with DROP and SHOW.
+    """Statement `CREATE kind name …`, with DROP and SHOW.
 
     | field | meaning |
     |---|---|
     | `kind`, `plural` | keywords, as in CREATE MODEL and SHOW MODELS |
-    | `parse` | `(Cursor, name: Identifier) -> CreateObject`, which parses what follows the name |
+    | `parse` | `(Cursor, name: Identifier) -> CreateObject`, which parses the text after the name |
     | `bind` | `(CreateObject, Context) -> ComputedStream or CalledDefinition` |
     | `called` | True if queries call the object like an aggregate; otherwise it is a stream |
     | `replaceable` | True if CREATE OR REPLACE is allowed |
@@ -48,17 +49,19 @@ class StatementHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateProvider:
-    """Names that are called like aggregates, and their evaluation.
+    """Provider of functions that queries call like aggregates.
 
-    A `Formula` of the catalog has its provider. Only `accumulator` is needed: it evaluates calls row by row.
+    A `Formula` in the catalog names its provider. Only `accumulator` is required. It evaluates calls row by
+    row.
 
     | field | meaning |
     |---|---|
-    | `kind` | what DROP calls the definitions, as in DROP MODEL |
+    | `kind` | object type of the definitions in DROP, as in DROP MODEL |
     | `accumulator` | `(AggregateDefinition) -> accumulator` of its base or window version |
     | `names`, `predefined` | names that need no declaration, and `(name) -> CalledDefinition` for them |
-    | `check` | `(AggregateDefinition, windows, node, *, over, grouped)`, which raises Mistake for a window |
-    | `check_table` | `(AggregateDefinition, node)`, which raises Mistake for the rows of a table |
+    | `check` | `(AggregateDefinition, windows, node, *, over, grouped)`, raises StatementError for a window
+    |
+    | `check_table` | `(AggregateDefinition, node)`, which raises StatementError for the rows of a table |
     | `code` | `(Version) -> AggregateCode`, which writes the loops of the UDA compiler |
     | `imports` | import lines of the generated module |
     | `finite` | True if NaN and infinite arguments are NULL |
@@ -81,7 +84,7 @@ class AggregateProvider:
 class RewriteHook:
     """Rule of the optimizer, `(QueryGraph, Catalog) -> QueryGraph`.
 
-    The rule is applied `before` the named rule of the core, or after all of them.
+    The rule is applied `before` the named rule of the core, or after all rules of the core.
     """
 
     rule: str
@@ -90,7 +93,7 @@ class RewriteHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorHook:
-    """Operators, rewrites that introduce operators, and state for checkpoints.
+    """Operator kinds, optimizer rules, and state classes for checkpoints.
 
     | field | meaning |
     |---|---|
@@ -108,7 +111,7 @@ class OperatorHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainSection:
-    """Section of EXPLAIN; `lines` is `(QueryGraph) -> list of str`, empty to leave the section out."""
+    """Section of EXPLAIN. `lines` is `(QueryGraph) -> list of str`; an empty list hides the section."""
 
     title: str
     lines: str
@@ -116,7 +119,7 @@ class ExplainSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveValues:
-    """Values of running queries; `read` is `(home, query or None) -> list of dict`."""
+    """Live values of running queries. `read` is `(home, query or None) -> list of dict`."""
 
     name: str
     read: str
@@ -124,7 +127,7 @@ class LiveValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandHook:
-    """Command `slicemill name`; `function` has the options as Typer annotations."""
+    """Command `slicemill name`. `function` declares its options as Typer annotations."""
 
     name: str
     function: str
@@ -133,9 +136,9 @@ class CommandHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """Everything that an extension registers.
+    """All hooks of one extension.
 
-    `routes` are `(FastAPI, MillService) -> None`, which add requests of the console.
+    `routes` name functions `(FastAPI, MillService) -> None`, which add HTTP routes for the console.
     """
 
     statements: tuple[StatementHook, ...] = ()
@@ -190,7 +193,7 @@ def statements() -> Mapping[str, StatementHook]:
 
 @cache
 def called_kinds() -> frozenset[str]:
-    """Return the kinds of objects that queries call as an aggregate."""
+    """Return the kinds of objects that queries call like an aggregate."""
     return frozenset(("AGGREGATE", *(hook.kind for hook in statements().values() if hook.called)))
 
 
@@ -202,7 +205,7 @@ def computed_kinds() -> frozenset[str]:
 
 @cache
 def predefined_names() -> Mapping[str, AggregateProvider]:
-    """Return the names that can be called without a declaration, with their providers."""
+    """Return the providers of all names that can be called without a declaration."""
     providers = [provider for extension in extensions().values() for provider in extension.aggregates]
     return {name: provider for provider in providers if provider.names for name in load(provider.names)}
 

@@ -33,7 +33,7 @@ _SECRET_NAME = re.compile(
 _PLACE_NAME = re.compile(
     r"(?:url|uri|endpoint|location|path|file|provider|class|type|algorithm)$", re.IGNORECASE
 )
-# A text that does not match contains no password.
+# A text without a match contains no password.
 _POSSIBLE = re.compile(rf"@|{_SECRET_NAME.pattern}|\bpwd\b|%[0-9a-f]{{2}}", re.IGNORECASE)
 
 # Text before the password in an address; Oracle's driver writes `scott/tiger@host`.
@@ -71,9 +71,9 @@ def contains_secret(value: str, name: str = "") -> bool:
 def redact(text: str, mask: Mask = lambda _: "***") -> str:
     """Replace each password in a statement, address or message by a mask.
 
-    >>> redacted("CREATE QUERY q WITH (sink = 'postgres://ada:pw@db/shop') AS SELECT 1")
+    >>> redact("CREATE QUERY q WITH (sink = 'postgres://ada:pw@db/shop') AS SELECT 1")
     "CREATE QUERY q WITH (sink = 'postgres://ada:***@db/shop') AS SELECT 1"
-    >>> redacted("USING jdbc OPTIONS (url 'jdbc:x', password 'pw')")
+    >>> redact("USING jdbc OPTIONS (url 'jdbc:x', password 'pw')")
     "USING jdbc OPTIONS (url 'jdbc:x', password '***')"
     """
     if not _POSSIBLE.search(text):
@@ -90,14 +90,14 @@ def redact(text: str, mask: Mask = lambda _: "***") -> str:
 def redact_address(text: str) -> str:
     """Replace the password of an address, which may contain blanks, by `***`.
 
-    >>> redacted_address("postgres://ada:p w@db/shop")
+    >>> redact_address("postgres://ada:p w@db/shop")
     'postgres://ada:***@db/shop'
     """
     return _mask_value(text, "", lambda _: "***")
 
 
 def mask_secrets(text: str) -> str:
-    """Overwrite each password in a text; all other characters keep their positions."""
+    """Replace each password in a text by stars. Other characters keep their positions."""
     return redact(text, _stars)
 
 
@@ -106,7 +106,7 @@ def resolve_secrets(
 ) -> str:
     """Replace references to environment variables by their values.
 
-    >>> resolved("u:${SLICEMILL_SECRET_A}", environ={"SLICEMILL_SECRET_A": "pw"})
+    >>> resolve_secrets("u:${SLICEMILL_SECRET_A}", environ={"SLICEMILL_SECRET_A": "pw"})
     'u:pw'
     """
     known = os.environ if environ is None else environ
@@ -131,7 +131,7 @@ def _mask_secret(secret: str, mask: Mask) -> str:
 
 def _mask_value(value: str, name: str, mask: Mask) -> str:
     """Mask an option's value, or an address if it has no name."""
-    if "jaas" in name.lower():  # a list of parameters, one of which is the password
+    if "jaas" in name.lower():  # a list of parameters; one of these is the password
         return _mask_parameters(value, mask)
     if names_secret(name):
         return _mask_secret(value, mask)
@@ -178,7 +178,7 @@ def _mask_literal(literal: str, name: str, mask: Mask) -> str:
 
 
 def _mask_addresses(text: str, mask: Mask) -> str:
-    """Mask addresses outside of literals; an address ends at a blank."""
+    """Mask addresses outside of literals. An address ends at a blank."""
 
     def of(found: re.Match[str]) -> str:
         is_address = "://" in found[0] or _USER.search(found[0]) is not None

@@ -1,4 +1,4 @@
-"""Points in time and durations as integers of microseconds; time units.
+"""Points in time and durations in microseconds, and time units.
 
 A point in time counts from 1970, and is between BEGINNING and END. Unit names are those of SQL, Spark and
 the theses.
@@ -29,7 +29,7 @@ class SteadyClock:
     __slots__ = ("_ahead_ns",)
 
     def __init__(self) -> None:
-        self._ahead_ns = -(2**63)  # of the monotonic clock
+        self._ahead_ns = -(2**63)  # wall clock minus monotonic clock; never decreases
 
     def __call__(self) -> int:
         # Read the wall clock first, so that an interruption in between cannot advance this clock.
@@ -39,7 +39,7 @@ class SteadyClock:
         return (steady_ns + self._ahead_ns) // 1000
 
     def not_before(self, us: int) -> int:
-        """Advance the clock to a later time; return by how much."""
+        """Advance the clock to a later time. Return the size of the step."""
         behind_us = max(0, us - self())
         self._ahead_ns += behind_us * 1000
         return behind_us

@@ -1,4 +1,4 @@
-"""ESL's types and schemas.
+"""Types and schemas of ESL.
 
 Times are int64 microseconds in all components. REAL and DOUBLE are both 64 bits wide, because sums over
 long windows would drift in 32 bits. CHAR(n) and VARCHAR(n) are text of at most n characters, never
@@ -49,7 +49,7 @@ class TimestampUnit(StrEnum):
 class Type:
     """Data type.
 
-    `unit` is for numbers in a source's TIMESTAMP columns, and is None in all other types.
+    `unit` is the time unit of numbers in a source's TIMESTAMP columns. It is None for all other types.
     """
 
     kind: Kind
@@ -185,9 +185,9 @@ def assignable(target: Type, value: Type) -> bool:
 
 
 class ColumnOrigin(NamedTuple):
-    """Source of a column: join input or call, and its name.
+    """Join input or function call from which a column comes.
 
-    `column` is the name in that input.
+    `column` is the column's name in that input.
     """
 
     input: str | int
@@ -199,9 +199,9 @@ TimestampUnits: TypeAlias = tuple[tuple[str, TimestampUnit], ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column whose `name` is only an identity.
+    """Column of a schema.
 
-    The name is never parsed: `origin` has the input and the plain name.
+    `name` is an identifier and is never parsed. `origin` has the join input and the name in that input.
     """
 
     name: str
@@ -209,7 +209,7 @@ class Column:
     origin: ColumnOrigin | None = field(default=None, compare=False)
 
     def of(self, given: str | int) -> Column:
-        """Return this column as one of several inputs, named `input.column`."""
+        """Return this column with the name `input.column`, for a join of several inputs."""
         return Column(f"{given}.{self.name}", self.type, ColumnOrigin(given, self.name))
 
     def __str__(self) -> str:
@@ -225,8 +225,9 @@ OPS = ("insert", "update_before", "update_after", "delete")
 class Schema:
     """Columns in order, with names that are unique regardless of case.
 
-    A `changelog` has `_op` as its first column; its rows are changes of a table. `key` names the columns that
-    identify a row of this table: () if the table has at most one row, None if no key is known.
+    A `changelog` has `_op` as its first column, and its rows are changes of a table. `key` names the columns
+    that identify a row of this table. It is () if the table has at most one row, and None if no key is
+    known.
     """
 
     columns: tuple[Column, ...]

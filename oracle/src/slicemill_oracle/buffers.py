@@ -25,7 +25,7 @@ class Occupancy:
 
 
 class Buffer:
-    """Output queue of a node; without readers, items are dropped."""
+    """Output queue of a node. Without readers, items are dropped."""
 
     __slots__ = ("base", "items", "occupancy", "readers")
 
@@ -36,7 +36,7 @@ class Buffer:
         self.occupancy = occupancy
 
     def reader(self) -> Reader:
-        """Add a consumer that reads what is appended from now on."""
+        """Add a consumer that reads items appended from now on."""
         reader = Reader(self, self.base + len(self.items))
         self.readers.append(reader)
         return reader
@@ -62,7 +62,7 @@ class Buffer:
         self._free(min((other.position for other in self.readers), default=end))
 
     def replace(self, old: Reader, new: Reader) -> None:
-        """Replace a reader by one at the same position."""
+        """Replace a reader by another reader at the same position."""
         self.readers[self.readers.index(old)] = new
 
     def _free(self, up_to: int) -> None:
@@ -75,9 +75,9 @@ class Buffer:
 class Reader:
     """A consumer's position in a buffer.
 
-    `unread` items are left to read, `data` of them are not punctuation. `behind` is the reader to continue
-    with after this buffer is exhausted. It is set when the operator that filled the buffer is removed, so
-    that its output is read before the tuples that bypass it (M19).
+    `unread` is the number of items left to read, and `data` the number of these that are not punctuation.
+    `behind` is the reader to continue with after this buffer is exhausted. It is set when the operator that
+    filled the buffer is removed, so that its output is read before the tuples that bypass it (M19).
     """
 
     __slots__ = ("behind", "buffer", "data", "position", "unread")
@@ -132,7 +132,7 @@ class Reader:
         return twin
 
     def close(self) -> None:
-        """Stop reading this buffer and all that follow."""
+        """Stop reading this buffer and all linked buffers."""
         self.buffer.detach(self)
         if self.behind is not None:
             self.behind.close()

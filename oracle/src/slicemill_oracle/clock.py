@@ -1,4 +1,4 @@
-"""Clocks of the engine: virtual time, or the machine's."""
+"""Clocks of the engine: virtual time or machine time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class VirtualClock:
 
 
 class RealClock:
-    """The machine's monotonic time since creation; costs of steps are ignored."""
+    """Monotonic machine time since creation. Costs of steps are ignored."""
 
     __slots__ = ("_read_ns", "_sleep", "_start_ns")
 

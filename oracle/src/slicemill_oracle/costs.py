@@ -16,7 +16,7 @@ TupleCost = int | Callable[[Timed, Random], int]
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Cost of a step with a data tuple, and without one."""
+    """Cost of a step with a data tuple (`data_us`) and without one (`time_us`)."""
 
     data_us: TupleCost = 0
     time_us: int = 0

@@ -1,8 +1,8 @@
 """Execution cycle: run one operator, then select the next (M15, M19, M22-M26).
 
-Between two steps, due arrivals enter the source buffers, and the graph, its break points and strategies
-may be changed. If no operator can run, operators that wait for time request an enabling timestamp from
-their sources. A source that cannot offer it yet is asked again at the time when it can.
+Between two steps, due arrivals enter the source buffers, and the graph, its break points and strategies may
+be changed. If no operator can run, operators that wait for time request an enabling timestamp from their
+sources. A source that cannot send one yet is polled again at the time when it can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slicemill_oracle.sources import Agenda
 from slicemill_oracle.state_table import StrategyOf, bind
 
 Choose = Callable[[Sequence[StateFragment]], StateFragment]
-"""Scheduler: picks one of the fragments that may have work."""
+"""Scheduler, which chooses one of the fragments that may have work."""
 
 
 class TraceStep(NamedTuple):
@@ -36,7 +36,7 @@ class TraceStep(NamedTuple):
 
 
 def round_robin() -> Choose:
-    """Pick each fragment in turn, until it exits."""
+    """Return a scheduler that chooses the fragments in turn."""
     last: list[StateFragment] = []
 
     def choose(fragments: Sequence[StateFragment]) -> StateFragment:
@@ -50,7 +50,7 @@ def round_robin() -> Choose:
 
 
 class Cycle:
-    """Runs a graph; `steps` counts execution steps, `trace` records them."""
+    """Runs a graph. `steps` counts execution steps, `trace` records them."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Cycle:
         self._clock = clock
         self._random = random
         self._strategy_of = strategy_of
-        # Without enabling timestamps, operators that emit nothing do not pass on time either.
+        # Without enabling timestamps, an operator that emits nothing does not pass on time either.
         self._tells = not isinstance(ets, NoEts)
         self._uses_arcs = propagation == "arcs"
         self._choose = choose
@@ -94,7 +94,7 @@ class Cycle:
             node.promised = BEGINNING
 
     def run(self, until: int = END, max_steps: int | None = None) -> None:
-        """Run until nothing is left, the time `until`, or `max_steps` steps."""
+        """Run until no work is left, the time is `until`, or `max_steps` steps are done."""
         if not self._begun:
             self._begin()
         last_step = END if max_steps is None else self.steps + max_steps
@@ -136,7 +136,7 @@ class Cycle:
         return None
 
     def _wait(self, until: int) -> bool:
-        """Wait for the next event; False if none is before `until`."""
+        """Wait for the next event. Return False if there is none before `until`."""
         wake = self.intake.next_offer()
         if wake <= self._clock.now():
             return True
@@ -223,8 +223,8 @@ class Cycle:
     def _tell(self, state: State) -> None:
         """Pass time on to consumers after a step without output (X20, M23).
 
-        The last value is remembered and not sent again. Tuples do not update it, since a filter may drop
-        them.
+        The last value that was sent is not sent again. Output tuples do not update this value, because a
+        filter may drop them.
         """
         node = state.node
         promise = node.promise()

@@ -2,8 +2,8 @@
 
     engine = Engine([
         ScheduledSource("S1"), ScheduledSource("S2"),
-        OperatorSpec("σ", Select(lambda row: row[0] > 1), ("S1",), fixed(10)),
-        OperatorSpec("U", Union(), ("σ", "S2"), fixed(10)),
+        OperatorSpec("σ", Select(lambda row: row[0] > 1), ("S1",), constant_cost(10)),
+        OperatorSpec("U", Union(), ("σ", "S2"), constant_cost(10)),
         SinkSpec("out", "U"),
     ])
     engine.feed("S1", [Arrival(at=0, row=(2,))])
@@ -44,7 +44,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Metrics of a run; `idle_share` is the idle-waiting time per merging operator."""
+    """Metrics of a run. `idle_share` is the share of idle-waiting time per merging operator."""
 
     now: int
     steps: int
@@ -102,7 +102,7 @@ class Engine:
 
     @property
     def trace(self) -> list[TraceStep]:
-        """The steps so far; requires `trace=True`."""
+        """Return the steps so far. Requires `trace=True`."""
         if self._trace is None:
             raise SlicemillError("this engine keeps no trace: make it with trace=True")
         return self._trace
@@ -115,7 +115,7 @@ class Engine:
         return "".join(f"{step.at} {step.state} {step.what} {step.ts}\n" for step in self.trace)
 
     def feed(self, source: str, arrivals: Iterable[Arrival]) -> None:
-        """Add arrivals in time order; generators are consumed lazily."""
+        """Add arrivals in time order. Generators are consumed lazily."""
         target = self._source(source)
         self._cycle.agenda.add(
             EventLane(source, arrivals, lambda arrival: self._cycle.intake.deliver(target, arrival))
@@ -133,11 +133,11 @@ class Engine:
         self._cycle.run()
 
     def run_until_idle(self) -> None:
-        """Process all arrivals so far; the streams stay open."""
+        """Process all arrivals so far. The streams stay open."""
         self._cycle.run()
 
     def run_until(self, moment: int) -> None:
-        """Run until the clock shows `moment`; a started step is completed."""
+        """Run until the clock shows `moment`. A started step is completed."""
         self._cycle.run(until=moment)
 
     def step(self, count: int = 1) -> None:
@@ -183,18 +183,18 @@ class Engine:
         return self._cycle.automaton.table
 
     def add(self, *nodes: Spec) -> None:
-        """Add nodes, e.g. a query; they read tuples produced from now on."""
+        """Add nodes, for instance a query. The nodes read tuples produced from now on."""
         for node in nodes:
             self._graph.add(node)
         self._cycle.rebind()
 
     def insert(self, node: OperatorSpec, before: str) -> None:
-        """Insert an operator before `before`, with the tuples waiting there."""
+        """Insert an operator before `before`. The operator receives the tuples waiting there."""
         self._graph.insert(node, before)
         self._cycle.rebind()
 
     def remove_operator(self, name: str) -> None:
-        """Remove an operator from its path; unread tuples bypass the operator."""
+        """Remove an operator from its path. Its unread tuples bypass the operator."""
         self._graph.remove_operator(name, self.now)
         self._cycle.rebind()
 

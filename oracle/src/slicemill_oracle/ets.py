@@ -9,7 +9,7 @@ Kind = Literal["external", "internal", "latent"]
 """Source of timestamps: the producer, the engine's clock on entry, or none."""
 
 Propagation = Literal["punctuation", "arcs"]
-"""Transport of an ETS: a punctuation tuple (M22), or the ETS arcs of the enhanced graph (M23)."""
+"""Transport of an ETS: punctuation tuples (M22) or ETS arcs (M23)."""
 
 
 @dataclass(frozen=True, slots=True)

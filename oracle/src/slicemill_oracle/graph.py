@@ -161,7 +161,7 @@ class Graph:
         return [self.sinks[name] for name, source in self.sink_inputs.items() if source == producer]
 
     def add(self, spec: Spec) -> None:
-        """Add a node; it reads what its inputs produce from now on."""
+        """Add a node, which reads the output of its inputs from now on."""
         self._check_new(spec.name)
         if isinstance(spec, ScheduledSource):
             late = None

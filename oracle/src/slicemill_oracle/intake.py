@@ -20,7 +20,7 @@ def write(arcs: Sequence[BoundArc], ts: int) -> None:
 
 
 class ReferenceIntake:
-    """Source side of the cycle; `automaton` is the cycle's current automaton."""
+    """Source side of the cycle. `automaton` is the cycle's current automaton."""
 
     def __init__(self, graph: Graph, clock: Clock, automaton: Automaton, on_demand: bool, arcs: bool) -> None:
         self._graph = graph
@@ -38,7 +38,7 @@ class ReferenceIntake:
             self._enter(source, source.stamp(arrival))
 
     def announce(self, source: ReferenceSource, ts: int) -> State | None:
-        """Announce a source's ETS `ts`; return the operator to run next."""
+        """Announce a source's ETS `ts`. Return the operator to run next."""
         inlet = self.automaton.inlets[source.name]
         held = source.pass_time(ts)
         if held:
@@ -54,13 +54,16 @@ class ReferenceIntake:
     def close(self, source: ReferenceSource) -> None:
         """End a source with an ETS of infinity.
 
-        It travels as punctuation, since all operators need it.
+        This ETS travels as punctuation, because all operators need it.
         """
         if not source.closed:
             self._enter(source, end_of(source, self._clock.now()))
 
     def next_offer(self) -> int:
-        """Return when a source can end a wait; offer now if possible."""
+        """Return the time at which a source can end a wait.
+
+        If a source can end a wait now, its enabling timestamp is sent.
+        """
         wake = END
         if self._on_demand and any(node.waiting_for() is not None for node in self.automaton.waiters):
             now = self._clock.now()
@@ -76,9 +79,9 @@ class ReferenceIntake:
         return wake
 
     def ask(self, source: ReferenceSource) -> State | None:
-        """Offer an on-demand ETS (M25), only if it ends an operator's wait.
+        """Send an on-demand ETS (M25) if it ends an operator's wait.
 
-        So every round makes progress.
+        Otherwise nothing is sent, so every round makes progress.
         """
         need = self._least_awaited_ts(source) if self._on_demand else None
         if need is None:

@@ -42,7 +42,7 @@ class IdleMeter:
         self._total_us = 0
 
     def update(self, now: int) -> None:
-        """Update the meter; call this after every change of an input."""
+        """Update the meter after a change of an input."""
         empty = data = False
         for reader in self._readers:
             if not reader.unread:

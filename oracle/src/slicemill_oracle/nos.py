@@ -1,8 +1,9 @@
 """Next-operator selection: transition library and states (M15-M18, M20).
 
-A transition is an ordered list of rules with a fallback. `forward` applies on yield, `encore` on more. If
-no rule applies, DFS and BFS backtrack and apply the rules to the predecessor (X5), RR exits. Backtracking
-ends at a source, which may offer an enabling timestamp. Otherwise control returns to the scheduler.
+A transition is an ordered list of rules with a fallback. `forward` applies if the operator has produced
+output (yield), `encore` if it can process more input (more). If no rule applies, DFS and BFS backtrack and
+apply the rules to the predecessor (X5), and RR exits. Backtracking ends at a source, which may send an
+enabling timestamp. Otherwise control returns to the scheduler.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Move = Literal["forward", "encore"]
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Rules to try in order, and if backtracking follows."""
+    """Rules in the order in which they are tried. `backtracks` is True if backtracking follows."""
 
     moves: tuple[Move, ...]
     backtracks: bool
@@ -88,7 +89,7 @@ class BoundArc:
 
 
 class BoundRow:
-    """Target of backtracking: a state, a source, or none at breaks."""
+    """Target of backtracking: a state, a source, or none at a break point."""
 
     __slots__ = ("backtracks", "pred", "source")
 
@@ -99,7 +100,7 @@ class BoundRow:
 
 
 class Fork:
-    """Runs its branches round-robin; their shared buffer belongs to the producer (M20)."""
+    """Runs its branches round-robin. Their shared buffer belongs to the producer (M20)."""
 
     __slots__ = ("_turn", "branches", "row")
 
@@ -121,8 +122,8 @@ class Fork:
 class State:
     """An operator as a state of the automaton, with bound rows.
 
-    A state must be tested by `ready` before it is selected. `runs` is the result, and `port` the input of the
-    next step.
+    `ready` must test a state before the state is selected. `runs` is the result of the test, and `port` the
+    input of the next step.
     """
 
     __slots__ = (
@@ -169,7 +170,7 @@ class State:
         self.wakes: list[StateFragment] = []
 
     def ready(self) -> bool:
-        """Test `more`, or if a register's value must be passed on (M23)."""
+        """Return True if input is ready (`more`), or a register must be passed on (M23)."""
         only = self._only
         if only is not None:
             # fast path without the gate: half of all tests have a single input
@@ -187,14 +188,14 @@ Rule = Callable[[State], State | None]
 def forward(state: State) -> State | None:
     """Return the operator to run after an output, if any.
 
-    It is the successor if a tuple waits there, else the operator whose register was just written.
+    This is the successor if a tuple waits there, else the operator whose register was just written.
     """
     succ = state.succ
     readers = state.succ_readers
     for reader in readers:
         if reader.unread and succ is not None:
-            # A successor that is not ready is entered to backtrack to its other inputs. If all these are our
-            # outputs, backtracking would return here.
+            # The cycle enters a successor that is not ready, to backtrack to its other inputs. If all its
+            # inputs come from this operator, backtracking would return here.
             if succ.ready() or len(readers) == 1:
                 return succ
             break
@@ -219,7 +220,7 @@ def _tsm_successor(state: State) -> State | None:
 
 
 def rules_of(transition: Transition, fork: bool) -> tuple[Rule, ...]:
-    """Return the rules of a transition; the successor may be a fork."""
+    """Return the rules of a transition. `fork` is True if the successor is a fork."""
     bound: dict[Move, Rule] = {"forward": forward_to_fork if fork else forward, "encore": encore}
     return tuple(bound[move] for move in transition.moves)
 
@@ -235,7 +236,7 @@ def _apply_rules(state: State) -> State | None:
 def next_operator(state: State, ask: Callable[[ReferenceSource], State | None]) -> State | None:
     """Continuation step: return the next operator, None for the scheduler.
 
-    Rules are applied at once to an operator that is not ready, without executing it.
+    Rules are applied immediately to an operator that is not ready, without executing it.
     """
     place: State | Fork = state
     while True:

@@ -14,9 +14,9 @@ BEGINNING: Final = -(2**63)
 END: Final = 2**63 - 1
 
 Item = tuple[Timed, int]
-"""An item of a buffer: a tuple and the arrival time of its last input."""
+"""Item of a buffer: a tuple and the arrival time of its last input tuple."""
 
-# A row that no source can produce; punctuation is recognized by identity.
+# A row that no source can produce. Punctuation is recognized by the identity of this row.
 MARK: Final[Row] = (object(),)
 
 

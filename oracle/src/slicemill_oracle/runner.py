@@ -152,10 +152,7 @@ def _shedding_report(specs: Sequence[Spec], graph: QueryGraph, query: str) -> Ac
 
 
 def _read_streams(graph: QueryGraph, catalog: Catalog) -> list[Stream]:
-    """Return the declared streams that the graph reads.
-
-    Streams of which it only reads the late or error stream are included.
-    """
+    """Return the declared streams that the graph reads, directly or as late or error stream."""
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
     found = {stream.name: stream for stream in map(catalog.declared_stream, wanted)}
     return list(found.values())

@@ -1,8 +1,8 @@
 """Sources: stamp arrivals and append them to buffers (M1, M24-M27).
 
 An external stream is ordered by its producer's timestamps. A late tuple goes to the stream's late stream,
-which is a source like any other. With a slack, tuples are buffered for that time and sorted first. The
-agenda lists all scheduled events: arrivals, heartbeats, actions.
+which is a regular source. With a slack, tuples are buffered for that time and sorted first. The agenda lists
+all scheduled events: arrivals, heartbeats, actions.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class ReferenceSource:
         self._last_arrival = 0
 
     def stamp(self, arrival: Arrival) -> list[Item]:
-        """Return the tuples released by an arrival, in order.
+        """Return the tuples that an arrival releases, in order.
 
-        Without slack it is the arrival itself, with slack none or several.
+        Without slack this is the arrival itself. With slack there may be several tuples or none.
         """
         if self.closed:
             raise SlicemillError(f"stream {self.name} has ended: it takes no more tuples")
@@ -120,7 +120,7 @@ class ReferenceSource:
         return moment_of_ets(ts, self.kind, self._last_ts, self._last_arrival, self.spec.silence_us)
 
     def pass_time(self, ts: int) -> list[Item]:
-        """Advance the frontier to `ts`; return buffered tuples below it."""
+        """Advance the frontier to `ts`. Return the buffered tuples below it."""
         if ts > self.frontier:
             self.frontier = ts
         self.closed = self.closed or ts == END
@@ -168,7 +168,7 @@ class EventLane:
         self.next: Arrival | None = next(self._arrivals, None)
 
     def fetch(self, at: int) -> Arrival | None:
-        """Advance to the arrival after the one at `at`."""
+        """Advance to the arrival that follows the one at `at`."""
         self.next = following = next(self._arrivals, None)
         if following is not None and following.at < at:
             raise SlicemillError(
@@ -178,7 +178,7 @@ class EventLane:
 
 
 class Agenda:
-    """All lanes merged by time; ties are broken by insertion order."""
+    """All lanes merged by time. Ties are broken by insertion order."""
 
     __slots__ = ("_finite", "_heap", "_numbers", "next_at")
 

@@ -45,7 +45,7 @@ class StateRow:
 def is_cut(topology: Topology, strategy_of: StrategyOf, producer: str, consumer: str) -> bool:
     """Return True if the arc is a break point.
 
-    Users set break points, and RR needs them before merges, since it schedules only paths (M16).
+    Users set break points. RR needs a break point before each merge, because it schedules only paths (M16).
     """
     merges_under_rr = len(topology.operators[consumer]) > 1 and strategy_of(consumer) == "RR"
     return merges_under_rr or (producer, consumer) in topology.breaks
@@ -59,7 +59,7 @@ def branches(topology: Topology, strategy_of: StrategyOf, producer: str) -> list
 
 
 def fork_names(topology: Topology, strategy_of: StrategyOf) -> dict[str, str]:
-    """Name the forks behind nodes with several readers: fork, fork2, fork3."""
+    """Name the forks after nodes with several readers: fork, fork2, fork3."""
     producers = [*topology.sources, *topology.operators]
     forked = [name for name in producers if len(branches(topology, strategy_of, name)) > 1]
     return {name: "fork" if not index else f"fork{index + 1}" for index, name in enumerate(forked)}

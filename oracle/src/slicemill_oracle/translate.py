@@ -1,7 +1,8 @@
 """Translation of a query graph into nodes of the reference engine.
 
-`TWINS` maps each operator to its tuple-at-a-time version. Most are operators of the reference engine;
-those that the product also uses as a fallback (`operators/*/rows.py`) are imported from there.
+`TWINS` maps each operator to its tuple-at-a-time version. Most versions are operators of the reference
+engine. Versions that the product also uses as a fallback (`operators/*/rows.py`) are imported from the
+product.
 """
 
 from __future__ import annotations
@@ -106,9 +107,9 @@ class Translator:
         self.made: set[str] = set()
 
     def specs(self, node: Node) -> list[Spec]:
-        """Return the specs of a node; none for tables and views.
+        """Return the specs of a node, or none for tables and views.
 
-        Tables and views are part of the operators that look them up.
+        Tables and views are part of the operators that look up their rows.
         """
         if isinstance(node.operator, Source):
             return self._source(node.operator)

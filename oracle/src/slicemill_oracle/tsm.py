@@ -73,7 +73,7 @@ def _pick(ports: Sequence[int], random: Random) -> int:
 
 
 class SingleGate:
-    """One input, without waiting."""
+    """Gate with one input, without waiting."""
 
     __slots__ = ("_readers", "registers")
 
@@ -89,9 +89,9 @@ class SingleGate:
 
 
 class UnorderedGate:
-    """Several inputs without waiting (M24).
+    """Gate with several inputs, without waiting (M24).
 
-    It is used for latent streams and for operators that do not depend on order.
+    Used for latent streams and for operators that do not depend on order.
     """
 
     __slots__ = ("_random", "_readers", "registers")
@@ -151,9 +151,9 @@ class RelaxedGate:
 
 
 class BasicGate:
-    """`more` is true iff every input has a tuple (M17).
+    """Gate whose `more` test requires a tuple on every input (M17).
 
-    This rule without registers is kept for comparison.
+    This rule without registers is used for comparison.
     """
 
     __slots__ = ("_random", "_readers", "registers")

@@ -1,1 +1,1 @@
-"""Special subjects, registered through the same hooks that third-party packages have."""
+"""Extensions for special subjects, registered through the hooks for third-party packages."""

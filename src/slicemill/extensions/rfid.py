@@ -1,9 +1,9 @@
 """Shared parts of the denoising algorithms for RFID readings.
 
-A reading is noise unless some time range around it, as long as the window, contains at least `threshold`
-readings of its key. `baseline`, `lazy` and `eager` differ in when this is detected, in the order of
-emitted readings, and in cost. In all of them the window is a range of the input, from the oldest reading
-that has not expired to the latest one.
+A reading is noise unless a time range of the window's length around it contains at least `threshold`
+readings of its key. `baseline`, `lazy` and `eager` differ in the time of detection, in the order of emitted
+readings, and in cost. In all three the window is a range of the input, from the oldest reading that has not
+expired to the latest reading.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Denoised(NamedTuple):
     visits: Int64s
     """Number of the window's readings that each arrival read."""
     most_keys: int
-    """Largest number of counters in use at once; 0 without counters."""
+    """Largest number of counters in use at the same time; 0 without counters."""
 
 
 def number_keys(keys: Int64s) -> tuple[Int64s, int]:
@@ -38,9 +38,9 @@ def number_keys(keys: Int64s) -> tuple[Int64s, int]:
 
 
 def expected_keys(readings: float, repeats: float, noise: float) -> float:
-    """Return the expected number of keys among so many readings.
+    """Return the expected number of keys among `readings` readings.
 
-    There is one key per tag, and one per noise reading.
+    There is one key per tag, and one key per noise reading.
 
     >>> round(expected_keys(1000, 10, 0.01))
     110
@@ -50,9 +50,9 @@ def expected_keys(readings: float, repeats: float, noise: float) -> float:
 
 # Baseline denoising: scan the whole window at each reading (M44).
 #
-# Unordered, it emits a key's readings as soon as there are enough of them, possibly before older readings
-# of other keys. Ordered, it only marks these readings, and emits them when they leave the window. The cost
-# is Θ(n) per reading for a window of n.
+# Unordered, a key's readings are emitted as soon as there are enough of them, possibly before older
+# readings of other keys. Ordered, these readings are only marked, and emitted when they leave the window.
+# The cost is Θ(n) per reading for a window of n.
 
 
 def baseline(at: Int64s, keys: Int64s, window_us: int, threshold: int, *, ordered: bool) -> Denoised:

@@ -4,6 +4,6 @@
     PostgreSQL protocol ─┼─► MillService ─► Mill    every client interface calls the same service
     shell, console ──────┘
 
-`service` implements the calls. `http` and `postgres` expose them on the network. The server does not take
-part in query processing: it reads results from the logs of the home, epoch by epoch.
+`service` implements the calls, and `http` and `postgres` expose them on the network. The server takes no
+part in query processing. It reads results from the logs of the home, epoch by epoch.
 """

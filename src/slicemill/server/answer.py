@@ -10,10 +10,10 @@ from slicemill.server.adhoc.pool import AnswerRows
 
 
 class StatementAnswer:
-    """Result of a statement: a tag such as CREATE QUERY or INSERT 0 3, a message, and rows if there are any.
+    """Result of a statement: tag, message, and rows if there are any.
 
-    A `warning` reports a problem that did not keep the statement from being applied, such as a failed audit
-    log.
+    The tag is for instance CREATE QUERY or INSERT 0 3. A `warning` reports a problem that did not prevent
+    the statement, such as a failed audit log.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class StatementAnswer:
 
     @property
     def table(self) -> pa.Table | None:
-        """Return all rows as one table. Rows that a caller has already taken from `rows` are missing."""
+        """Return all rows as one table, without rows already taken from `rows`."""
         return self.keep()
 
     def keep(self, most_bytes: float = math.inf) -> pa.Table | None:
-        """Compute and keep the remaining rows. Raise an error if they take more than `most_bytes`."""
+        """Compute and keep the remaining rows. Raise an error beyond `most_bytes`."""
         if self._table is None and self.rows is not None:
             self._table = self.rows.whole(most_bytes)
             self.rows = AnswerRows.of(self._table)

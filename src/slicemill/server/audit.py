@@ -1,7 +1,7 @@
 """Audit log: user, origin and outcome of each statement.
 
-The log has one line of JSON per statement, in `access/audit.jsonl` of the home. A file that has grown
-beyond 64 MiB is renamed to `audit.1.jsonl`.
+The log has one line of JSON per statement, in `access/audit.jsonl` of the home. A file larger than 64 MiB is
+renamed to `audit.1.jsonl`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _MOST_WAITING = 10_000
 
 
 class AuditLog:
-    """Appends statements to the audit file and to the server's log. Without a home there is no audit file.
+    """Appends statements to the audit file and to the server's log.
 
-    An entry that cannot be written, for instance because the disk is full, does not fail its statement, which
-    may already be applied. The entry is kept in memory and written before the next entries.
+    Without a home there is no audit file. If an entry cannot be written, for instance because the disk is
+    full, its statement does not fail, because the statement may already be applied. The entry stays in
+    memory and is written before the next entries.
     """
 
     def __init__(self, home: Path | None = None, clock: Callable[[], int] = wall_clock_us) -> None:
@@ -38,9 +39,9 @@ class AuditLog:
         self.problem: str | None = None  # why entries could not be written; None if all are written
 
     def note(self, who: str | None, way: str, what: str, outcome: str) -> str | None:
-        """Write an entry. `way` is the interface (http, postgres), `outcome` the result of the statement.
+        """Write an entry. Return a warning if it could not be written yet.
 
-        Returns a warning if the entry could not be written yet.
+        `way` is the interface (http, postgres). `outcome` is the result of the statement.
         """
         what = redact(what)
         note_event("statement", f"{what[:_SHOWN]!r}: {outcome}", by=who, way=way, outcome=outcome)
@@ -76,7 +77,7 @@ class AuditLog:
 
 
 def _append(file: Path, data: bytes) -> None:
-    """Append all of the data, or none of it."""
+    """Append all of the data, or nothing if the disk is full."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size

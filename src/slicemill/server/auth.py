@@ -5,13 +5,13 @@ The home stores tokens as hashes in `access/tokens.json`. A token is shown once,
     [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
 
 A home that never had a token is open: a server on a loopback address serves every client as its owner.
-The first token writes the file `access/closed` as well. A home with one of the two files is closed, even
-if `tokens.json` is lost, empty or damaged. The folder alone does not close the home, because the audit
-log is in the same folder. A server that has seen one of the files, or that listens on a public address,
-stays closed until it ends.
+The first token also creates the file `access/closed`. A home with one of the two files is closed, even if
+`tokens.json` is lost, empty or damaged. The folder alone does not close the home, because it contains the
+audit log as well. A server that has seen one of the files, or that listens on a public address, stays closed
+until it ends.
 
-`names` are patterns. A principal with patterns can read and change only objects whose names match. ESL
-has no schemas, so a common name prefix takes the place of a schema.
+`names` are glob patterns. A principal with patterns can read and change only objects whose names match. ESL
+has no schemas, so objects of one user get a common name prefix instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOKEN_BYTES = 32
 
 
 class UserRole(IntEnum):
-    """Role of a principal. Each role includes the permissions of the roles before it."""
+    """Role of a principal. Each role includes the permissions of all lower roles."""
 
     READER = 1  # read: results, ad hoc queries, the catalog, metrics
     OPERATOR = 2  # change: declare, drop, set
@@ -54,14 +54,14 @@ class PermissionDenied(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Authenticated client. A name of None stands for the user that started the server process."""
+    """Authenticated client. The name None is the user that started the server process."""
 
     name: str | None
     role: UserRole
     names: tuple[str, ...] = ()
 
     def require(self, role: UserRole, what: str) -> None:
-        """Raise Denied unless the principal has at least this role."""
+        """Raise PermissionDenied unless the principal has at least this role."""
         if self.role < role:
             raise PermissionDenied(f"{what} is for role {role.word}; {self.name} has role {self.role.word}")
 
@@ -93,7 +93,7 @@ class Access:
         self._file = None if home is None else home / _FOLDER / _FILE
         self._read: tuple[tuple[int, ...], list[dict[str, Any]]] | None = None
         self._closed = closed
-        self._closed = self.requires_token  # a file that is lost before the first request counts as well
+        self._closed = self.requires_token  # also detects a file that is lost before the first request
 
     @property
     def requires_token(self) -> bool:
@@ -123,13 +123,13 @@ class Access:
         except TokenFileError:
             return None  # `problems` reports the file
         found = None
-        for entry in entries:  # compare all entries, so that the time does not reveal which one matches
+        for entry in entries:  # compare all entries, so that the time does not reveal which entry matches
             if hmac.compare_digest(_hash(token, entry["salt"]), entry["hash"]):
                 found = Principal(entry["name"], UserRole[entry["role"].upper()], tuple(entry["names"]))
         return found
 
     def problems(self) -> list[str]:
-        """Return why no token can be accepted; empty if tokens work or none is required."""
+        """Return the reasons why no token is accepted, or an empty list."""
         if not self.requires_token:
             return []
         try:
@@ -204,7 +204,7 @@ class Access:
 
 
 def _validate_entries(content: object) -> list[dict[str, Any]]:
-    """Return the entries of a token file. Raise ValueError if `add` cannot have written them."""
+    """Return the entries of a token file. Raise ValueError if the file is not in the format of `add`."""
     if not isinstance(content, list):
         raise ValueError("it is no list")
     for entry in content:
@@ -223,5 +223,5 @@ def _validate_entries(content: object) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=1024)
 def _hash(token: str, salt: str) -> str:
-    """Return the salted hash of a token. One round is enough, because a token has 256 random bits."""
+    """Return the salted hash of a token. A token has 256 random bits, so one round suffices."""
     return hashlib.sha256(f"{salt}:{token}".encode()).hexdigest()

@@ -1,7 +1,6 @@
 """Limits on open connections: in total, per client address, and by free file descriptors.
 
-All ports of a server share the counts. A connection is counted from `accept` on, before TLS and
-authentication.
+All ports of a server share the counts. A connection counts from `accept` on, before TLS and authentication.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _REFUSED_AT_ONCE = 100
 class ConnectionLimits:
     """At most `total` connections, `per_address` of them from one client.
 
-    Descriptors from `first_spare` on are kept free for the rest of the process.
+    Descriptors from `first_spare` on are reserved for the rest of the process.
     """
 
     total: int
@@ -38,7 +37,9 @@ class ConnectionLimits:
 
     @staticmethod
     def within(most: int, descriptors: int) -> ConnectionLimits:
-        """Return the limits for a number of file descriptors. One address gets half of all connections.
+        """Return the limits for a number of file descriptors.
+
+        One address gets at most half of all connections.
 
         >>> ConnectionLimits.within(2_000, 1_024)
         ConnectionLimits(total=768, per_address=384, first_spare=768)
@@ -65,9 +66,10 @@ class OpenConnections:
         self._noted_s = -_NOTED_EVERY_S
 
     def refusal(self, descriptor: int, host: str) -> str | None:
-        """Return why one more connection must be refused, or None.
+        """Return the reason to refuse one more connection, or None.
 
-        The operating system assigns the lowest free descriptor, so a high one means that few are left.
+        The operating system assigns the lowest free descriptor. So a high descriptor means that few are
+        left.
         """
         if descriptor >= self.limits.first_spare:
             return "file descriptors are running out"
@@ -102,7 +104,7 @@ class OpenConnections:
 
 
 def _address(host: str) -> str:
-    """Return the address to which the limit applies: for IPv6, the network of 64 bits.
+    """Return the address that is counted; for IPv6, its 64-bit network.
 
     >>> _address("192.0.2.7"), _address("2001:db8::7"), _address("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8::', '192.0.2.7')
@@ -158,8 +160,8 @@ class LimitedSocket(socket.socket):
 class ClientLimits:
     """Seconds after which a connection is closed.
 
-    `stuck_s`: the client has read nothing of its pending output. `request_s`: no complete HTTP request has
-    arrived. `start_s`: a PostgreSQL client has not authenticated.
+    `stuck_s`: the client reads none of its pending output. `request_s`: no complete HTTP request arrives.
+    `start_s`: a PostgreSQL client does not authenticate.
     """
 
     stuck_s: float = 30.0

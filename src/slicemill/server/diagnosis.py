@@ -1,7 +1,7 @@
-"""Diagnosis of slow queries: the most severe cause that applies, as text.
+"""Diagnosis of slow queries: report the most severe cause as text.
 
-`cause_of` is a pure function of metrics, so each cause can be tested, and every client interface reports
-the same cause.
+`cause_of` is a pure function of metrics. So each cause can be tested, and every client interface reports the
+same cause.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HELD_S = 5.0
 _BUSY = 0.5
 _PYTHON = 0.5
 _COLLECTING = 0.2
-_LITTLE = 0.25  # of a core: if all units together use less, the query does not wait for another unit
+_LITTLE = 0.25  # cores; if all units together use less, the query does not wait for another unit
 
 
 class Severity(IntEnum):

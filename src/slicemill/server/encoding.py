@@ -39,8 +39,8 @@ def json_of_epoch(rows: EpochRows) -> str:
 def json_rows(table: pa.Table) -> str:
     """Return the rows as a JSON array of objects.
 
-    Timestamps are ISO 8601 text, intervals are microseconds (`json_values`). If two columns have the same
-    name, the second one is renamed.
+    Timestamps are ISO 8601 text, and intervals are microseconds (`json_values`). If two columns have the
+    same name, the second is renamed.
 
     >>> json_rows(pa.table([[1], [2]], names=["n", "n"]))
     '[{"n": 1, "n_1": 2}]'
@@ -65,7 +65,10 @@ def arrow_stream(table: pa.Table) -> bytes:
 
 
 def csv_text(table: pa.Table) -> bytes:
-    """Return the table as CSV with a header. Types that CSV does not support are written as JSON text."""
+    """Return the table as CSV with a header.
+
+    Types without a CSV form are written as JSON text.
+    """
     sink = pa.BufferOutputStream()
     shown = [
         column if _fits_csv(field.type) else pa.array(map(_as_text, _json_values(column)), pa.string())
@@ -247,9 +250,9 @@ def with_unique_names(table: pa.Table) -> pa.Table:
 
 # Rows of an epoch for live results, read once for all encodings.
 #
-# An epoch of a live query often has only one or two rows, and there are many epochs per second. The values
-# are therefore taken out of their Arrow columns once. Timestamps and intervals stay integers of
-# microseconds, as in the engine. A caller that needs an Arrow table gets it from `table`.
+# An epoch of a live query often has only one or two rows, and there are many epochs per second. So values
+# are extracted from their Arrow columns only once. Timestamps and intervals stay integers of microseconds,
+# as in the engine. `table` returns the rows as an Arrow table.
 
 
 _VIEWED = {Kind.TIMESTAMP: pa.int64(), Kind.INTERVAL: pa.int64(), Kind.DATE: pa.int32()}
@@ -297,7 +300,7 @@ class EpochRows:
 
 def _values(column: pa.ChunkedArray, type_: Type) -> Sequence[object]:
     viewed = _VIEWED.get(type_.kind)
-    if viewed is not None and column.num_chunks == 1:  # casting takes ten times as long
+    if viewed is not None and column.num_chunks == 1:  # cast() would take ten times as long as view()
         chunk = column.chunk(0)
         found: list[object] = (chunk if chunk.type == viewed else chunk.view(viewed)).to_pylist()
         return found

@@ -103,7 +103,7 @@ def _queries(mill: Mill) -> pa.Table:
 
 
 def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
-    """Return a quantile of the response time, rounded to a tenth of a millisecond for display."""
+    """Return a quantile of the response time, rounded for display."""
     found = metrics.response_ms(quantile) if metrics is not None else None
     return None if found is None else round(found, 1)
 
@@ -139,7 +139,7 @@ def _streams(mill: Mill) -> pa.Table:
 def alerts_table(alerts: Iterable[AlertStatus]) -> pa.Table:
     """Return the rows of SHOW ALERTS.
 
-    Only the host of a webhook's address is shown, because the rest of the address often contains a secret.
+    Of a webhook's address only the host is shown, because the rest often contains a secret.
     """
     rows = [
         (
@@ -183,7 +183,7 @@ def _statements(mill: Mill) -> pa.Table:
 
 
 def versions(mill: Mill, name: str) -> pa.Table:
-    """Return the rows of SHOW VERSIONS: all definitions that a name has had."""
+    """Return the rows of SHOW VERSIONS: all definitions of a name."""
     kinds = (*_VERSIONED, *(kind.lower() for kind in sorted(called_kinds() - {"AGGREGATE"})))
     found = [(mill.versions(kind, name), kind) for kind in kinds]
     rows = [

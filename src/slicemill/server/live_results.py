@@ -1,14 +1,14 @@
-"""Live results: stream the committed results of a query to all followers, encoded once (P38).
+"""Live results: send committed results of a query to all followers (P38).
 
     dispatcher ── commit ──► watcher thread ──► event loop: read and encode once ──► connections that have
                                                                                      drained their output
                               log of the query  ◄── epoch by epoch ── slow followers, each with its own
                               cursor
 
-The only state of a follower is its cursor in the query's log. While its client keeps up, the task of the
-follower sleeps. On a commit, the event loop writes the new rows to all sleeping followers of the query in
-one pass, which costs one write per connection. A slow follower falls behind in the log and reads from
-there in its own task. No output queue grows, and a slow follower does not delay others.
+The only state of a follower is its cursor in the query's log. While its client keeps up, the follower's task
+sleeps. On a commit, the event loop encodes the new rows once and writes them to all sleeping followers of
+the query, with one write per connection. A slow follower falls behind in the log and reads from there in its
+own task. So no output queue grows, and a slow follower does not delay others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EPOCHS_READ = 256  # decoded epochs in the cache, for followers with another en
 
 
 def recent_epoch(log: Log, rows: int) -> int:
-    """Return the epoch from which to follow a log to see about `rows` recent rows first."""
+    """Return the epoch at which the last `rows` rows of a log begin, roughly."""
     found, left = log.head + 1, rows
     before = max(log.newest(rows) - 1, log.shown_begun_after)
     for epoch in reversed(log.epochs(after=before) if rows else []):
@@ -52,7 +52,7 @@ def recent_epoch(log: Log, rows: int) -> int:
 
 
 class DirectConnection(Protocol):
-    """Connection to which code outside of its own task can write bytes."""
+    """Connection that accepts writes from code outside of its own task."""
 
     @staticmethod
     def frame_content(content: bytes) -> bytes:
@@ -68,8 +68,8 @@ class DirectConnection(Protocol):
 class LiveEpoch:
     """Encoded rows of some epochs, and the epoch to continue from.
 
-    Empty content means that nothing arrived during the idle time. With a `gap`, earlier rows are no longer
-    retained; a changelog then starts again with the current rows of its table.
+    Empty `content` means that no rows arrived during the idle time. `gap` is True if earlier rows are no
+    longer retained. A changelog then starts again with the current rows of its table.
     """
 
     content: bytes
@@ -88,7 +88,7 @@ class LiveCounts:
 
 @dataclass(slots=True, eq=False)
 class _IdleFollower:
-    """Follower that is up to date. The event loop writes new rows for it until its task must wake up."""
+    """Follower that is up to date. The event loop writes new rows for it."""
 
     query: Query
     cursor: int
@@ -137,11 +137,12 @@ class LiveResults:
         connection: DirectConnection | None = None,
         columns: pa.Schema | None = None,
     ) -> AsyncIterator[LiveEpoch]:
-        """Yield the results of a query from epoch `since` on, until the query is dropped or the server stops.
+        """Yield the results of a query from epoch `since` on.
 
-        Rows that the event loop has written directly to `connection` are not yielded again. After every
-        `idle_s` seconds without rows an empty epoch is yielded, so that the caller can check its client. With
-        `columns`, the iteration ends when the query is replaced by a version with other columns.
+        The iteration ends when the query is dropped or the server stops. Rows that the event loop has
+        written directly to `connection` are not yielded again. After `idle_s` seconds without rows an empty
+        epoch is yielded, so that the caller can check its client. With `columns`, the iteration also ends
+        when the query is replaced by a version with other columns.
         """
         self.counts.followers += 1
         try:
@@ -165,7 +166,8 @@ class LiveResults:
             event = self._events.setdefault(query.name, asyncio.Event())
             gap = query.log.has_freed_after(cursor)
             epochs = self._epochs_after(query, cursor)
-            # A follower that is behind gets several epochs in one write: fewer and larger writes under load.
+            # A follower that is behind gets several epochs in one write, which reduces the number of writes
+            # under load.
             parts, size = list[bytes](), 0
             for epoch in epochs:
                 if columns is not None and query.log.columns_at(epoch.number) is not columns:
@@ -179,7 +181,7 @@ class LiveResults:
                     yield self._sent(parts, cursor + 1, gap)
                     gap, parts, size = False, [], 0
                 if content is None and query.log.freed >= epoch.number:
-                    break  # the epoch was freed meanwhile; look up what the log has now
+                    break  # the epoch was freed meanwhile; read the list of epochs again
                 if content is None:
                     gap = True
                     continue
@@ -206,9 +208,10 @@ class LiveResults:
     async def _sleep(
         self, query: Query, cursor: int, encode: Encoder, idle_s: float, connection: DirectConnection
     ) -> tuple[int, bool]:
-        """Let the event loop write new rows until the client is slow, the query ends or the time is over.
+        """Sleep while the event loop writes new rows for this follower.
 
-        Returns the follower's cursor, and True if the idle time is over.
+        Wakes up when the client is slow, the query ends, or the idle time is over. Return the follower's
+        cursor, and True if the idle time is over.
         """
         loop = asyncio.get_running_loop()
         sleeper = _IdleFollower(query, cursor, encode, connection, loop.time() + idle_s)
@@ -245,8 +248,8 @@ class LiveResults:
     ) -> tuple[bytes, int, int] | None:
         """Return the framed rows after a cursor, the number of epochs, and the last epoch.
 
-        Returns None if there are too many rows, or if rows were freed. Each follower then reads them in
-        steps.
+        Return None if there are too many rows, or if rows were freed. Each follower then reads the rows in
+        its own task.
         """
         epochs = self._epochs_after(query, cursor)
         if not epochs:
@@ -265,7 +268,7 @@ class LiveResults:
     # -- reading and encoding --------------------------------------------------------------------------
 
     def _epochs_after(self, query: Query, cursor: int) -> Sequence[Epoch]:
-        """Return the epochs after a cursor. Followers at the same cursor share the list."""
+        """Return the epochs after a cursor. Followers with the same cursor share the list."""
         head = query.log.head
         if cursor >= head:
             return ()
@@ -337,7 +340,7 @@ class LiveResults:
         changed, seen = mill.dispatcher.changed, -1
         while True:
             with changed:
-                if mill.home.epoch == seen:  # otherwise there was a commit before this thread waited
+                if mill.home.epoch == seen:  # otherwise there is a new commit already
                     changed.wait(_LOOK_EVERY_S)
                 seen = mill.home.epoch
             assert self._loop is not None, "it is started with a loop"

@@ -3,8 +3,8 @@
 2026-01-01T12:00:00Z start: slicemill serves 13 queries at http://127.0.0.1:8080
 {"at": "2026-01-01T12:00:00Z", "level": "info", "event": "start", "message": "…", "url": "http://…"}
 
-Events are rare: start, stop, statement, problem, recovered, client cut off, and warnings of libraries.
-Requests are not logged. `/metrics` counts them, and the audit log records each change with its user.
+Events are rare: start, stop, statement, problem, recovered, client cut off, and library warnings. Requests
+are not logged. `/metrics` counts them, and the audit log records each change with its user.
 """
 
 from __future__ import annotations

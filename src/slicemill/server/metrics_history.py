@@ -1,4 +1,4 @@
-"""Metrics over time: a ring buffer of samples for each query, and one for the mill."""
+"""Metrics over time: one ring buffer of samples per query, and one for the mill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ SAMPLES_KEPT = 360  # half an hour
 
 
 class MetricRing:
-    """Ring buffer of the last samples of some metrics, four bytes per value. A missing value is null."""
+    """Ring buffer of samples of some metrics, four bytes per value.
+
+    A missing value is null.
+    """
 
     def __init__(self, figures: Sequence[str], kept: int = SAMPLES_KEPT) -> None:
         self.figures = tuple(figures)
@@ -108,7 +111,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class MetricsHistory:
-    """Ring buffers of the queries and of the mill, policy changes with their times, and events."""
+    """Ring buffers of metrics, policy changes with their times, and events."""
 
     queries: dict[str, MetricRing] = field(default_factory=dict)
     mill: MetricRing = field(default_factory=lambda: MetricRing(MILL_FIGURES))
@@ -117,7 +120,7 @@ class MetricsHistory:
 
 
 def write_history(path: Path, kept: MetricsHistory) -> None:
-    """Replace the file atomically: concurrent readers see the old or the new file."""
+    """Replace the file atomically. Concurrent readers see the old or the new file."""
     rings: list[tuple[str, MetricRing]] = [(_MILL, kept.mill), *kept.queries.items()]
     about = {
         "version": _VERSION,

@@ -47,7 +47,7 @@ class Certificate:
 
 
 class ServerSockets:
-    """Listening sockets of a server. A port in use raises an error here, before anything starts."""
+    """Listening sockets of a server. Raise an error if a port is in use, before anything starts."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ def check_address(host: str, access: Access) -> None:
     try:
         tokens = access.entries()
     except TokenFileError:
-        return  # the queries run, all requests are rejected, and /health says why
+        return  # the queries run, all requests are rejected, and /health reports the reason
     if not tokens:
         raise SlicemillError(
             f"{host} can be reached from other machines, and this home has no tokens; make one first: "
@@ -194,7 +194,7 @@ async def _serve(
 
 
 class _HttpServer(uvicorn.Server):
-    """HTTP server that leaves signal handling to the process."""
+    """HTTP server that does not handle signals, because `serve` does."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,10 +1,10 @@
 """Permissions of statements that arrive over the network: names, code, files and addresses.
 
-Options of `slicemill serve` set which folders and schemes statements may use, and whether they may run
-Python code. The start-up script of `slicemill serve` is not checked.
+Options of `slicemill serve` set which folders and schemes statements may use, and if they may run Python
+code. Permissions are not checked for the start-up script of `slicemill serve`.
 
-`guess_origin` and `sink_target` decide what a source or sink opens. The check takes their result, and readers
-and sinks open exactly the same. Unknown formats and options are refused, since any option may name a
+`guess_origin` and `sink_target` determine the file or address that a source or sink opens. The check uses
+the same result as readers and sinks. Unknown formats and options are rejected, because any option may name a
 file, a host or a class of the JVM.
 """
 
@@ -55,14 +55,14 @@ from slicemill.server.auth import PermissionDenied
 from slicemill.types import Schema
 
 _FILES = (GUESSED, *LINES_IN_FILES, *TYPED_FILES)
-# Generated rows, and results that stay in the process: no file and no address is opened.
+# Generated rows, and results that stay in the process. These open no file and no address.
 _SOURCES_HERE = (*GENERATORS, "rate")
 _SINKS_HERE = ("memory", "console")
 
 # Options that let Spark move or delete the files that it has read.
 _MOVING = frozenset(("cleansource", "sourcearchivedir"))
 _LINES = CSV_ONLY | {"lines"}
-# Options of each format, in lower case. Generators and tcp check their options when they are opened.
+# Options of each format, in lower case. Generators and tcp check their options when a source is opened.
 _OPTIONS = {
     **dict.fromkeys(_FILES, (LISTING | WITHOUT_EFFECT | CSV_ONLY | BY_SPARK) - _MOVING),
     "rate": frozenset(("rowspersecond", "rampuptime", "numpartitions")) | _LINES,
@@ -92,8 +92,7 @@ _OPTIONS = {
     )
     | _LINES,
 }
-# Options of Postgres without those that name files (passfile, sslkey, service, …), which the server would
-# read.
+# Options of Postgres, except options that name files on the server (passfile, sslkey, service, …).
 _POSTGRES_OPTIONS = frozenset(
     (
         "host",
@@ -129,7 +128,7 @@ def _is_address(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClientPermissions:
-    """Permissions set by the operator: folders, schemes, Python code, and hosts of webhooks."""
+    """Permissions set by the operator: folders, schemes, Python code, and webhook hosts."""
 
     folders: tuple[Path, ...] = ()
     schemes: frozenset[str] = frozenset()
@@ -137,7 +136,7 @@ class ClientPermissions:
     webhooks: frozenset[str] = frozenset()
 
     def check(self, statements: Iterable[Statement], folder: Path = Path(), home: Path | None = None) -> None:
-        """Raise Denied if any of the statements does something that is not allowed.
+        """Raise PermissionDenied if a statement does something that is not allowed.
 
         Relative paths are resolved against `folder`. The `home` of the mill is never allowed, because it
         contains the hashes of tokens and the rows of all streams.
@@ -158,7 +157,10 @@ class ClientPermissions:
                 self._check_sink(sink_target(sink, statement.name, folder), statement.name, home)
 
     def _check_webhook(self, alert: Alert) -> None:
-        """Check the host of an alert. An allowed host without a port means the default port of the scheme."""
+        """Check the host of an alert.
+
+        An allowed host without a port means the default port of the scheme.
+        """
         host, _ = host_and_port(alert.url)
         needed = self._webhook_needed(alert.url, host)
         if needed is not None:
@@ -167,10 +169,10 @@ class ClientPermissions:
             )
 
     def check_address(self, url: str, address: Address) -> None:
-        """Raise Denied if the host of an alert resolves to an address that is not allowed.
+        """Raise PermissionDenied if an alert's host resolves to an address that is not allowed.
 
-        An allowed name leads to public addresses, and localhost to loopback addresses. Other addresses must
-        be allowed like addresses in a URL. A host that is not allowed was named in a script of the operator,
+        A host name may resolve to public addresses, and localhost to loopback addresses. Any other address
+        must be allowed explicitly. A host that is not in `webhooks` was named in a script of the operator,
         which is not checked.
         """
         host, _ = host_and_port(url)
@@ -185,7 +187,7 @@ class ClientPermissions:
             )
 
     def _webhook_needed(self, url: str, host: str) -> str | None:
-        """Return what to allow so that alerts may tell a host at the port of a URL; None if it is allowed."""
+        """Return the host to allow for an alert's URL, or None if it is allowed."""
         _, port = host_and_port(url)
         shown = f"[{host}]" if ":" in host else host
         usual = port == (443 if url.lower().startswith("https:") else 80)
@@ -194,7 +196,7 @@ class ClientPermissions:
         return shown if usual else f"{shown}:{port}"
 
     def _check_source(self, origin: SourceOrigin, name: str, home: Path | None) -> None:
-        """Check the format, then the location, then every option."""
+        """Check the format, the location, and every option of a source."""
         form = origin.format
         if form not in (*_FILES, *_SOURCES_HERE):
             self._require_scheme(form, name)
@@ -225,7 +227,10 @@ class ClientPermissions:
             raise PermissionDenied(f"{name} names {scheme}:…; start the server with --allow-scheme {scheme}")
 
     def _check_path(self, path: Path, given: str, name: str, home: Path | None) -> None:
-        """Check a path or glob pattern: below an allowed folder, outside of the home, with links resolved."""
+        """Check a path or glob pattern with links resolved.
+
+        The path must be inside an allowed folder and outside of the home.
+        """
         shown = redact_address(given)
         if climbs(path):
             raise PermissionDenied(f"{name} names {shown}; write the path without ..")
@@ -243,7 +248,7 @@ class ClientPermissions:
 
 
 def _real(path: Path) -> Path:
-    """Return an absolute path with links resolved, also if the last parts do not exist yet."""
+    """Return an absolute path with links resolved. The last parts need not exist."""
     return Path(os.path.realpath(path))
 
 
@@ -252,16 +257,17 @@ def _overlap(place: Path, home: Path) -> bool:
 
 
 def _folder_before_wildcard(path: Path) -> Path:
-    """Return the folder above the first wildcard of a pattern, or a path without wildcards unchanged.
+    """Return the folder above the first wildcard of a pattern.
 
-    Spark reads a name with a wildcard as a pattern even if a file has that name.
+    A path without wildcards is returned unchanged. Spark reads a name with a wildcard as a pattern even if a
+    file has that name.
     """
     first = next((number for number, part in enumerate(path.parts) if GLOB.search(part)), None)
     return path if first is None else Path(*path.parts[:first])
 
 
 def _resolve_links(path: Path) -> Iterator[Path]:
-    """Yield the resolved path, and the targets of all links below it, recursively."""
+    """Yield the resolved path and the targets of all links below it, recursively."""
     waiting, known = [_real(path)], set[Path]()
     while waiting:
         place = waiting.pop()
@@ -278,8 +284,8 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
     """Yield the relations that a statement reads, and the tables that it writes.
 
     Relations read by aggregates and functions count for the statement that calls them. A view counts under
-    its own name only: the owner of the view had access to the relations behind it. An alert on a single
-    object reads that object, an alert on everything reads `*`.
+    its own name only, because its owner had access to the relations that it reads. An alert on a single
+    object reads that object. An alert on all objects reads `*`.
     """
     yield from sorted(relations_named(catalog, _content(statement)))
     if isinstance(statement, AggregateDefinition):
@@ -301,7 +307,7 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
 
 
 def relations_changed(change: TableChange, catalog: Catalog) -> set[str]:
-    """Return the relations that a row change reads, including relations read by its aggregates."""
+    """Return the relations that a row change reads, including reads of its aggregates."""
     return {*source_relations(change), *relations_named(catalog, change)}
 
 
@@ -323,7 +329,7 @@ def _code(statement: Statement) -> str | None:
 
 
 def _sink_named(statement: Statement) -> str | None:
-    """Return the sink of a query that writes no table. For ALTER QUERY, only a changed sink."""
+    """Return the sink of a query that writes no table. For ALTER QUERY, return only a changed sink."""
     if isinstance(statement, AlteredQuery):
         same = statement.after.options.sink == statement.before.options.sink
         return None if same else _sink_named(statement.after)

@@ -1,7 +1,7 @@
-"""Periodic samples of metrics: one thread samples all queries for all clients, and keeps a history.
+"""Periodic samples of metrics by one thread, with a history.
 
-Sampling takes CPU time away from queries. So a sample is taken every second while a client watches and
-every five seconds otherwise, and sampling uses at most a fiftieth of the time.
+All clients read the same samples. Sampling takes CPU time away from queries. So a sample is taken every
+second while a client watches and every five seconds otherwise. Sampling uses at most 1/50 of the time.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from slicemill.time import BEGINNING, END, US, wall_clock_us
 _LOGGER = logging.getLogger("slicemill")
 _WATCHED_EVERY_S = 1.0
 _WATCHED_FOR_S = 10.0
-_SHARE = 50  # at most one of so many seconds is spent on sampling
+_SHARE = 50  # at most 1/50 of the time is spent on sampling
 _RATE_OVER = 5  # samples
 _EVENTS = 200
 _STOPPED = ("failed", "restarting")
 _WRITTEN_EVERY_S = 60.0
-_WRITING_SHARE = 500  # at most one of so many seconds is spent on writing the history
+_WRITING_SHARE = 500  # at most 1/500 of the time is spent on writing the history
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class StreamSample:
 class QuerySample:
     """Sample of a query.
 
-    `cpu` is the query's share of the cores that its unit uses; `shared_by` queries share the unit. `lag_s` is
-    the distance between the newest watermark of its streams and its own, in event time. `budget` describes
-    what the query may lose by load shedding.
+    `cpu` is the query's share of the cores that its unit uses. `shared_by` is the number of queries in the
+    unit. `lag_s` is the distance between the newest watermark of its streams and its own watermark, in event
+    time. `budget` describes the rows that load shedding may drop.
     """
 
     name: str
@@ -103,7 +103,7 @@ class QuerySample:
 
 @dataclass(frozen=True, slots=True)
 class UnitSample:
-    """Sample of a unit: cores in use, rows per second in and out of each of its nodes, and waiting rows."""
+    """Sample of a unit: cores in use, rates per node, and waiting rows."""
 
     id: str
     cpu: float
@@ -154,7 +154,7 @@ class _CounterSnapshot:
 
 
 class Sampler:
-    """Samples the metrics of a mill periodically. `look` returns the newest sample for a client."""
+    """Samples the metrics of a mill periodically. `look` returns the newest sample."""
 
     def __init__(
         self,
@@ -163,7 +163,10 @@ class Sampler:
         wall_us: Callable[[], int] = wall_clock_us,
         history: Path | None = None,
     ) -> None:
-        """Start without a thread. With a `history`, metrics are kept in that file across restarts."""
+        """Create a sampler without starting its thread.
+
+        With a `history`, metrics are stored in that file across restarts.
+        """
         watch_gc()
         self._mill = mill
         self._clock = clock
@@ -191,7 +194,7 @@ class Sampler:
     # -- calls of clients -----------------------------------------------------------------------------
 
     def look(self) -> MillSample:
-        """Return the newest sample, with all current queries.
+        """Return the newest sample, which includes all current queries.
 
         For some seconds after the call, a client counts as watching and samples are taken more often.
         """
@@ -208,7 +211,7 @@ class Sampler:
         return self._rings.get(query, MetricRing(QUERY_FIGURES)).columns()
 
     def mill_history(self) -> tuple[dict[str, list[float | None]], list[tuple[float, str]]]:
-        """Return the metrics of all queries together, and the policies with the times of their activation."""
+        """Return the metrics of all queries together, and the policies with their start times."""
         return self._mill_ring.columns(), list(self._policies)
 
     # -- the thread ------------------------------------------------------------------------------------
@@ -293,7 +296,7 @@ class Sampler:
         return sample
 
     def _rate(self, key: str, count: float, totals: _CounterSnapshot) -> float:
-        """Return the rate of a counter since the oldest kept sample. A new counter starts at 0."""
+        """Return the rate of a counter since the oldest stored sample. A new counter starts at 0."""
         totals.counts[key] = count
         before = self._totals[0]
         if totals.at <= before.at:
@@ -370,8 +373,8 @@ class Sampler:
             watermarks={
                 stream.name: None if stream.watermark_us is None else stream.watermark_us / US
                 for stream in read
-                # The clock advances the watermark of a stream without rows, and an ended stream holds back no
-                # query.
+                # Streams without rows and ended streams are omitted. The clock advances the watermark of
+                # the former, and the latter hold back no query.
                 if stream.read and not stream.ended
             },
             has_ended=bool(read)
@@ -385,7 +388,7 @@ class Sampler:
     def _gc_share(
         self, name: str, metrics: QueryMetrics, unit: UnitSample | None, totals: _CounterSnapshot
     ) -> float:
-        """Return the share of its unit's recent CPU time that went to garbage collection."""
+        """Return the share of a unit's recent CPU time spent in garbage collection."""
         collecting = self._rate(f"collecting {name}", metrics.collecting_s, totals)
         return collecting / unit.cpu if unit is not None and unit.cpu > 0 else 0.0
 
@@ -454,7 +457,7 @@ class Sampler:
         return ", ".join([*words, *([query.options.shedding] if query.options.shedding else [])])
 
     def _since_last(self, name: str, metrics: QueryMetrics, at: float) -> dict[str, float | None]:
-        """Return response times and slowdown of the results since the last kept sample."""
+        """Return response times and slowdown of the results since the last stored sample."""
         slowdown = metrics.figures.slowdown
         now = (
             dict(metrics.responses.counts),
@@ -475,7 +478,7 @@ class Sampler:
         }
 
     def _workers(self, totals: _CounterSnapshot) -> Iterator[WorkerSample]:
-        """Yield CPU use and state size of the cells on each worker."""
+        """Yield CPU use and state size of each worker's cells."""
         dispatcher = self._mill.dispatcher
         found: dict[int, list[tuple[float, int]]] = {}
         for unit in list(dispatcher.running.units):
@@ -544,7 +547,7 @@ class Sampler:
 
 
 def announced_watermark(mill: Mill, log: str) -> int:
-    """Return the announced watermark of a log. Unlike `Mill.watermark`, this does not advance it."""
+    """Return the announced watermark of a log without advancing it, unlike `Mill.watermark`."""
     if log in mill.streams:
         return mill.streams[log].announced
     writer = mill.dispatcher.running.writers.get(log)
@@ -565,7 +568,7 @@ def _mean_since(now: Summary, before: Summary) -> float | None:
     return (now.total - before.total) / count if count > 0 else None
 
 
-# Service levels over the last minute, so that a slow start long ago is not reported any more.
+# Service levels over the last minute, so that an earlier slow start has no effect.
 
 
 RECENT_S = 60.0
@@ -582,13 +585,13 @@ class _ResponseCounters:
 
 
 class RecentLevels:
-    """Sliding one-minute measure of each query's service level."""
+    """Service level of each query, measured over the last minute."""
 
     def __init__(self) -> None:
         self._counted: dict[str, deque[_ResponseCounters]] = {}
 
     def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
-        """Return the service level's measure over the last minute; None without a level or results."""
+        """Return the measured value over the last minute; None without a level or results."""
         if metrics.slo is None:
             return None
         response = metrics.figures.response

@@ -1,4 +1,4 @@
-"""Life cycle of a server: open the home, restore its queries, listen, and shut down in order."""
+"""Life cycle of a server: open the home, restore queries, listen, and shut down."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ServeOptions:
 def run_server(
     listening: ServerSockets, access: Access, options: ServeOptions, spark: Future[SparkSession]
 ) -> None:
-    """Serve until the run time is over or a signal ends the process. State is written before the end."""
+    """Serve until the run time is over or a signal arrives, then write the state."""
     with logging_to_stderr(options.log_format), _home_of(options) as home:
         _serve_home(home, listening, access, options, spark)
 
@@ -75,7 +75,7 @@ def _serve_home(
             service = MillService(mill, options.allowed, AuditLog(options.home), questions)
             service.other_problems.append(access.problems)
             waiting = PendingStatements(service)
-            # The script comes first. A statement that is in the home as well is applied once.
+            # The script runs first. A statement that the home contains as well is applied once.
             if options.script is not None:
                 waiting.declare(options.script)
             for name in mill.restore():
@@ -99,7 +99,7 @@ def _serve_home(
 
 @contextmanager
 def _home_of(options: ServeOptions) -> Iterator[Path]:
-    """Yield the folder of the home, or a temporary folder if there is none."""
+    """Yield the home's folder, or a temporary folder without a home."""
     if options.home is not None:
         yield options.home
         return
@@ -137,10 +137,10 @@ def _log_start(mill: Mill, url: str, postgres_url: str | None, options: ServeOpt
 def _watch(
     service: MillService, waiting: PendingStatements, ended: threading.Event, seconds: float | None
 ) -> None:
-    """Log each problem once and retry waiting statements, until the server is to end.
+    """Log each problem once and retry waiting statements, until the server ends.
 
-    If the mill has failed, its error ends the server, and a supervisor restarts it. `seconds` count from the
-    time when every source has been polled.
+    If the mill has failed, its error ends the server, and a supervisor restarts the server. `seconds` count
+    from the time when every source has been polled.
     """
     ends: float | None = None
     told: list[str] = []
@@ -165,7 +165,7 @@ def _watch(
 
 
 def _problems(service: MillService) -> list[str]:
-    """Return the problems of a service. An unreadable status file is reported as a problem."""
+    """Return the problems of a service, including an unreadable status file."""
     try:
         return service.problems()
     except OSError as problem:
@@ -187,9 +187,9 @@ def _notify_systemd(state: str) -> None:
 class _ShutdownHandler:
     """Handler of ctrl-c and SIGTERM.
 
-    While the server starts, a signal ends the process at once. That is safe for the home, which survives a
-    kill as well, and no client is connected yet. After the start, the server first writes its state. If that
-    takes too long, the process ends without it, and the next server replays the logs.
+    While the server starts, a signal ends the process at once. That is safe, because no client is connected
+    yet and the home survives a kill. After the start, the server first writes its state. If writing takes
+    too long, the process ends without the state, and the next server replays the logs.
     """
 
     def __init__(self, temporary: Path | None) -> None:
@@ -198,7 +198,7 @@ class _ShutdownHandler:
         self._starting = True
 
     def started(self) -> None:
-        """Write the state before the process ends on signals from now on."""
+        """Write the state on signals from now on, before the process ends."""
         self._starting = False
 
     def told(self, _: int, __: FrameType | None) -> None:
@@ -228,7 +228,9 @@ class _ShutdownHandler:
 
 @contextmanager
 def _handle_signals(temporary: Path | None) -> Iterator[_ShutdownHandler]:
-    """Handle ctrl-c and SIGTERM inside the context. The folder `temporary` is removed at the end."""
+    """Handle ctrl-c and SIGTERM inside the context. Remove the folder `temporary` when the process is
+    killed.
+    """
     ending = _ShutdownHandler(temporary)
     before = {number: signal.signal(number, ending.told) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -240,9 +242,9 @@ def _handle_signals(temporary: Path | None) -> Iterator[_ShutdownHandler]:
 
 # Start-up script of a server, with retry of statements that cannot be declared yet.
 #
-# The engine itself retries a source that is down. A table whose file is missing, or a location that cannot
-# be opened, cannot be declared at all. Such a statement and the statements that depend on it are retried
-# later. The other statements run.
+# The engine itself retries a source that is down. But a table whose file is missing, or a location that
+# cannot be opened, cannot be declared at all. Such a statement and the statements that depend on it are
+# retried later. All other statements run.
 
 
 class PendingStatements:
@@ -255,8 +257,10 @@ class PendingStatements:
         service.other_problems.append(self.problems)
 
     def declare(self, source: SourceText) -> None:
-        """Declare a script, or the part of it that can be declared. Raise EslError, without any effect, if
-        the text is invalid."""
+        """Declare all statements of a script that can be declared.
+
+        Raise EslError, without any effect, if the text is invalid.
+        """
         try:
             self._service.declare(source, None)
         except EslError:
@@ -265,7 +269,7 @@ class PendingStatements:
             self._declare_each(pieces(source))
 
     def retry_pending(self) -> list[str]:
-        """Retry the waiting statements. Returns the statements that are declared now."""
+        """Retry the waiting statements. Return the statements that are declared now."""
         with self._lock:
             before = [piece for piece, _ in self._waiting]
             if before:
@@ -278,8 +282,10 @@ class PendingStatements:
         return [f"waits, and is tried again: {_short(piece)}: {why}" for piece, why in self._waiting]
 
     def _declare_each(self, found: Sequence[StatementPiece]) -> None:
-        """Declare statements one by one. A statement that depends on a waiting statement fails and waits
-        as well."""
+        """Declare statements one by one.
+
+        A statement that depends on a waiting statement fails and waits as well.
+        """
         waiting: list[tuple[StatementPiece, SlicemillError]] = []
         for piece in found:
             try:

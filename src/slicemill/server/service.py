@@ -1,4 +1,4 @@
-"""Service: all operations on a mill that clients can call, independent of the protocol."""
+"""Service: all operations of clients on a mill, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class NotFound(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """Page of results of a query, all of one version of the query. `next_epoch` starts the next page.
+    """Page of results of a query, all of one version of the query.
 
-    With a `gap`, the first requested epochs are no longer retained.
+    `next_epoch` starts the next page. With a `gap`, the first requested epochs are no longer retained.
     """
 
     table: pa.Table
@@ -65,10 +65,10 @@ class RelationShape(NamedTuple):
 
 
 class MillService:
-    """Operations of all client interfaces, without permission checks (see `user_session`). Thread-safe.
+    """Operations of all client interfaces, without permission checks. Thread-safe.
 
-    `allowed` restricts the files, hosts and code that statements over the network may use; None allows
-    everything.
+    `user_session` checks permissions. `allowed` restricts the files, hosts and code that statements over the
+    network may use; None allows everything.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class MillService:
     ) -> None:
         self.mill = mill
         self.questions = questions or shared_pool()
-        # Statements may take long. They run in their own threads so that other requests are not delayed.
+        # Statements may take long, so they run in their own threads and do not delay other requests.
         self.threads = ThreadPoolExecutor(_STATEMENTS, "statement")
         self.allowed = allowed
         mill.alerts.send = self._send_alert
         self.audit = audit or AuditLog()
-        # In addition to the problems of the mill: for instance, statements that wait to be declared.
+        # Problems in addition to those of the mill, for instance statements that wait to be declared.
         self.other_problems: list[Callable[[], list[str]]] = []
         self._changing = threading.Lock()
         self._changelogs = mill.changelogs
 
     def _send_alert(self, url: str, body: bytes, headers: dict[str, str]) -> None:
-        """Send an alert to the addresses that are allowed now."""
+        """Send an alert if its host resolves to an address that is allowed now."""
         allowed = self.allowed
         if allowed is None:
             post(url, body, headers)
@@ -99,7 +99,7 @@ class MillService:
             post(url, body, headers, check=partial(allowed.check_address, url))
 
     def declare(self, source: SourceText, by: str | None) -> list[Statement]:
-        """Run declarations, all or none. Calls are serialized."""
+        """Run declarations, all or none, one call at a time."""
         with self._changing:
             return self.mill.execute(source, by)
 
@@ -109,7 +109,7 @@ class MillService:
             return sum(self.mill.change_rows(source, by))
 
     def problems(self) -> list[str]:
-        """Return operations that fail and are retried, and failed queries; empty if there are none."""
+        """Return the operations that fail and are retried, and the failed queries."""
         self.audit.write_waiting()
         found = [*problems(self.mill), *(one for others in self.other_problems for one in others())]
         if self.audit.problem is not None:
@@ -127,7 +127,7 @@ class MillService:
         return handle
 
     def graph(self, name: str | None = None) -> QueryGraph:
-        """Return the query graph with measured metrics: all of it, or the ancestors of one query."""
+        """Return the query graph of all queries or of one query, with measured metrics."""
         graph = self.mill.graph
         if name is not None:
             graph = graph.only(graph.ancestors(self.query(name).name))
@@ -150,14 +150,14 @@ class MillService:
         return explain_svg(self.graph(name))
 
     def statements(self) -> list[Entry]:
-        """Return the statements in force, with user and time, and without passwords."""
+        """Return the statements in force, with user and time, without passwords."""
         return [redact_entry(entry) for entry in in_force(self.mill.home.statements).values()]
 
     def relation(self, name: str) -> QueryableRelation:
-        """Return the rows that an ad hoc query reads under a name: the current rows, or the retained ones.
+        """Return the relation that an ad hoc query reads under a name.
 
-        For a stream or query these are the retained rows. For a changelog, these are the rows that its
-        changes add up to.
+        A table or view has its current rows, a stream or query its retained rows. A changelog has the
+        current rows of its table.
         """
         relation = self.mill.catalog.relation(name)
         if isinstance(relation, (Table, View)):
@@ -170,7 +170,7 @@ class MillService:
             return InMemoryRelation(empty.schema, lambda: empty)  # streams without readers store no rows
         log = self._log(name)
         known = self.mill.catalog.queries.get(name.lower()) or relation
-        # Results of earlier versions of the definition are not visible.
+        # Hide results of earlier versions of the definition.
         kind = "query" if isinstance(known, QueryDefinition) else "stream"
         versions = [] if isinstance(known, Stream) else self.mill.versions(kind, log.name)
         if known is None or not log.schema_shown(known.schema).changelog:
@@ -195,9 +195,9 @@ class MillService:
             yield RelationShape(found.name, rows, is_view)
 
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
-        """Return results of a query from epoch `since` on: whole epochs, until there are `most_rows` rows.
+        """Return results of a query from epoch `since` on, in whole epochs.
 
-        A page ends where the version of the query changes.
+        A page ends when it has `most_rows` rows, or where the version of the query changes.
         """
         query = self.query(name)
         log, versions = query.log, query.versions()

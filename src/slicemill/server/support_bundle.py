@@ -1,4 +1,4 @@
-"""Support bundle: one ZIP file of statements, plans and metrics, without rows and tokens."""
+"""Support bundle: a ZIP file of statements, plans and metrics, without rows and tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from slicemill.server.service import MillService
 
 
 def support_bundle(service: MillService) -> bytes:
-    """Return the support bundle. A part that fails contains its error; the other parts are complete."""
+    """Return the support bundle.
+
+    A part that cannot be computed contains its error instead.
+    """
     mill = service.mill
     parts: dict[str, Callable[[], str]] = {
         "about.json": lambda: _json(_about()),

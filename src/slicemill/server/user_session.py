@@ -1,9 +1,9 @@
-"""Session of a principal: checks permissions for every call, and writes changes to the audit log.
+"""Session of a principal: checks permissions and writes changes to the audit log.
 
-There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied
-all or none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement by itself.
-Commands (SHOW, DESCRIBE, EXPLAIN) read the catalog. Ad hoc queries (SELECT …) are answered at once from
-the stored rows; only `CREATE QUERY` starts a continuous query.
+There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied all
+or none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement in its own transaction.
+Commands (SHOW, DESCRIBE, EXPLAIN) read the catalog. Ad hoc queries (SELECT …) are answered at once from the
+stored rows. Only `CREATE QUERY` starts a continuous query.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from slicemill.sql.grammar.statements import STARTS, read_command
 from slicemill.sql.grammar.tables import ROW_CHANGES
 from slicemill.sql.lexer import tokenize
 
-# Command tags of PostgreSQL, and the words of our messages.
+# Command tags of PostgreSQL, and the verb in the message.
 _CHANGED = {
     "INSERT": ("INSERT 0 {}", "inserted"),
     "UPDATE": ("UPDATE {}", "updated"),
@@ -77,7 +77,7 @@ _KEPT_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class UserSession:
-    """Session of a principal at a service. `way` names the client interface for the audit log."""
+    """Session of a principal. `way` names the client interface in the audit log."""
 
     service: MillService
     principal: Principal = OWNER
@@ -89,7 +89,7 @@ class UserSession:
         interrupted: threading.Event | None = None,
         parameters: Sequence[object] = (),
     ) -> list[StatementAnswer]:
-        """Run the statements of a text in order. Ad hoc queries may have `parameters` for $1, $2, …"""
+        """Run the statements of a text in order. Ad hoc queries may use `parameters` for $1, $2, …"""
         answers: list[StatementAnswer] = []
         for piece in _merge_declarations(pieces(SourceText(text))):
             for answer in answers[-1:]:
@@ -104,7 +104,7 @@ class UserSession:
     def _asked(
         self, sql: str, values: Sequence[object], interrupted: threading.Event | None
     ) -> StatementAnswer:
-        """Return the answer to an ad hoc query, with a notice if rows of a stream are no longer retained."""
+        """Answer an ad hoc query, with a notice if stream rows are no longer retained."""
         named: dict[str, QueryableRelation] = {}
 
         def relation_of(name: str) -> QueryableRelation:
@@ -116,7 +116,7 @@ class UserSession:
         return StatementAnswer("SELECT", missing_rows_notice(self.service.mill, named), rows=rows)
 
     def check(self, text: str) -> None:
-        """Raise EslError with all errors of a text. No statement and no code of it is run."""
+        """Raise EslError with all errors of a text, without running its statements or code."""
         source = SourceText(text)
         catalog = self.service.mill.catalog
         found: list[Diagnostic] = []
@@ -152,7 +152,9 @@ class UserSession:
         return [self._answered(statement, effects, warning) for statement in done]
 
     def _replace_effects(self, piece: StatementPiece) -> list[ReplaceEffect]:
-        """Return the effects of statements with OR REPLACE. Errors are reported when the statements run."""
+        """Return the effects of statements with OR REPLACE. Errors are ignored here and reported on
+        execution.
+        """
         if not _OR_REPLACE.search(piece.text):
             return []
         with suppress(SlicemillError):
@@ -197,7 +199,10 @@ class UserSession:
 
     @contextmanager
     def _audit_statement(self, piece: StatementPiece) -> Iterator[list[str]]:
-        """Write a statement and its outcome to the audit log. Warnings are added to the yielded list."""
+        """Write a statement and its outcome to the audit log.
+
+        Yields a list, to which warnings are added.
+        """
         outcome, warnings = "refused", list[str]()
         try:
             yield warnings
@@ -211,7 +216,7 @@ class UserSession:
                 warnings.append(warning)
 
     def _check_allowed(self, piece: StatementPiece) -> None:
-        """Check permissions before code of a statement runs and before files that it names are opened."""
+        """Check permissions before a statement runs code or opens files."""
         allowed = self.service.allowed
         if allowed is None and not self.principal.names:
             return
@@ -225,7 +230,7 @@ class UserSession:
         self._require_names(bound)
 
     def _require_names(self, bound: BoundScript) -> None:
-        """Raise Denied if statements use names that the principal may not use."""
+        """Raise PermissionDenied if statements use names that the principal may not use."""
         if not self.principal.names:
             return
         for name in names_used((statement for statement, _ in bound.statements), bound.catalog):
@@ -235,14 +240,20 @@ class UserSession:
                 self._require_relation(name, bound.catalog)
 
     def _require_relation(self, name: str, catalog: Catalog) -> None:
-        """Raise Denied unless the principal may name a relation. Late and bad rows belong to their stream."""
+        """Raise PermissionDenied unless the principal may name a relation.
+
+        Late and bad rows belong to their stream.
+        """
         self.principal.require_name(name)
         owner = catalog.owner_of(name)
         if owner is not None:
             self.principal.require_name(owner.name)
 
     def _require_names_in(self, text: str) -> None:
-        """Check names in a text before its errors are reported, because messages may reveal columns."""
+        """Check the names in a text before its errors are reported.
+
+        The messages could otherwise reveal columns of other principals' relations.
+        """
         catalog = self.service.mill.catalog
         for known in (*catalog.relations.values(), *catalog.queries.values()):
             if re.search(rf"(?<!\w){re.escape(known.name)}(?!\w)", text, re.IGNORECASE):
@@ -271,13 +282,15 @@ class UserSession:
         return StatementAnswer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
 
     def alerts(self) -> list[AlertStatus]:
-        """Return the alerts that the principal may see: both the alert and its object must match."""
+        """Return the alerts that the principal may see. Both the alert and its object must match."""
         may = self.principal.may_name
         return [one for one in self.service.mill.alerts.status() if may(one.name) and may(one.on)]
 
     def check_trial(self, text: str) -> None:
-        """Raise Denied unless the principal may declare the statements: a trial run opens files and runs
-        code."""
+        """Raise PermissionDenied unless the principal may declare the statements.
+
+        A trial run opens files and runs code, like a declaration.
+        """
         self.principal.require(UserRole.OPERATOR, "measuring a new query")
         self._check_allowed(StatementPiece(SourceText(text), TextSpan(0, len(text)), ("", "")))
 
@@ -290,7 +303,7 @@ class UserSession:
         return StatementAnswer("EXPLAIN REPLACE", table=table)
 
     def _visible(self, table: pa.Table) -> pa.Table:
-        """Return the rows of a listing whose names the principal may see."""
+        """Return the rows of a listing with names that the principal may see."""
         if not self.principal.names:
             return table
         seen = [self.principal.may_name(name) for name in table.column("name").to_pylist()]
@@ -310,7 +323,7 @@ class UserSession:
         return self.service.results(name, since, most_rows)
 
     def relation(self, name: str) -> QueryableRelation:
-        """Return the rows that an ad hoc query reads under a name."""
+        """Return the relation that an ad hoc query reads under a name."""
         self._require_relation(name, self.service.mill.catalog)
         return self.service.relation(name)
 
@@ -323,7 +336,7 @@ class UserSession:
         return [entry for entry in self.service.statements() if self.principal.may_name(entry["name"])]
 
     def explain(self, name: str | None = None, form: str = "text") -> str:
-        """Return the execution plan of a query, or of all queries, as text, json or svg."""
+        """Return the execution plan of one or all queries, as text, json or svg."""
         self.require_all_names(name)
         forms = {
             "text": self.service.explain,
@@ -333,7 +346,10 @@ class UserSession:
         return forms[form](name)
 
     def require_all_names(self, name: str | None) -> None:
-        """Raise Denied if the principal may not see a query, or without a name, all queries."""
+        """Raise PermissionDenied unless the principal may see a query.
+
+        Without a name, the principal must be allowed to see all queries.
+        """
         if name is not None:
             self.principal.require_name(name)
         elif self.principal.names:
@@ -403,14 +419,13 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def infer_types(value: object) -> object:
-    """Convert untyped parameters of an ad hoc query: a number if the text looks like one, without loss of
-    digits.
+    """Convert untyped parameters of an ad hoc query to numbers, if that loses no digits.
 
-    >>> guessed(UntypedText("12")), guessed(UntypedText("0.5")), guessed(UntypedText("infinity"))
+    >>> infer_types(UntypedText("12")), infer_types(UntypedText("0.5")), infer_types(UntypedText("infinity"))
     (12, 0.5, 'infinity')
-    >>> guessed(UntypedText("12345678901234567890.5"))
+    >>> infer_types(UntypedText("12345678901234567890.5"))
     Decimal('12345678901234567890.5')
-    >>> guessed([UntypedText("1"), None]), guessed([UntypedText("1"), UntypedText("a")])
+    >>> infer_types([UntypedText("1"), None]), infer_types([UntypedText("1"), UntypedText("a")])
     ([1, None], ['1', 'a'])
     """
     if isinstance(value, list):
@@ -429,7 +444,7 @@ def infer_types(value: object) -> object:
 
 
 def with_values(piece: StatementPiece, values: Sequence[object]) -> SourceText:
-    """Return the statement with its parameters replaced by literals. Quotes in texts are doubled."""
+    """Replace the parameters of a statement by literals. Quotes in texts are doubled."""
     text = piece.text
     parts: list[str] = []
     end = 0
@@ -474,18 +489,18 @@ def constant(value: object) -> str:
     raise SlicemillError(f"a value of type {type(value).__name__} cannot be given as a parameter here")
 
 
-# Notices: rows that an ad hoc query could not see, and where a new query starts to read.
+# Notices about rows that an ad hoc query could not read, and about the start of a new query.
 
 
 def missing_rows_notice(mill: Mill, names: Iterable[str]) -> str:
-    """Return which rows an ad hoc query missed because they are no longer retained; empty if none."""
+    """Return which rows an ad hoc query missed because they are no longer retained."""
     return "; ".join(notice for name in names for notice in _missing_rows(mill, name))
 
 
 def start_of(mill: Mill, statement: object) -> str:
-    """Return where a new query starts to read, and when its first complete window begins.
+    """Return where a new query starts: its first row and its first complete window.
 
-    Empty for other statements.
+    The text is empty for statements that declare no query or stream.
     """
     if isinstance(statement, Stream):
         where = "with its first row" if statement.starts_early else "with what arrives from then on"

@@ -76,7 +76,7 @@ class SelectChanges(ChangelogOperator):
 
 
 class ProjectChanges(ChangelogOperator):
-    """Projects a changelog; changes of dropped columns are not emitted."""
+    """Projects a changelog. Changes of dropped columns alone are not emitted."""
 
     def __init__(self, projection: Callable[[Row], Row]) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class DistinctOperator(ChangelogOperator):
 
 
 class TopOperator(ChangelogOperator):
-    """Top-N per partition; sorts and ranks all rows at each change."""
+    """Top-N per partition. Sorts and ranks all rows at each change."""
 
     def __init__(self, top: TopN, partition: Callable[[Row], Row], order: Callable[[Row], Row]) -> None:
         super().__init__(top.retracts)
@@ -273,7 +273,7 @@ class EmitOperator:
         if self._every is None or not self._waiting:
             return None
         if self._waiting[0].ts == EARLIEST:
-            return EARLIEST + 1  # Rows from before the first tuple have an interval of their own.
+            return EARLIEST + 1  # Rows that precede the first tuple have a separate interval.
         return (self._waiting[0].ts // self._every + 1) * self._every
 
     def _interval(self, end: int) -> list[Timed]:
@@ -314,7 +314,7 @@ class EmitOperator:
         return next((row for row in table if self._identity(row) == key), None)
 
     def _more(self, key: Row, before: list[Row]) -> int:
-        """Return by how much the number of such rows has increased."""
+        """Return the increase in the number of rows with this key."""
         now, then = (sum(self._identity(row) == key for row in table) for table in (self._table, before))
         return now - then
 
@@ -378,7 +378,7 @@ class WindowTopOperator:
 
 
 class JoinChangesOperator:
-    """Join of changelogs; recomputes the whole join at each change."""
+    """Join of changelogs. Computes the whole join again at each change."""
 
     inputs = 2
     waits_for_time = True

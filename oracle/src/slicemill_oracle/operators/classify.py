@@ -40,7 +40,7 @@ class ClassifyOperator:
         self._observer = Observer(definition, schemas, trained) if observes else None
         self._payloads: list[object] = []
         self._end: int | None = None
-        self._used = False  # has a tuple arrived in this unit?
+        self._used = False  # True if a tuple has arrived in this unit
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
         if self._end is None:

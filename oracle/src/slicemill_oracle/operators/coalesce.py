@@ -42,9 +42,10 @@ def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]
 @stored_as("coalesce.partition", version=1)
 @dataclass(slots=True)
 class _Partition:
-    """Tuples of a partition, with their numbers there and overall.
+    """Tuples of a partition.
 
-    `head` are the first columns of the rows of its runs.
+    `content` has each tuple with its number in the partition and its number in the stream. `head` has the
+    first output columns of the partition's rows.
     """
 
     head: Row

@@ -12,8 +12,8 @@ from slicemill.types import Timed
 class InputOrderOperator:
     """Orders tuples of equal time by input, then by arrival.
 
-    Tuples are held until time has passed, since the registers admit a tuple before all tuples of its time
-    have arrived (M21).
+    Tuples are held until the watermark has passed their time, because the registers admit a tuple before all
+    tuples of its time have arrived (M21).
     """
 
     waits_for_time = True

@@ -10,7 +10,7 @@ from slicemill.types import Timed
 
 
 class ReorderOperator:
-    """Restamps rows by column `place`; drops rows more than `slack_us` late."""
+    """Sets the timestamp of rows to column `place`. Drops rows more than `slack_us` late."""
 
     inputs = 1
     waits_for_time = True

@@ -22,8 +22,8 @@ class _Session:
 class Sessions:
     """Emits the group's values, the columns of each call, and session bounds.
 
-    The timestamp is the end. `end_of` returns until when a tuple keeps its session open, None for no limit.
-    `closes` returns True for the last tuple of a session.
+    The timestamp of a result is the session's end. `end_of` returns the time until which a tuple keeps its
+    session open, or None for no limit. `closes` returns True for the last tuple of a session.
     """
 
     inputs = 1

@@ -1,7 +1,7 @@
 """Selection, projection, union and sink (M14).
 
-Predicates and projections are functions of a row. A union of ordered inputs is a sort-merge by timestamp,
-where the cycle does the merging: it passes the tuples of all inputs in order.
+Predicates and projections are functions of a row. A union of ordered inputs is a sort-merge by timestamp.
+The cycle does the merging, because it passes the tuples of all inputs in order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Join of a stream with the window of another stream (M40, S4).
 
-It is one half of a window join: tuples of the view's stream are stored, but never probe.
+This is one half of a window join: tuples of the view's stream are stored, but never probe.
 """
 
 from __future__ import annotations

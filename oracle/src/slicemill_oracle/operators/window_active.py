@@ -40,7 +40,7 @@ class NegativeTuple:
 
 
 class ActiveCall:
-    """A window call with ACTIVE EXPIRATION; positions are arrival numbers."""
+    """Window call with ACTIVE EXPIRATION. Positions are arrival numbers."""
 
     __slots__ = ("_call", "_extent_us", "_frame", "_negatives", "_partitions", "_window")
 
@@ -81,7 +81,7 @@ class ActiveCall:
         return expiries
 
     def due(self) -> int | None:
-        """Return the next expiry plus 1: arrivals at its time precede it."""
+        """Return the next expiry plus 1, because arrivals at the expiry time precede it."""
         return self._negatives[0].ts + 1 if self._negatives else None
 
     def state(self) -> Any:

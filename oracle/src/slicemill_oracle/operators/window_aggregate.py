@@ -94,7 +94,7 @@ class WindowAggregateOperator:
             running.restore(kept)
 
     def _pass_time(self, ts: float) -> None:
-        """Close slots and queue expiries; arrivals before `ts` are already queued."""
+        """Close slots and queue expiries. Arrivals before `ts` are already queued."""
         expired: dict[tuple[int, int], PendingAnswer] = {}
         for column, running in enumerate(self._running):
             for expiry in running.pass_time(ts):

@@ -103,7 +103,7 @@ class WindowedEvaluation:
 class TumblingEvaluation:
     """TUMBLE: restarts the base aggregate in every slot (M34).
 
-    It covers the last `length` positions of a slot.
+    The aggregate covers the last `length` positions of a slot.
     """
 
     __slots__ = ("_base", "_end", "_frame", "_run")
@@ -174,7 +174,7 @@ class PaneEvaluation:
             self._pane.restore(state["pane"])
 
     def _close_pane(self) -> Returned:
-        """Close the pane and emit its values; the last emission covers all."""
+        """Close the pane and emit its values. The last emission covers the complete pane."""
         if self._pane is None:
             return []
         values, self._pane = self._pane.value(), None

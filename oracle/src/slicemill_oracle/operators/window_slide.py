@@ -20,7 +20,7 @@ from slicemill_oracle.operators.window_evaluation import Evaluation, Question
 @stored_as("window.answer", version=1)
 @dataclass(slots=True)
 class Answer:
-    """Results of a call for one tuple; None for an open slot."""
+    """Results of a call for one tuple. None for an open slot."""
 
     returned: Returned | None
 
@@ -39,7 +39,7 @@ class RunningCall(Protocol):
     """A window call over all its partitions."""
 
     def arrive(self, number: int, tuple_: Timed) -> Answer:
-        """Process a tuple; `number` counts the operator's arrivals."""
+        """Process a tuple. `number` is its index among the operator's arrivals."""
         ...
 
     def pass_time(self, ts: float) -> list[Expiry]:
@@ -128,10 +128,7 @@ class ImmediateCall:
 
 
 class SlotEndCall:
-    """A call with SLIDE in time.
-
-    All open answers belong to one slot, the latest.
-    """
+    """Call with SLIDE in time. All open answers belong to the latest slot."""
 
     __slots__ = ("_end", "_frame", "_open", "_partitions")
 

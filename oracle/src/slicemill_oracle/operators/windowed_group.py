@@ -31,8 +31,8 @@ class SlidingGroups:
     """Emits the group's values, call results, window_start and window_end.
 
     The timestamp is window_end. Groups with tuples in the window emit rows, in order of first appearance.
-    `members` of a joined tuple are the columns with its members' timestamps and the lengths of their windows:
-    a tuple counts while all members are in their windows. `range_us` is the longest of these windows.
+    For joined tuples, `members` has the timestamp column and window length of each joined stream. A joined
+    tuple counts while all its parts are in their windows. `range_us` is the longest of these windows.
     """
 
     inputs = 1
@@ -124,9 +124,9 @@ class SlidingGroups:
 class ArrivalGroups:
     """Emits the group's values and call results, with SLIDE also window bounds.
 
-    `rows` is the length of a ROWS window. Otherwise a tuple counts while each of its `members` is younger
-    than its window; a member is a timestamp column, or None for the tuple's own timestamp. `where` filters
-    the window.
+    `rows` is the length of a ROWS window. Otherwise `members` has the timestamp column and window length of
+    each joined stream; None stands for the tuple's own timestamp. A tuple counts while all its parts are
+    younger than their windows. `where` filters the window.
     """
 
     inputs = 1

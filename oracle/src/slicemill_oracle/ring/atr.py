@@ -1,9 +1,8 @@
 """Aligned tuple routing, a published alternative: segments of one stream (S42).
 
-One stream is the master. Its time is cut into segments, each of which is assigned to a node. The node
-receives all tuples of other streams that can match the segment: those of the segment and of one window
-before and after it. Nodes do not communicate. A node keeps a segment's state until its next segment
-begins.
+One stream is the master. Its time is cut into segments, and each segment is assigned to a node. The node
+receives all tuples of other streams that can match the segment, from one window before the segment to one
+window after it. Nodes do not communicate. A node stores a segment's state until its next segment begins.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Found = list[tuple[tuple[Item, ...], int]]
 
 
 class CoordinatedRouting:
-    """Stores every segment on `copies` nodes; processes one tuple at a time."""
+    """Stores every segment on `copies` nodes. Processes one tuple at a time."""
 
     def __init__(
         self,

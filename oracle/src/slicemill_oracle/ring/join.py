@@ -14,7 +14,7 @@ from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate
 
 @dataclass(frozen=True, slots=True)
 class RingResult:
-    """A complete combination with its queries and time of completion."""
+    """Complete join result with its queries and time of completion."""
 
     items: tuple[Item, ...]
     queries: int
@@ -22,11 +22,11 @@ class RingResult:
 
     @property
     def newest(self) -> Item:
-        """The member that arrived last; the result has its timestamp."""
+        """Return the joined tuple that arrived last. The result has its timestamp."""
         return self.items[0]
 
     def in_stream_order(self) -> Row:
-        """Return the members' values, first stream first."""
+        """Return the values of the joined tuples, in stream order."""
         by_stream = sorted(self.items, key=lambda item: item.side)
         return tuple(value for item in by_stream for value in item.row)
 
@@ -63,14 +63,14 @@ class RingJoin:
         return self._orders[items[0].side][len(items) - 1]
 
     def reach(self, stream: int, age: float) -> int:
-        """Return the queries whose window on a stream exceeds an age (S46)."""
+        """Return the queries whose window on a stream is longer than an age (S46)."""
         known = self._reach.get((stream, age))
         if known is None:
             known = self._reach[stream, age] = queries_reaching(self.members, stream, age)
         return known
 
     def match(self, items: Sequence[Item], queries: int, found: Item) -> int:
-        """Return the mask after adding a member, 0 without a match."""
+        """Return the mask of queries after adding a tuple, 0 without a match."""
         left = queries & found.mask & self.reach(found.side, items[0].ts - found.ts)
         if left and all(self._matches(one.side, one.row, found.side, found.row) for one in items):
             return left

@@ -16,7 +16,7 @@ Message = TypeVar("Message")
 class RingCosts:
     """Costs in seconds (T_j, T_p, T_i, T_s, T_n).
 
-    Per pair compared, purge, insert, message handled, and hop.
+    `join` is per compared pair, `send` per message handled, and `hop` per transmission.
     """
 
     join: float = 0.0
@@ -29,8 +29,8 @@ class RingCosts:
 class Machines(Generic[Message]):
     """Machines with FIFO inboxes that handle one message at a time.
 
-    With `random` there is no time: any machine with a message may be next. Otherwise it is the machine that
-    can start first, and sending takes `costs.hop`.
+    With `random` there is no time, and any machine with a message may run next. Otherwise the machine that
+    can start first runs next, and sending takes `costs.hop`.
     """
 
     def __init__(self, number: int, costs: RingCosts, random: Random | None = None) -> None:
@@ -62,13 +62,13 @@ class Machines(Generic[Message]):
 
     @property
     def next_start(self) -> float:
-        """The start time of the next message, infinity if there is none."""
+        """Return the start time of the next message, or infinity if there is no message."""
         return min(
             (self._start(one) for one, inbox in enumerate(self._inboxes) if inbox), default=float("inf")
         )
 
     def step(self, handle: Callable[[int, Message], None]) -> bool:
-        """Let one machine handle a message; return False without messages."""
+        """Let one machine handle a message. Return False if there are no messages."""
         waiting = [one for one, inbox in enumerate(self._inboxes) if inbox]
         if not waiting:
             return False

@@ -1,9 +1,10 @@
-"""One machine of a ring: builds, probes and partial results (S28-S32).
+"""State and rules of one machine of a ring: builds, probes, partial results (S28-S32).
 
-An arriving probe first sends on tuples that are now too old for the slice, then itself, then compares. So
-the builds that it purged precede it on every node (Lemma 7). Tuples that an older probe in flight may
-still need stay here until that probe has ended, even if a newer probe has sent them on. Each probe sees a
-tuple on exactly one node, chosen by age (S32). With a single tuple in flight, no tuple stays.
+A machine that receives a probe first forwards tuples that are now too old for its slice, then the probe, and
+then compares. So the purged tuples precede the probe on every node (Lemma 7). A tuple that an older probe in
+flight may still need stays here until that probe has ended, even if a newer probe has forwarded it. Each
+probe sees a tuple on exactly one node, chosen by age (S32). With a single tuple in flight, no forwarded
+tuple stays.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from slicemill_oracle.slices.items import Item
 
 
 class Build(NamedTuple):
-    """A tuple to store, new or from the previous slice."""
+    """Message: a tuple to store, new or from the previous slice."""
 
     item: Item
 
 
 class Probe(NamedTuple):
-    """A new tuple on its way round the ring, starting at `start`.
+    """Message: a new tuple on its way round the ring, starting at `start`.
 
-    Tuples too old for `horizon` are not visible to any probe in flight.
+    No probe in flight can match tuples that are too old for `horizon`.
     """
 
     item: Item
@@ -34,10 +35,10 @@ class Probe(NamedTuple):
 
 
 class Intermediate(NamedTuple):
-    """A partial result on its round, possibly its schema's END (S30).
+    """Message: a partial result on its round, possibly its schema's END (S30).
 
-    Without members it is only the END mark, used if the start node found no match. `length` is the number of
-    streams in the schema.
+    A message without items is only the END mark; it is sent if the start node found no match. `length` is
+    the number of streams in the schema.
     """
 
     items: tuple[Item, ...]
@@ -49,7 +50,7 @@ class Intermediate(NamedTuple):
 
 
 class ProbeEnd(NamedTuple):
-    """The last END of a tuple: all its work is complete."""
+    """Message: the last END of a tuple. All work for the tuple is complete."""
 
     probe: Probe
 
@@ -58,7 +59,7 @@ class ProbeEnd(NamedTuple):
 class StreamState:
     """Stored tuples of one stream, oldest first.
 
-    The first `sent` of them are also on the next node.
+    The first `sent` tuples are also on the next node.
     """
 
     items: deque[Item] = field(default_factory=deque)

@@ -23,7 +23,7 @@ class SlicePlacement:
     """
 
     in_order = True
-    """All tuples start at one node, so they reach all others in order."""
+    """True: all tuples start at one node, so they reach all other nodes in order."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class SlicePlacement:
         return 0
 
     def ages(self, node: int, stream: int) -> tuple[float, float]:
-        """Return the range of ages that a node has of a stream."""
+        """Return the range of ages that a node stores of a stream."""
         ends = self._ends[stream]
         return (ends[node - 1] if node else 0.0), ends[node]
 
     def next_holder(self, node: int, stream: int) -> int | None:
-        """Return the node that receives tuples too old for this one."""
+        """Return the node that receives tuples that are too old for this node."""
         ends = self._ends[stream]
         return next((later for later in range(node + 1, self.nodes) if ends[later] > ends[later - 1]), None)
 
@@ -56,9 +56,9 @@ class SlicePlacement:
         return self._capacity if self.next_holder(node, stream) is not None else float("inf")
 
     def spread_over(self, nodes: int) -> None:
-        """Passive adjustment: set new ends; tuples follow as they age (S40).
+        """Passive adjustment: set new ends. Tuples move as they age (S40).
 
-        Removed nodes get an empty slice and keep their tuples until these expire.
+        Removed nodes get an empty slice and store their tuples until these expire.
         """
         self.nodes = max(self.nodes, nodes)
         self._ends = [[*ends, *[ends[-1]] * (self.nodes - nodes)] for ends in self._equal(nodes)]
@@ -106,7 +106,7 @@ class RolePlacement:
         if since is None:
             since = float(item.ts)
         while item.ts - since >= (length := self._length(stream)):
-            # Advance by the head's exact length, even over gaps, so that the next head's tuples have just
+            # Advance by the head's exact length, even over gaps. The next head's tuples have then just
             # expired.
             since += length
             self._move(stream)
@@ -129,7 +129,7 @@ class RolePlacement:
     def spread_over(self, nodes: int) -> None:
         """Passive adjustment: use `nodes` nodes from the head's next move on (S40).
 
-        Removed nodes keep their tuples until these expire.
+        Removed nodes store their tuples until these expire.
         """
         self.nodes = max(self.nodes, nodes)
         self._shares = [1 / nodes] * nodes

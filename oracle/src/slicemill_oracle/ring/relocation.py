@@ -12,10 +12,7 @@ from math import ceil, floor
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """Amounts that old nodes pass on, and predecessors of new nodes.
-
-    Nodes are counted from 1.
-    """
+    """Amounts that old nodes pass on, and predecessors of new nodes, counted from 1."""
 
     handed_on: tuple[Fraction, ...]
     new_behind: tuple[int, ...]
@@ -24,8 +21,8 @@ class Relocation:
 def growth(nodes: int, more: int) -> Relocation:
     """Return how a ring of equal slices grows by `more` nodes.
 
-    A node passes on the part of its old slice beyond its new one, less what the new nodes right after it
-    keep.
+    A node passes on the part of its old slice beyond its new slice, except for the part that new nodes
+    directly after it store.
     """
     ratio = Fraction(more, nodes)
     beyond = [ratio * i for i in range(1, nodes + 1)]

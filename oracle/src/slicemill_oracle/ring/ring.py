@@ -81,7 +81,7 @@ class Ring:
                 return self._results
 
     def spread_over(self, nodes: int) -> None:
-        """Change the number of nodes for new tuples; stored ones stay (S40)."""
+        """Change the number of nodes for new tuples. Stored tuples do not move (S40)."""
         self._only_one_in_flight()
         self.placement.spread_over(nodes)
         self._ensure_nodes()
@@ -169,7 +169,7 @@ class Ring:
         here = self.nodes[node]
         here.in_flight[probe.item.number] = probe.item
         self.machines.spend(self.machines.costs.purge)
-        # If tuples arrive out of order, a newer one must not purge what an older one still needs.
+        # If tuples arrive out of order, a newer tuple must not purge tuples that an older probe needs.
         now = probe.item.ts if self.placement.in_order else probe.horizon
         for stream, state in enumerate(here.states):
             end = self.placement.ages(node, stream)[1]
@@ -200,7 +200,7 @@ class Ring:
     ) -> None:
         """Compare with the active state and send partial results.
 
-        With `end`, the last one is an END.
+        With `end`, the last partial result is an END.
         """
         found = self._compare(node, items, queries, probe) if items else []
         complete = length + 1 == self.join.streams
@@ -243,5 +243,5 @@ class Ring:
 
 
 def responses(results: Sequence[RingResult]) -> list[float]:
-    """Return seconds from the arrival of its newest member to each result."""
+    """Return the seconds from the arrival of each result's newest tuple to the result."""
     return [result.at - result.newest.ts / MICROSECONDS for result in results]

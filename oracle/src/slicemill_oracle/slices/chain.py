@@ -1,6 +1,4 @@
-"""Chain of sliced joins, equivalent to one join (S10, S12, S14).
-
-Its window is the longest of all queries.
+"""Chain of sliced joins, equivalent to one join with the longest window (S10, S12, S14).
 
 ```
   arrivals ─► [0, w1) ──queue──► [w1, w2) ──queue──► [w2, w3)
@@ -8,10 +6,10 @@ Its window is the longest of all queries.
               U1 ▼               U2 ▼                U3 ▼          completed probe
 ```
 
-Each arriving tuple sends two references down the chain. The first probes the other stream's state in
-every slice. The second is stored and moves on to the next slice as it ages. A slice sends purged tuples
-ahead of the probe that purged them, in one FIFO queue, so the next slice receives them in time. No other
-synchronization is needed: slices may run in any order and at any speed.
+Each arriving tuple sends two references down the chain. The first reference probes the other stream's state
+in every slice. The second reference is stored, and moves on to the next slice as it ages. A slice sends
+purged tuples ahead of the probe that purged them, in one FIFO queue, so the next slice receives them in
+time. No other synchronization is needed: slices may run in any order and at any speed.
 """
 
 from __future__ import annotations
@@ -40,9 +38,9 @@ from slicemill_oracle.slices.union import OrderedUnion
 class Chain:
     """A running chain.
 
-    `ends` are the ends of the slices on the left and right stream. `one_way` stores only left tuples and
-    probes only with right ones. With `pulled_up`, everything is stored and filters apply to join results.
-    This always holds for count windows, since a rank also counts tuples that a query filters out.
+    `ends` are the ends of the slices on the left and right stream. With `one_way`, only left tuples are
+    stored and only right tuples probe. With `pulled_up`, everything is stored and filters apply to join
+    results. Count windows are always pulled up, because a rank also counts tuples that a query filters out.
     """
 
     def __init__(
@@ -151,7 +149,7 @@ class Chain:
     # ----- changing, see `changing`
 
     def share(self, members: Sequence[Member]) -> None:
-        """Set the queries of the chain; all queues must be empty.
+        """Set the queries of the chain. All queues must be empty.
 
         Masks of stored tuples are recomputed, and tuples that no query needs are dropped.
         """
@@ -179,7 +177,7 @@ class Chain:
         self._looks_of: dict[tuple[int, int], int] = {}
 
     def new_slice(self) -> TimeSlice:
-        """Return an empty slice; `refresh` sets its bounds."""
+        """Return an empty slice. `refresh` sets its bounds."""
         nowhere = AgeSpan(0, 0, 0)
         return self._slice_type(nowhere, nowhere)
 
@@ -187,10 +185,10 @@ class Chain:
         """Return the start of slice `number` on both streams."""
         return self.cuts[number - 1] if number else (0, 0)
 
-    # ----- what follows a probe
+    # ----- after a probe
 
     def _give(self, number: int, probe: Item, found: list[tuple[Item, float]]) -> None:
-        """Route pairs to the queries whose windows and predicates they satisfy."""
+        """Route pairs to the queries with matching windows and predicates."""
         here = self.slices[number].spans[1 - probe.side]
         reaching = here.mask
         self.counters.route += len(here.inside) * len(found)
@@ -219,7 +217,7 @@ class Chain:
         )
 
     def _pass_on(self, number: int, items: list[Item], probes: bool) -> None:
-        """Pass references to the next slice if any later slice needs them."""
+        """Pass references on to the next slice if a later slice needs them."""
         if number + 1 < len(self.queues):
             queue = self.queues[number + 1]
             queue.extend(Reference(item, probes) for item in items if self._wanted(number + 1, item, probes))
@@ -227,14 +225,14 @@ class Chain:
     def _wanted(self, number: int, item: Item, probes: bool) -> bool:
         """Return True if a slice needs a tuple.
 
-        Stored tuples are needed by queries that reach into the span of their own stream, probes into that of
-        the other.
+        A stored tuple is needed if the window of one of its queries on its own stream reaches into the
+        slice. A probe is needed if such a window on the other stream does.
         """
         needed = self.slices[number].spans[1 - item.side if probes else item.side].mask
         return bool(needed if self._pulled_up else needed & item.mask)
 
     def _punctuate(self, number: int, probe: Item) -> None:
-        """Close the probe for queries whose last slice this is.
+        """Close the probe for queries that end in this slice.
 
         With a single slice, no union is counted.
         """

@@ -16,7 +16,7 @@ from slicemill_oracle.slices.chain import Chain
 
 
 def split(chain: Chain, number: int, at: Cut) -> None:
-    """Split a slice (S21); probes later move older tuples over."""
+    """Split a slice (S21). Later probes move the older tuples to the new slice."""
     start, end = chain.start(number), chain.cuts[number]
     if at in (start, end) or any(not a <= c <= b for a, c, b in zip(start, at, end, strict=True)):
         raise SlicemillError(f"slice {number} goes from {start} to {end}: it cannot be cut at {at}")
@@ -26,7 +26,7 @@ def split(chain: Chain, number: int, at: Cut) -> None:
 
 
 def merge(chain: Chain, number: int) -> None:
-    """Merge a slice with the next one, without waiting references (S22)."""
+    """Merge a slice with the next slice, whose queue must be empty (S22)."""
     if chain.queues[number + 1]:
         raise SlicemillError(f"slice {number + 1} must run until its queue is empty before it is merged")
     behind = chain.slices.pop(number + 1)
@@ -38,7 +38,7 @@ def merge(chain: Chain, number: int) -> None:
 
 
 def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
-    """Change the cuts of a chain; the last one stays."""
+    """Change the cuts of a chain, except the last cut."""
     for step in changes(chain.cuts, cuts):
         match step:
             case MergeSlices(number):
@@ -50,10 +50,10 @@ def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
 
 
 def add_query(chain: Chain, member: Member, cut: bool = True) -> float:
-    """Add a query; return the time from which its results are complete.
+    """Add a query. Return the time from which its results are complete.
 
-    With `cut`, slices end at its windows (Mem-Opt). Otherwise a router follows the slice in which they end.
-    Windows longer than all others always get a slice of their own.
+    With `cut`, slices end where its windows end (Mem-Opt). Otherwise a router compares ages after the slice
+    in which a window ends. A window longer than all others always gets a new slice.
     """
     if member.query in chain.unions:
         raise SlicemillError(f"the chain serves a query {member.query!r} already")
@@ -94,7 +94,7 @@ def _insert(chain: Chain, place: int) -> None:
 
 
 def _missing(chain: Chain, member: Member, side: int) -> float:
-    """Return by how much a window exceeds the fully stored ages."""
+    """Return the length by which a window exceeds the completely stored ages."""
     wanted = member.sides[side]
     kept = [
         one.sides[side].window
@@ -105,7 +105,7 @@ def _missing(chain: Chain, member: Member, side: int) -> float:
 
 
 def _cut_at(chain: Chain, side: int, age: float) -> None:
-    """Cut at this age of one stream, if possible of both."""
+    """Cut the chain at an age of one stream, if possible of both streams."""
     if any(cut[side] == age for cut in chain.cuts):
         return
     number = next(n for n, cut in enumerate(chain.cuts) if cut[side] > age)

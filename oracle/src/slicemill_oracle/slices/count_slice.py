@@ -11,7 +11,7 @@ from slicemill_oracle.slices.time_slice import Condition, TimeSlice
 
 
 class CountSlice(TimeSlice):
-    """State of both streams, oldest first; spans are numbers of tuples."""
+    """State of both streams, oldest first. Spans are numbers of tuples."""
 
     counts_tuples = True
 

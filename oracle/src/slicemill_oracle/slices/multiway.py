@@ -1,10 +1,10 @@
 """Shared joins of several streams: slices per stream, routing by bitmaps (S45-S50).
 
 Every stream is sliced by its own windows. A slice has the mask of the queries that reach into it, a tuple
-the mask of the queries whose filter it passes, and a partial result the AND of its members' masks. A
-partial result with a nonzero mask probes further slices with common bits. The bits of a complete result
-are its queries. So filters, windows and routing are one operation, and a partial result that no query
-needs is never probed further.
+the mask of the queries whose filter it passes, and a partial result the AND of its tuples' masks. A partial
+result with a nonzero mask probes further slices with common bits. The bits of a complete result are its
+queries. So filters, windows and routing are one operation, and a partial result that no query needs is never
+probed further.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill_oracle.slices.items import Item
 from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate_predicate
 
 Matches = Callable[[int, Row, int, Row], bool]
-"""Returns if rows of two streams match: (stream, row, stream, row)."""
+"""Returns True if rows of two streams match. The arguments are stream, row, stream, row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PartialMatch:
     queries: int
 
     def in_stream_order(self) -> Row:
-        """Return the members' values, first stream first."""
+        """Return the values of the joined tuples, in stream order."""
         by_stream = sorted(self.items, key=lambda item: item.side)
         return tuple(value for item in by_stream for value in item.row)
 
@@ -69,7 +69,7 @@ class MultiwayJoin:
         return sum(len(state) for stream in self.states for state in stream)
 
     def process(self, stream: int, tuple_: Timed) -> list[PartialMatch]:
-        """Process a tuple; return complete results with their queries."""
+        """Process a tuple. Return complete results with their queries."""
         selection = self._selections[stream]
         self.counters.select += selection.tests
         item = Item(stream, self._number, tuple_.ts, tuple_.row, selection.mask(tuple_.row))
@@ -107,7 +107,7 @@ class MultiwayJoin:
         return piece.queries_at(partial.items[0].ts - item.ts)
 
     def _purge(self, stream: int, now: int) -> None:
-        """Move tuples to later slices by age; drop unneeded ones (S47)."""
+        """Move tuples to later slices by age. Drop tuples that no query needs (S47)."""
         self.counters.purge += 1
         cut, states = self.spans[stream], self.states[stream]
         for number, (piece, state) in enumerate(zip(cut, states, strict=True)):

@@ -1,10 +1,9 @@
 """Joins of individually ordered inputs, by lazy purge (S5, S44).
 
-There is no order between tuples of different inputs.
-
-A probe may match newer and older tuples, so ages are compared on both sides. The mark of a stream is its
-latest timestamp. A stored tuple is purged when it is too old for the marks of all other streams. So no
-result is missed, and each combination is emitted once, with the last of its tuples.
+Tuples of different inputs have no order, so a probe may match newer and older tuples, and ages are compared
+on both sides. The mark of a stream is its latest timestamp. A stored tuple is purged when it is too old for
+the marks of all other streams. So no result is missed, and each combination is emitted once, with the last
+of its tuples.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from slicemill_oracle.slices.selection import Evaluate, SliceSelection, evaluate
 
 
 class JoinResult(NamedTuple):
-    """A result with its members' timestamps (S1), and its queries.
-
-    Timestamps are in stream order.
-    """
+    """Join result with the timestamps of its tuples in stream order (S1), and its queries."""
 
     times: tuple[int, ...]
     row: Row
@@ -37,7 +33,7 @@ class JoinResult(NamedTuple):
 
 
 class SemiOrderedJoin:
-    """A shared join; `condition` reads the concatenated rows of all members."""
+    """Shared join. `condition` reads the concatenated rows of all streams."""
 
     def __init__(
         self,
@@ -54,7 +50,7 @@ class SemiOrderedJoin:
         self.states: list[list[Item]] = [[] for _ in streams]
 
     def process(self, stream: int, tuple_: Timed) -> list[JoinResult]:
-        """Process a tuple; return all combinations that it completes."""
+        """Process a tuple. Return all combinations that it completes."""
         mark = self._marks[stream]
         if mark is not None and tuple_.ts < mark:
             raise SlicemillError(f"stream {stream} is not in order: {tuple_.ts} after {mark}")
@@ -98,8 +94,8 @@ class SemiOrderedJoin:
 class ResultSorter:
     """Sorts the results of a semi-ordered join by timestamp.
 
-    Of two results, the later one has a later member. So no result can follow that is earlier than the
-    earliest member of the current result, and all results before that time are released (Lemma 15.2).
+    A later result contains a later tuple than the current result. So no later result can precede the
+    earliest tuple of the current result, and all results before that time are released (Lemma 15.2).
     """
 
     def __init__(self) -> None:
@@ -112,7 +108,7 @@ class ResultSorter:
         return len(self._waiting)
 
     def add(self, result: JoinResult) -> list[JoinResult]:
-        """Add a result; return results that no later one can precede."""
+        """Add a result. Return the results that no later result can precede."""
         released = self._before(min(result.times))
         self._number += 1
         heappush(self._waiting, (result.ts, self._number, result))

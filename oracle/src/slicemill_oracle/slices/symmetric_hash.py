@@ -1,8 +1,8 @@
 """Symmetric hash join over a sliding window, for scheduling experiments (P3).
 
-It is that of the experiments on metrics and schedulers. Schedulers may run the two sides in any order, so
-a tuple may match newer partners. The window is closed: |difference of timestamps| <= V. Each side alone
-must be in timestamp order.
+The experiments on metrics and schedulers use this join. Schedulers may run the two sides in any order, so a
+tuple may match newer partners. The window is closed: |difference of timestamps| <= V. Each side alone must
+be in timestamp order.
 """
 
 from __future__ import annotations

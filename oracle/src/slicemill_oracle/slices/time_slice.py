@@ -1,10 +1,10 @@
 """Slice of a binary window join: `A[WsA, WeA) |x| B[WsB, WeB)` (S9, S11).
 
-A slice checks only the end of its ages, when a probe arrives: older tuples leave ahead of the probe. The
-previous slice ensures the start, since it passes on no younger tuples. So a probe does not compare
-timestamps.
+A slice checks only the end of its age range. When a probe arrives, older tuples are passed on ahead of the
+probe. The start of the range needs no check, because the previous slice passes on no younger tuples. So a
+probe does not compare timestamps.
 
-If only left tuples are stored and only right ones probe, it is the one-way join `A[Ws, We) x B`.
+If only left tuples are stored and only right tuples probe, the slice is the one-way join `A[Ws, We) x B`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slicemill.types import Row
 from slicemill_oracle.slices.items import Item
 
 Condition = Callable[[Row, Row], bool]
-"""Returns if a left and a right row match."""
+"""Returns True if a left and a right row match."""
 
 
 class TimeSlice:
@@ -31,7 +31,7 @@ class TimeSlice:
         self.states: tuple[deque[Item], deque[Item]] = (deque(), deque())
 
     def insert(self, item: Item) -> list[Item]:
-        """Store a tuple; return the tuples that must leave, here none."""
+        """Store a tuple. Return the tuples that exceed the slice, here none."""
         self.states[item.side].append(item)
         return []
 
@@ -59,9 +59,9 @@ class TimeSlice:
 
 
 class ClosedTimeSlice(TimeSlice):
-    """Keeps tuples up to age `end` inclusive, as the published trace does.
+    """Slice that includes age `end`, as in the published trace.
 
-    The published definitions are half-open.
+    The published definitions exclude it.
     """
 
     def is_past(self, age: float, end: float) -> bool:

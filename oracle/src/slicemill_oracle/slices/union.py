@@ -24,7 +24,7 @@ class OrderedUnion:
         return sum(len(bucket) for bucket in self._buckets.values())
 
     def open(self, probe: int) -> None:
-        """Open a probe; probes are numbered in order."""
+        """Open a probe. Probes are numbered in order."""
         self._buckets[probe] = []
 
     def add(self, probe: int, result: Timed) -> None:

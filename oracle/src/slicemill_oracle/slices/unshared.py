@@ -27,7 +27,7 @@ class QueriesJoin(Protocol):
     def state_size(self) -> int: ...
 
     def process(self, side: int, tuple_: Timed) -> list[SliceDelivery]:
-        """Process a tuple; return results with their queries."""
+        """Process a tuple. Return results with their queries."""
         ...
 
 
@@ -37,9 +37,9 @@ def one_join(
     evaluate: Evaluate = evaluate_predicate,
     pulled_up: bool = False,
 ) -> Chain:
-    """Return a chain of one slice, i.e. a regular window join.
+    """Return a chain of one slice, which is a regular window join.
 
-    A router follows where windows differ (S3, S9).
+    A router compares ages if windows differ (S3, S9).
     """
     ends = windows(members, 0)[-1:], windows(members, 1)[-1:]
     return Chain(members, ends, condition, evaluate=evaluate, pulled_up=pulled_up)
@@ -48,7 +48,7 @@ def one_join(
 def pull_up(
     members: Sequence[Member], condition: Condition, evaluate: Evaluate = evaluate_predicate
 ) -> Chain:
-    """One join with the longest windows, then routing and filters (S7)."""
+    """Return one join with the longest windows, followed by routing and filters (S7)."""
     return one_join(members, condition, evaluate, pulled_up=True)
 
 

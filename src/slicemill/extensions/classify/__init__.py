@@ -1,9 +1,9 @@
-"""Classification of many sources, of which only some can be observed (M49-M57).
+"""Classification of many sources when only some can be observed (M49-M57).
 
-There are n tasks, each with k features. Each feature arrives as a stream of its own. In a time unit at
-most `capacity` of the n·k streams can be observed, yet each task needs a decision. Features that are not
-observed are predicted by a Markov chain. A decision has an expected risk. A policy observes the streams
-for which that lowers the risk most (`policies`).
+There are n tasks, each with k features. Each feature arrives as a stream. In one time unit at most
+`capacity` of the n·k streams can be observed, but every task needs a decision. A Markov chain predicts the
+features that are not observed. Each decision has an expected risk, and a policy chooses the streams whose
+observation reduces this risk most (`policies`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # `slicemill check` loads the registration, and does not need NumPy.
+    # `slicemill check` loads only the registration and must not import NumPy.
     if name in _LAZY:
         return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -92,14 +92,14 @@ def _training(identifier: exp.Identifier, context: Context) -> Relation:
 
 
 def _observes(node: CreateClassifier) -> bool:
-    """Return True for `observe`, whose function accepts features of any type."""
+    """Return True if there is an `observe` function, which accepts features of any type."""
     return any(option.this.name.lower() == "observe" for option in child(node, "options"))
 
 
 def _features(
     node: FeatureInput, context: Context, known: dict[str, exp.Identifier], numeric: bool
 ) -> tuple[Features, Relation]:
-    """Bind the features of one stream; `known` are those of all streams."""
+    """Bind the features of one stream. `known` has the features of all streams so far."""
     relation = context.relation(node.this)
     assert not isinstance(relation, (RelationQuery, SelectQuery, UnionQuery)), (
         "nothing is local to a classifier"

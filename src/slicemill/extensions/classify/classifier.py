@@ -1,7 +1,7 @@
-"""The classifier of all tasks, one time unit after another: predict, look, decide, learn (M53).
+"""Classifier of all tasks: per time unit it predicts, observes, decides and learns (M53).
 
-What is drawn at random in a time unit comes from the seed and the number of the unit, so that a run that
-was stopped and goes on gives the same.
+Random numbers of a time unit depend only on the seed and the unit's number. So a restarted run repeats the
+same decisions.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from slicemill.extensions.classify.policies import ObservationPolicy
 from slicemill.kernels.arrays import Bools, Floats, Int64s
 from slicemill.kernels.kernel import kernel
 
-# The true values (n, k) of the streams that are marked, NaN for the others, and for what cannot be seen.
+# Returns the true values (n, k) of the marked streams, NaN for other streams and missing values.
 Observe: TypeAlias = Callable[[Bools], Floats]
 
-# So often is it found out again how far streams move (M55).
+# Number of time units after which the movement variance is computed again (M55).
 _VARIANCE_PERIOD = 100
 
 
 @stored_as("classify.settings", version=1)
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`samples` are drawn of each stream (M54). `lags`: so many earlier time units are features too (M57).
+    """Settings of a classifier.
 
-    `renew`: every so many time units, some streams are looked at in two units running, all in turn, whatever
-    the policy says: without that, a chain would learn nothing of streams that the policy passes over (M50).
+    `samples` is the number of samples per stream (M54). `lags` is the number of earlier time units whose
+    values are features too (M57). Every `renew` time units, some streams are observed in two consecutive
+    units, in turn and regardless of the policy. Otherwise a chain could not learn transitions of streams
+    that the policy never chooses (M50).
     """
 
     capacity: int
@@ -51,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Of one time unit: per task the class and its expected risk, and which streams were looked at (n, k)."""
+    """Decisions of one time unit: class and expected risk per task, and observed streams (n, k)."""
 
     classes: Int64s
     risks: Floats
@@ -77,9 +79,10 @@ class Decisions:
     ),
 )
 class TaskClassifier:
-    """The model's features are those of the current time unit, then those of the unit before, and so on.
+    """Classifier of all tasks.
 
-    `last` (n, k) are the values of the time unit before the first, where they are known.
+    The model's features are the values of the current time unit, then of the unit before, and so on. `last`
+    (n, k) has the values of the time unit before the first, NaN if unknown.
     """
 
     def __init__(
@@ -104,15 +107,16 @@ class TaskClassifier:
         if last is not None:
             self._update_distributions(last, ~np.isnan(last))
         self._variance = chains.movement_variance()
-        # Samples of earlier time units, the latest first: known values where streams were looked at.
+        # Samples of earlier time units, latest first; observed streams have their true values.
         self._past: list[Floats] = []
 
     def step(self, values: Floats, observe: Observe | None = None, share: float = 1.0) -> Decisions:
-        """Decide on a time unit. `values` (n, k) holds what its streams brought, NaN for nothing.
+        """Classify one time unit.
 
-        Where looking at a value is what costs, `observe` gives the true ones of the streams that were chosen,
-        and `values` say only which streams brought anything. Until then, expected values stand for them.
-        `share` is what of the capacity can be afforded now; one value is looked at in any case.
+        `values` (n, k) are the values of its streams, NaN for none. If observation is what costs, `observe`
+        returns the true values of the chosen streams, and `values` only shows which streams have a value.
+        The policy then uses expected values. `share` is the share of the capacity that is available now; at
+        least one value is observed.
         """
         settings, (tasks, features) = self._settings, values.shape
         capacity = min(settings.capacity, max(1, int(share * settings.capacity)))
@@ -147,26 +151,26 @@ class TaskClassifier:
         return Decisions(classes, risks, view.observed)
 
     def _base(self, drawn: Floats) -> Floats:
-        """Log densities of all but the unit's own streams: priors and earlier units (n, C, h)."""
+        """Return the log densities of priors and earlier time units (n, C, h)."""
         base = np.repeat(self._model.log_prior[..., np.newaxis], self._settings.samples, axis=-1)
         for lag in range(1, self._settings.lags + 1):
-            # Before the first unit there is none: what is drawn for now stands for it.
+            # Before the first unit there are no past samples, so the current samples are used.
             past = self._past[lag - 1] if lag <= len(self._past) else drawn
             base = base + self._densities(past, lag).sum(axis=1)
         return base
 
     def _densities(self, values: Floats, lag: int) -> Floats:
-        """In each class, of values (n, k, h) of the features of a lag: (n, k, C, h)."""
+        """Return log densities (n, k, C, h) of values (n, k, h) of the features of a lag."""
         return _densities(values, self._model.mean, self._model.deviation, lag * values.shape[1])
 
     def _due(self, streams: int, features: int, capacity: int) -> list[tuple[int, int]]:
-        """Streams whose turn it is to be looked at in this unit and the one before or after."""
+        """Return the streams to observe in turn, in this and an adjacent unit."""
         renew = self._settings.renew
         if renew is None or self._unit % renew > 1:
             return []
         count = min(max(1, self._settings.capacity // 2), streams)
         first = self._unit // renew * count
-        # Under load the turn stays the same, and fewer of it are looked at.
+        # Under load the turn stays the same, but fewer of its streams are observed.
         return [divmod((first + i) % streams, features) for i in range(min(count, capacity))]
 
     def _learn(self, values: Floats, observed: Bools) -> None:
@@ -198,7 +202,7 @@ def _densities(values: Floats, mean: Floats, deviation: Floats, first: int) -> F
 
 @kernel
 def _draw(p: Floats, uniform: Floats, centres: Floats) -> Floats:
-    """A bin's centre for each number from 0 to 1, by the distribution of its stream."""
+    """Sample bin centres from the distribution of each stream, by inversion."""
     drawn = np.empty_like(uniform)
     bins = p.shape[2]
     for t in range(uniform.shape[0]):
@@ -208,7 +212,7 @@ def _draw(p: Floats, uniform: Floats, centres: Floats) -> Floats:
                 while below <= uniform[t, f, s] and place < bins - 1:
                     place += 1
                     below += p[t, f, place]
-                # Rounding may leave a bit of 1 over: never a bin that cannot be.
+                # Rounding may leave a rest of the probability 1. Never choose a bin of probability 0.
                 while p[t, f, place] == 0.0 and place > 0:
                     place -= 1
                 drawn[t, f, s] = centres[t, f, place]

@@ -1,4 +1,4 @@
-"""Classifiers, bound and typed: features, training data and observation capacity (M49)."""
+"""Classifiers, bound and typed: features, training data and capacity (M49)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierOptions:
-    """Options of a classifier; `capacity` is values observed per time unit.
+    """Options of a classifier. `capacity` is the number of observed values per time unit.
 
-    `window` is the number of latest transitions per feature that the Markov chains count; None counts those
-    of the training data only. `lags` adds the features of so many earlier time units. `observe` names a
-    Python function that computes a number from a stream's value, for observed values only. With `lag_us` the
-    capacity decreases under load, so that decisions are not late.
+    The Markov chains count the latest `window` transitions per feature, or with None only the transitions of
+    the training data. `lags` is the number of earlier time units whose values are features too. `observe`
+    names a Python function that computes a number from a stream's value; it is called for observed values
+    only. With `lag_us`, the capacity decreases under load, so that decisions are not late.
     """
 
     capacity: int
@@ -45,8 +45,9 @@ class ClassifierOptions:
 class Classifier(ComputedStream):
     """`CREATE CLASSIFIER`: a stream of decisions, one per task and time unit.
 
-    Each value of the column `key`, which all streams and the table have, is a task; without a key there is
-    one task. The rows of the table `training` are examples: features, and the class in the column `label`.
+    Each value of the column `key` is a task; the streams and the training table have this column. Without a
+    key there is one task. The rows of the table `training` are examples: features, and the class in the
+    column `label`.
     """
 
     name: str
@@ -79,10 +80,7 @@ class Classifier(ComputedStream):
         return tuple(column for entry in self.inputs for column in entry.columns)
 
     def read(self, port: int) -> frozenset[str]:
-        """Return the columns read from an input or the training table.
-
-        The training table is the last input.
-        """
+        """Return the columns read from an input. The training table is the last input."""
         key = () if self.key is None else (self.key,)
         columns = self.inputs[port].columns if port < len(self.inputs) else (*self.features, self.label)
         return frozenset((*key, *columns))

@@ -26,7 +26,7 @@ class FeatureInput(ExtensionNode):
 
 
 class CreateClassifier(CreateObject):
-    """CREATE CLASSIFIER; without `key` there is a single task."""
+    """CREATE CLASSIFIER. Without `key` there is a single task."""
 
     kind = "CLASSIFIER"
     arg_types: ClassVar[dict[str, bool]] = {

@@ -1,4 +1,4 @@
-"""The classifier of each task: naive Bayes with a normal distribution per feature and class (M51, M56)."""
+"""Naive Bayes classifier with a normal distribution per task, feature and class (M51, M56)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Bools, Floats, Int64s
 from slicemill.kernels.kernel import kernel
 
-# A feature that never varies within a class would make every other value impossible.
+# Minimum deviation. With deviation 0, every other value of a feature would have probability 0.
 _LEAST_DEVIATION = 1e-3
 
 
 @stored_as("classify.model", version=1)
 @dataclass(frozen=True, slots=True)
 class NaiveBayes:
-    """`log_prior` is (n, C), `mean` and `deviation` are (n, k, C).
+    """Parameters of the classifiers of n tasks with k features and C classes.
 
-    `loss[i, j]` is what it costs to say class i where j is true. The shedder uses the classifier's own.
+    `log_prior` is (n, C), `mean` and `deviation` are (n, k, C). `loss[i, j]` is the loss of deciding class i
+    if j is true.
     """
 
     log_prior: Floats
@@ -31,35 +32,36 @@ class NaiveBayes:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Tasks, features of each, classes."""
+        """Return the numbers of tasks, features per task, and classes."""
         tasks, features, classes = self.mean.shape
         return tasks, features, classes
 
     def log_density(self, values: Floats) -> Floats:
-        """Of values (…, n, k), in each class: (…, n, k, C), without what is common to all."""
+        """Return log densities (…, n, k, C) of values (…, n, k), up to a constant."""
         away = (values[..., np.newaxis] - self.mean) / self.deviation
         return np.asarray(-0.5 * away**2 - np.log(self.deviation))
 
     def posterior(self, values: Floats) -> Floats:
-        """P(c | x) of whole feature vectors (…, n, k): (…, n, C)."""
+        """Return P(c | x) of complete feature vectors (…, n, k), as (…, n, C)."""
         joint = self.log_prior + self.log_density(values).sum(axis=-2)
         weights = np.exp(joint - joint.max(axis=-1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
     def classify(self, values: Floats) -> Int64s:
-        """The class of least risk for whole feature vectors."""
+        """Return the class of least risk for complete feature vectors."""
         return np.asarray((self.posterior(values) @ self.loss.T).argmin(axis=-1))
 
 
 def zero_one(classes: int) -> Floats:
-    """The loss that counts mistakes."""
+    """Return the zero-one loss, which counts errors."""
     return 1.0 - np.eye(classes)
 
 
 def learn(values: Floats, labels: Int64s, classes: int, loss: Floats | None = None) -> NaiveBayes:
-    """A model of histories: values (time, n, k), the true class (time, n); rows with a NaN are left out.
+    """Fit the model to histories of values (time, n, k) and true classes (time, n).
 
-    Priors are counted with one more of each class, so that none is ruled out by a short history.
+    Rows with NaN are skipped. Each class is counted once more than it occurs, so that a short history
+    excludes no class.
     """
     _, tasks, features = values.shape
     log_prior = np.empty((tasks, classes))
@@ -74,21 +76,23 @@ def learn(values: Floats, labels: Int64s, classes: int, loss: Floats | None = No
         for c in range(classes):
             mine = x[label == c]
             log_prior[t, c] = np.log((len(mine) + 1) / (len(x) + classes))
-            # A class that was seen less than twice has no spread of its own.
+            # A class with fewer than two examples uses the spread of all classes.
             mean[t, :, c] = mine.mean(axis=0) if len(mine) else x.mean(axis=0)
             own = mine.std(axis=0) if len(mine) > 1 else spread
             deviation[t, :, c] = np.maximum(own, _LEAST_DEVIATION * spread)
     return NaiveBayes(log_prior, mean, deviation, zero_one(classes) if loss is None else loss)
 
 
-# Continuous values as a finite number of bins, so that they can be the states of a Markov chain (M50).
+# Bins of continuous values, which are the states of a Markov chain (M50).
 
 
 @stored_as("classify.bins", version=1)
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """`count` bins of equal width per feature, from `low` on; both are (n, k). What lies outside is in the
-    first or the last bin.
+    """Bins of equal width per feature.
+
+    `low`, the start of the first bin, and `width` are (n, k). Values outside of all bins are in the first or
+    last bin.
 
     >>> bins = Bins(np.array([[0.0]]), np.array([[0.5]]), 2)
     >>> bins.of(np.array([[0.6]])).tolist(), bins.centres().tolist()
@@ -100,32 +104,35 @@ class Bins:
     count: int
 
     def of(self, values: Floats) -> Int64s:
-        """The bin of each value (…, n, k). NaN has none and gets the first."""
+        """Return the bin of each value (…, n, k). NaN gets the first bin."""
         places = np.floor((values - self.low) / self.width)
         return np.where(places > 0, np.minimum(places, self.count - 1), 0).astype(np.int64)
 
     def centres(self) -> Floats:
-        """The middle of each bin: (n, k, M)."""
+        """Return the centre of each bin (n, k, M)."""
         steps = np.arange(self.count) + 0.5
         return np.asarray(self.low[..., np.newaxis] + self.width[..., np.newaxis] * steps, np.float64)
 
 
 def bins_between(low: Floats, high: Floats, count: int) -> Bins:
-    """Bins from the lowest to the highest value of each feature; one that never moves has a width as well."""
+    """Return bins between the least and greatest value of each feature.
+
+    A constant feature has bins of width 1 / `count`.
+    """
     return Bins(low, np.where(high > low, high - low, 1.0) / count, count)
 
 
-# How features move: a discrete Markov chain for each, learnt by counting (M50).
+# Discrete Markov chain of each feature, learnt by counting transitions (M50).
 #
-# `K[i, j] = n[i, j] / Σ_l n[i, l]` over the transitions seen. With a `window`, those are the last so many
-# of each feature: a ring holds them so that the oldest can be taken back. From a bin that nothing was seen
-# to leave, a feature is taken to stay where it is.
+# `K[i, j] = n[i, j] / Σ_l n[i, l]` over the observed transitions. With a `window`, only the latest `window`
+# transitions of each feature count. A ring buffer stores them, so that the oldest can be subtracted. For a
+# bin without observed transitions, the feature is assumed to stay there.
 
 
 @stored_as("classify.chains", version=1)
 @dataclass(slots=True)
 class MarkovChains:
-    """The chains of n tasks with k features; `counts` is (n, k, M, M)."""
+    """Markov chains of n tasks with k features. `counts` is (n, k, M, M)."""
 
     counts: Int64s
     window: int | None = None
@@ -143,28 +150,31 @@ class MarkovChains:
 
     @property
     def matrices(self) -> Floats:
-        """The transition matrices K: (n, k, M, M)."""
+        """Return the transition matrices K (n, k, M, M)."""
         return self._matrices
 
     def learn(self, before: Int64s, after: Int64s, seen: Bools) -> None:
-        """Count the transitions of one time unit: (n, k) bins before and after, where both were seen."""
+        """Count the transitions of one time unit.
+
+        `before` and `after` are bins (n, k). Transitions count where `seen` is True.
+        """
         _count(self.counts, before, after, seen, self._ring, self._added)
         _renew(self.counts, seen, self._matrices)
 
     def predict(self, p: Floats) -> Floats:
-        """Distributions (n, k, M), one time unit later: p·K."""
+        """Return the distributions (n, k, M) one time unit later, p·K."""
         return _predict(p, self._matrices)
 
     def shares(self) -> Floats:
-        """How often each feature was in each bin (n, k, M): all that is known before anything is seen."""
+        """Return the frequency of each bin (n, k, M), the prior without observations."""
         visits = self.counts.sum(axis=-1)
         total = visits.sum(axis=-1, keepdims=True)
         return np.asarray(np.where(total > 0, visits / np.maximum(total, 1), 1.0 / visits.shape[-1]))
 
     def movement_variance(self) -> Floats:
-        """The variance of one move of each feature, over the transitions counted (M55).
+        """Return the variance of one step of each feature, over the counted transitions (M55).
 
-        In bins, not in the feature's own unit: metres must not move more than kilometres.
+        The unit is bins, so that features in metres and in kilometres are comparable.
         """
         numbers = np.arange(self.counts.shape[-1])
         moves = numbers[np.newaxis, :] - numbers[:, np.newaxis]
@@ -175,9 +185,10 @@ class MarkovChains:
 
 
 def chains(bins: Int64s, count: int, window: int | None = None, moves: Bools | None = None) -> MarkovChains:
-    """Chains learnt from histories: bins are (time, n, k), each row one time unit after the one before.
+    """Learn chains from histories of bins (time, n, k), one row per time unit.
 
-    `moves` has the same shape: whether a bin can be seen as a move from the one before; None: all can.
+    `moves` has the same shape and is True if a bin counts as a transition from the previous row. None means
+    that all rows count.
 
     >>> K = chains(np.array([0, 0, 1, 0, 1]).reshape(-1, 1, 1), 2).matrices[0, 0]
     >>> K.round(3).tolist()
@@ -240,18 +251,18 @@ def _predict(p: Floats, matrices: Floats) -> Floats:
     return after
 
 
-# Bayes risk and observational risk of one task, over samples of its feature vector (M51, M52, M54).
+# Bayes risk and observational risk of one task, over samples of its features (M51, M52, M54).
 #
-# `joint` is (C, h): the log of prior times densities, for each class and sample. The integrals of M51 and
-# M52 are plain means over the samples. Writing R for the risk of the class that is said:
+# `joint` (C, h) is the log of prior times densities, for each class and sample. The integrals of M51 and
+# M52 are means over the samples. R is the risk of the chosen class:
 #
-#     R_before = mean of the least risk at each sample  +  R_obs
-#                (unavoidable)                             (what knowing the sample would save)
+#     R_before = mean of the least risk per sample + R_obs
+#                (unavoidable)   (avoided if the sample is known)
 
 
 @kernel
 def decide(joint: Floats, loss: Floats) -> tuple[int, float, float]:
-    """The class of least expected risk (5.4), that risk (5.3), and its observational part (5.11)."""
+    """Return the class of least expected risk (5.4), its risk (5.3) and observational risk (5.11)."""
     classes, samples = joint.shape
     risks = np.zeros(classes)
     optimal = 0.0
@@ -277,13 +288,17 @@ def decide(joint: Floats, loss: Floats) -> tuple[int, float, float]:
     for i in range(1, classes):
         if risks[i] < risks[best]:
             best = i
-    # Sums of the same terms in the same order: where one class is best at every sample this is 0 exactly.
+    # The terms are summed in the same order. So the result is exactly 0 if one class is best for all
+    # samples.
     return best, risks[best] / samples, max(risks[best] - optimal, 0.0) / samples
 
 
 @kernel
 def decide_knowing(joint: Floats, sampled: Floats, known: Floats, loss: Floats) -> tuple[int, float, float]:
-    """The same after a feature is known: its densities at the samples (C, h) give way to those known (C)."""
+    """Decide as if a feature were known.
+
+    The densities `known` (C) replace the densities of its samples `sampled` (C, h).
+    """
     classes, samples = joint.shape
     after = np.empty((classes, samples))
     for c in range(classes):
@@ -292,16 +307,16 @@ def decide_knowing(joint: Floats, sampled: Floats, known: Floats, loss: Floats) 
     return decide(after, loss)
 
 
-# One time unit as a policy sees it: what is predicted of every stream, and a way to look at one.
+# Time unit as a policy sees it: predictions for every stream, and observation of a stream.
 
 
 class TimeUnitArrays(NamedTuple):
-    """The arrays of a time unit, for compiled code.
+    """Arrays of a time unit, for compiled code.
 
-    `sampled` (n, k, C, h) are the log densities of the samples of each stream, `expected` (n, k, C) those
-    of its expected value. `joint` (n, C, h) is the sum of the samples over the streams and of `base`, all
-    that counts beside them. `values` (n, k) are read by looking only: `observe_stream` puts a stream's true
-    value in place of its samples.
+    `sampled` (n, k, C, h) are the log densities of each stream's samples, `expected` (n, k, C) those of its
+    expected value. `joint` (n, C, h) is `base` (priors and earlier units) plus the sum of `sampled` over the
+    streams. A policy must not read `values` (n, k) directly. `observe_stream` replaces the samples of a
+    stream by its true value.
     """
 
     base: Floats
@@ -318,7 +333,7 @@ class TimeUnitArrays(NamedTuple):
 
 @dataclass(slots=True)
 class TimeUnit:
-    """What a policy gets. `variance` (n, k) is how far each stream moves in a time unit."""
+    """Input of a policy. `variance` (n, k) is the variance of a stream's step per time unit."""
 
     view: TimeUnitArrays
     capacity: int
@@ -327,16 +342,16 @@ class TimeUnit:
 
     @property
     def remaining(self) -> int:
-        """How many streams may still be looked at."""
+        """Return the number of streams that may still be observed."""
         left = np.count_nonzero(self.view.present & ~self.view.observed)
         return int(min(self.capacity - np.count_nonzero(self.view.observed), left))
 
     def random_task_order(self) -> Int64s:
-        """All tasks in an order at random: whoever takes the first best takes ties at random."""
+        """Return all tasks in random order, so that ties are broken at random."""
         return self.random.permutation(self.view.values.shape[0])
 
     def random_feature_order(self) -> Int64s:
-        """The features of each task, in an order at random: (n, k)."""
+        """Return the features of each task in random order (n, k)."""
         tasks, features = self.view.values.shape
         return np.argsort(self.random.random((tasks, features)), axis=1)
 
@@ -344,7 +359,10 @@ class TimeUnit:
 def view_of(
     model: NaiveBayes, base: Floats, sampled: Floats, expected: Floats, values: Floats
 ) -> TimeUnitArrays:
-    """A unit in which nothing is looked at yet; a stream that brought no value (NaN) cannot be."""
+    """Return the arrays of a unit without observations.
+
+    A stream without a value (NaN) cannot be observed.
+    """
     joint = base + sampled.sum(axis=1)
     k = values.shape[1]
     mean = np.ascontiguousarray(model.mean[:, :k])
@@ -358,7 +376,7 @@ def view_of(
 
 @kernel
 def observe_stream(view: TimeUnitArrays, t: int, f: int) -> None:
-    """Look at a stream: all its samples become its true value."""
+    """Observe a stream: its true value replaces all its samples."""
     classes, samples = view.joint.shape[1:]
     for c in range(classes):
         away = (view.values[t, f] - view.mean[t, f, c]) / view.deviation[t, f, c]
@@ -366,7 +384,8 @@ def observe_stream(view: TimeUnitArrays, t: int, f: int) -> None:
         for s in range(samples):
             view.sampled[t, f, c, s] = density
     view.observed[t, f] = True
-    # Summed anew rather than corrected: where all is known, all samples must be equal to the last bit.
+    # The sum is computed again instead of corrected, so that samples of a fully observed task are bitwise
+    # equal.
     view.joint[t] = view.base[t]
     for g in range(view.sampled.shape[1]):
         view.joint[t] += view.sampled[t, g]
@@ -374,7 +393,7 @@ def observe_stream(view: TimeUnitArrays, t: int, f: int) -> None:
 
 @kernel
 def decide_all(view: TimeUnitArrays) -> tuple[Int64s, Floats, Floats]:
-    """Of every task: the class to say, its expected risk, and its observational risk."""
+    """Return class, expected risk and observational risk of every task."""
     tasks = view.joint.shape[0]
     classes, risks, observational = np.empty(tasks, np.int64), np.empty(tasks), np.empty(tasks)
     for t in range(tasks):

@@ -1,4 +1,4 @@
-"""What a policy is."""
+"""Observation policies: the choice of streams to observe in a time unit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from slicemill.kernels.kernel import kernel
 
 
 class ObservationPolicy(Protocol):
-    """Looks at streams of a time unit until its capacity is used up, or no stream is left."""
+    """Observes streams of a time unit while capacity and streams remain."""
 
     def choose(self, unit: TimeUnit) -> None: ...
 
 
-# Random: streams at random, each as likely as any other (M56).
+# Random: every stream is equally likely (M56).
 
 
 @stored_as("classify.uniform", version=1, fields=())
@@ -42,20 +42,23 @@ def _observe_streams(view: TimeUnitArrays, streams: Int64s) -> None:
         observe_stream(view, *divmod(stream, view.values.shape[1]))
 
 
-# Best feature first: always the stream that is expected to take most risk away (M53).
+# Best feature first (BFF): the stream with the greatest expected reduction of risk (M53).
 #
-# Before it is looked at, a stream's value is not known: its expectation E[x] stands for it.
+# The value of a stream is unknown before its observation, so its expectation E[x] is used:
 #
-#     Q_Bayes(X) = R_before − R_after(E[x])            greedy by Bayes risk (5.8)
-#     Q_Obs(X)   = R_obs_before − R_obs_after(E[x])    BFF (5.12, 5.13)
+#     Q_Bayes(X) = R_before − R_after(E[x])   greedy by Bayes risk (5.8)
+#     Q_Obs(X)   = R_obs_before − R_obs_after(E[x])   BFF (5.12, 5.13)
 #
-# Q_Bayes may prefer a stream merely because risk at E[x] is low whatever is known; Q_Obs leaves out the
-# part of the risk that no looking removes. Looking changes the task of the stream and no other.
+# Q_Bayes may prefer a stream merely because the risk at E[x] is low. Q_Obs omits the part of the risk that
+# no observation reduces. An observation changes only the task of its stream.
 
 
 @stored_as("classify.greedy", version=1, fields=("_observational", "_pruning"))
 class BestFeatureFirst:
-    """`observational`: by Q_Obs, which is BFF; else by Q_Bayes. With `pruning`, fewer Q are computed."""
+    """Greedy policy by Q_Obs (`observational`, BFF) or by Q_Bayes.
+
+    With `pruning`, Q is computed for fewer streams.
+    """
 
     def __init__(self, observational: bool, pruning: Pruning | None = None) -> None:
         self._observational = observational
@@ -72,12 +75,12 @@ class BestFeatureFirst:
             self._pruning.note(quality, candidates)
         order = unit.random_task_order(), unit.random_feature_order()
         _best_first(view, unit.remaining, self._observational, quality, *order)
-        # Where nothing more is to be gained, what is left of the capacity goes anywhere.
+        # If no observation reduces the risk further, use the remaining capacity at random.
         Uniform().choose(unit)
 
 
 def qualities(view: TimeUnitArrays, observational: bool) -> Floats:
-    """Q of every stream: (n, k)."""
+    """Return Q of every stream (n, k)."""
     found = np.zeros(view.present.shape)
     _first_qualities(view, np.ones_like(view.present), observational, found)
     return found
@@ -117,11 +120,11 @@ def _best_first(
         _qualities_of(view, best_t, view.present[best_t], observational, quality[best_t])
 
 
-# HVWT, highest variance of worst task: cheaper than BFF, and by experience nearly as good (M55).
+# Highest variance of worst task (HVWT): cheaper than BFF and nearly as good (M55).
 #
-# The task with the highest observational risk is the worst. Of its streams the one that moves most is
-# looked at, as the likeliest to have crossed the border between two classes; that can be wrong. Only one
-# risk is computed for each stream that is looked at.
+# The worst task has the highest observational risk. Its stream with the highest variance is observed,
+# because this stream has most probably crossed the border between two classes. Only one risk is computed
+# per observed stream.
 
 
 @stored_as("classify.hvwt", version=1, fields=())
@@ -152,10 +155,10 @@ def _worst_first(
         risks[worst] = decide(view.joint[worst], view.loss)[2]
 
 
-# LoadStar: whole tasks, the best first (M56).
+# LoadStar: observes whole tasks, in order of expected gain (M56).
 #
-# Tasks are ranked by how much their Bayes risk would fall if all streams were at their expected values (X9:
-# the published ranking is not given); at the end of the capacity, some streams of a task are looked at.
+# The gain of a task is the decrease of its Bayes risk if all its streams had their expected values (X9,
+# because the published ranking is not specified). The last task may be observed partly.
 
 
 @stored_as("classify.loadstar", version=1, fields=())
@@ -169,7 +172,7 @@ class LoadStar:
 
 @kernel
 def gains(view: TimeUnitArrays) -> Floats:
-    """By how much each task's risk would fall."""
+    """Return the expected decrease of each task's risk."""
     tasks, features = view.present.shape
     found = np.empty(tasks)
     for t in range(tasks):
@@ -194,12 +197,12 @@ def _whole_tasks(view: TimeUnitArrays, capacity: int, ranked: Int64s, features: 
                 capacity -= 1
 
 
-# Which streams BFF need not weigh, by what it found of late (M54).
+# Pruning for BFF: streams whose Q need not be computed (M54).
 #
-# What was found in a window of time units sets the threshold for the next: the 20th percentile of the Q
-# above zero. Then two kinds of streams are passed over: all of a task whose observational risk is under the
-# threshold, and those whose Q was under it throughout the window, as long as their task's risk stays about
-# the same. That makes the usual time unit cheaper, not the worst.
+# The threshold is the 20th percentile of the positive Q in the previous window of time units. Two kinds of
+# streams are skipped: all streams of a task whose observational risk is below the threshold, and streams
+# whose Q was below it throughout the window while their task's risk is nearly unchanged. Pruning makes the
+# average time unit cheaper, but not the worst.
 
 
 _PERCENTILE = 20
@@ -212,7 +215,7 @@ _SAME = 0.1
     fields=("_window", "_threshold", "_seen", "_best", "_risks", "_low", "_usual"),
 )
 class Pruning:
-    """`window` is in time units."""
+    """Pruning by the Q of recent time units. `window` is their number."""
 
     def __init__(self, window: int = 20) -> None:
         self._window = window
@@ -224,7 +227,7 @@ class Pruning:
         self._usual: Floats | None = None  # observational risk of each task in the last window
 
     def candidates(self, observational_risk: Floats, present: Bools) -> Bools:
-        """The streams to weigh, given the tasks' observational risk now."""
+        """Return the streams whose Q must be computed, given the tasks' observational risk."""
         self._risks.append(observational_risk)
         kept = present & (observational_risk >= self._threshold)[:, np.newaxis]
         if self._low is not None and self._usual is not None:
@@ -233,7 +236,7 @@ class Pruning:
         return np.asarray(kept)
 
     def note(self, quality: Floats, weighed: Bools) -> None:
-        """Take note of the Q that were computed."""
+        """Record the computed Q of a time unit."""
         known = np.where(weighed, quality, -np.inf)
         self._best = known if self._best is None else np.maximum(self._best, known)
         self._seen.append(quality[weighed & (quality > 0)])
@@ -245,7 +248,7 @@ class Pruning:
         if len(seen):
             self._threshold = float(np.percentile(seen, _PERCENTILE))
         assert self._best is not None
-        # A stream that was not weighed at all stays as it was judged.
+        # A stream whose Q was never computed keeps its previous status.
         never = np.isneginf(self._best)
         before = np.zeros_like(never) if self._low is None else self._low
         self._low = np.where(never, before, self._best < self._threshold)
@@ -253,7 +256,7 @@ class Pruning:
         self._seen, self._risks, self._best = [], [], None
 
 
-# Policies by the names that ESL and the lab call them.
+# Policies by their names in ESL and in the lab.
 
 
 POLICIES: Mapping[str, Callable[[], ObservationPolicy]] = {

@@ -1,4 +1,4 @@
-"""Operator: classifiers."""
+"""Specification of the classifier operator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KINDS = (
         words=lambda classify, *_: _describe(classify.classifier),
         label=lambda _: "classify",
         waits_for_time=lambda *_: True,
-        # The last input, the table of examples, is complete.
+        # The last input is the table of training examples, which is complete.
         fed_by=lambda _, node, __: node.inputs[:-1],
         looked_up=lambda classify, port: port == len(classify.classifier.inputs),
         columns_read=lambda classify, port, _: ColumnsRead([], classify.classifier.read(port)),

@@ -34,8 +34,8 @@ from slicemill.types import Row, Schema, Timed, Type
 class ClassifyState:
     """Learnt parameters, the next time unit to classify, and values of open units.
 
-    With an observation function, `payloads` has the input values of a unit, and `units` their positions
-    there.
+    With an observation function, `payloads` has the input values of each unit, and `units` has indexes into
+    these lists.
     """
 
     trained: TrainedClassifier
@@ -49,7 +49,7 @@ class ClassifyState:
 class ClassifyStep:
     """Classifier of all tasks.
 
-    The capacity is shared by all tasks, so there is one cell.
+    All tasks share the capacity, so there is one cell.
     """
 
     def __init__(self, state: ClassifyState, definition: Definition, context: StepContext) -> None:
@@ -74,7 +74,7 @@ class ClassifyStep:
         rows = self._decide(until)
         self.state.ended = until == END
         first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(rows)
-        # The watermark triggers these rows, so they have no arrival time of a tuple.
+        # The watermark triggers these rows, so they have no arrival time.
         seqs = range(first, self.state.next_seq)
         return to_table(rows, self._output, [0] * len(rows), seqs), until
 
@@ -83,10 +83,7 @@ class ClassifyStep:
         return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
 
     def _take(self, table: pa.Table, schema: Schema, places: Sequence[tuple[int, int]]) -> None:
-        """Store values of new rows in their time units.
-
-        Later values overwrite earlier ones.
-        """
+        """Store the values of new rows in their time units. Later values overwrite earlier ones."""
         state = self.state
         units: Int64s = table.column(TS).to_numpy() // self._definition.every_us
         numbers, places_of_units = np.unique(units, return_inverse=True)
@@ -103,16 +100,13 @@ class ClassifyStep:
             else:
                 values = _numbers(table.column(schema.names[column]))
             good = np.isfinite(values) & (tasks >= 0)
-            # If several values have the same position, the last one is stored.
+            # If several rows have the same unit, task and feature, the last value is stored.
             grid[places_of_units[good], tasks[good], feature] = values[good]
         for unit, values in zip(numbers.tolist(), grid, strict=True):
             state.units[unit] = values
 
     def _kept(self, given: Sequence[object], units: Int64s, tasks: Int64s) -> Floats:
-        """Store payloads until their time unit ends.
-
-        Return their positions, NaN for none.
-        """
+        """Store payloads until their time unit ends. Return their indexes, NaN for none."""
         places = np.full(len(given), np.nan)
         for row, (payload, unit, task) in enumerate(zip(given, units.tolist(), tasks.tolist(), strict=True)):
             if payload is not None and task >= 0:
@@ -130,7 +124,7 @@ class ClassifyStep:
         assert column is not None, "the binder has checked it"
         encoded = table.column(column.name).combine_chunks().dictionary_encode()
         values = column_values(pa.chunked_array([encoded.dictionary]), column.type)
-        # The last entry is for rows without a key.
+        # The last entry is for rows with a NULL key.
         numbers = np.array([*(known.get(value, -1) for value in values), -1])
         return np.asarray(numbers[encoded.indices.fill_null(len(values)).to_numpy()])
 
@@ -156,7 +150,7 @@ class ClassifyStep:
         return rows
 
     def _is_over(self, unit: int, until: int) -> bool:
-        # At the end of the input, the unit of the last tuple is the last one.
+        # At the end of the input, no unit follows the unit of the last tuple.
         if until == END:
             return any(waiting >= unit for waiting in self.state.units)
         return (unit + 1) * self._definition.every_us <= until
@@ -176,9 +170,9 @@ def classify(operator: Classify, context: StepContext) -> ClassifyStep:
     return ClassifyStep(state, definition, context)
 
 
-# Observation functions: compute feature values from payloads only when needed.
+# Observation functions, which compute feature values from payloads on demand.
 #
-#     observe(feature, keys, payloads)        # a name, and Arrow arrays of task keys and input values
+#     observe(feature, keys, payloads)  # feature name, Arrow arrays of task keys and input values
 #
 # The function is called once per feature and time unit, with the tasks for which the feature is observed.
 
@@ -200,7 +194,7 @@ class Observer:
     def of(self, payloads: Sequence[object], places: Floats) -> Observe:
         """Return the observation function of a time unit.
 
-        `places` (n, k) are positions in `payloads`, NaN for missing values.
+        `places` (n, k) are indexes into `payloads`, NaN for missing values.
         """
 
         def observe(chosen: Bools) -> Floats:
@@ -254,7 +248,7 @@ def _import_function(name: str) -> Callable[..., Any]:
 class TrainedClassifier:
     """Trained classifier, with task numbers by key and class names.
 
-    Without a key there is one task, ().
+    `tasks` has the task number of each key; without a key there is one task, ().
     """
 
     tasks: dict[object, int]
@@ -270,7 +264,7 @@ class TrainedClassifier:
     ) -> list[Timed]:
         """Return the rows of the time unit that ends at `end`.
 
-        `observe` returns observed values. `share` is the available share of the capacity.
+        `observe` returns true values of streams. `share` is the available share of the capacity.
         """
         found = self.classifier.step(values, observe, share)
         rows: list[Timed] = []
@@ -304,7 +298,7 @@ def train_classifier(definition: Definition, rows: Sequence[Row], schema: Schema
 
 
 def column_indexes(definition: Definition, schemas: Sequence[Schema]) -> list[list[tuple[int, int]]]:
-    """Return for each input the column indexes and feature numbers."""
+    """Return the column indexes and feature numbers of each input."""
     found: list[list[tuple[int, int]]] = []
     number = 0
     for entry, schema in zip(definition.inputs, schemas, strict=True):

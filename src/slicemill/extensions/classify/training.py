@@ -1,4 +1,7 @@
-"""A classifier from examples: rows of features with their class, one row per time unit, in order of time."""
+"""Training of a classifier from examples.
+
+An example has the features and the class of one time unit; examples are in order of time.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ from slicemill.extensions.classify.model import bins_between, chains, learn
 from slicemill.extensions.classify.policies import POLICIES
 from slicemill.kernels.arrays import Floats
 
-# With a window, some streams are looked at in two units running every so many units (M50).
+# With a window, some streams are observed in two consecutive units, once every `_RENEW` units (M50).
 _RENEW = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingExamples:
-    """Of one task: the values of its features, NaN where one is missing, and the number of the class."""
+    """Examples of one task: feature values, NaN if missing, and class numbers."""
 
     values: list[list[float]]
     labels: list[int]
 
 
 class TrainingOptions(Protocol):
-    """What can be chosen about a classifier."""
+    """Options that training needs."""
 
     @property
     def capacity(self) -> int: ...
@@ -46,7 +49,7 @@ class TrainingOptions(Protocol):
 
 
 def train(tasks: Sequence[TrainingExamples], classes: int, options: TrainingOptions) -> TaskClassifier:
-    """A classifier of all tasks, each learnt from its own examples."""
+    """Train a classifier of all tasks, each from its own examples."""
     longest = max(len(task.labels) for task in tasks)
     values = np.full((longest, len(tasks), len(tasks[0].values[0])), np.nan)
     labels = np.zeros((longest, len(tasks)), np.int64)
@@ -75,7 +78,7 @@ def train(tasks: Sequence[TrainingExamples], classes: int, options: TrainingOpti
 
 
 def _add_lags(values: Floats, lags: int) -> Floats:
-    """The features of a unit and of those before it, side by side; those before the first are not known."""
+    """Append the features of earlier units to each unit, NaN before the first."""
     shifted = [np.full_like(values, np.nan) for _ in range(lags + 1)]
     for lag, one in enumerate(shifted):
         one[lag:] = values[: len(values) - lag]

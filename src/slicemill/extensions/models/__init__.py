@@ -42,7 +42,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # Most scripts have no models: do not delay them by importing the algebra.
+    # Most scripts have no models, so the algebra is imported on demand.
     if name in _LAZY:
         return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

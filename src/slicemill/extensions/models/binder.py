@@ -219,7 +219,7 @@ def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | 
 
 
 def _bind_error(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> StatementError:
-    """Turn an error of the model's parser into a Mistake."""
+    """Convert an error of the model's parser into a StatementError."""
     if error.at is None:
         said = error.what
         message, _, hint = said.partition(": ")
@@ -260,7 +260,7 @@ def _guess(said: str, text: str) -> int | None:
 
 
 def _find_words(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Yield each word, its column, and if it is in an aggregate."""
+    """Yield each word, its column, and True if it is inside an aggregate."""
     open_calls: list[bool] = []
     before = ""
     for token in _TOKEN.finditer(text):

@@ -8,7 +8,10 @@ import typer
 
 
 def calibrate() -> None:
-    """Measure what ways of computing models cost here; new queries choose by it, and explain shows it."""
+    """Measure the costs of the algorithms for models on this machine.
+
+    New queries choose their algorithms by these costs, and `slicemill explain` shows the costs.
+    """
     from dataclasses import asdict
 
     from slicemill.extensions.models.compiler.calibration import measure_costs

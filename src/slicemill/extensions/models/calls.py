@@ -53,17 +53,17 @@ class ModelCall:
         return model_calls(tuple(calls), frame, arguments, costs)
 
     def over(self, arguments: Sequence[Expr]) -> Model:
-        """Return the model over these columns, which include its own arguments.
+        """Return the model over columns of a joint call, which include its own arguments.
 
         Columns are matched by the text of the expression, not by position. So the form of the model's cores,
-        and every bit of its result, is independent of the other models.
+        and every bit of its result, is independent of other models.
         """
         own = dict(zip(self.model.parameters, map(argument_name, self.arguments), strict=False))
         return with_columns(self.model, own, [argument_name(argument) for argument in arguments])
 
 
 def model_call_of(call: WindowCall | AggregateCall, catalog: Catalog) -> ModelCall | None:
-    """Return the model that a call evaluates; None for other aggregates."""
+    """Return the model that a call evaluates, or None for other aggregates."""
     found = joint_call_of(call, catalog)
     return found if isinstance(found, ModelCall) else None
 
@@ -128,7 +128,7 @@ class ModelAccumulator:
         return [self._value()] if self._window else []
 
     def expire(self, args: Args) -> Returned:  # noqa: ARG002
-        """Remove the oldest tuple; tuples expire in arrival order."""
+        """Remove the oldest tuple. Tuples expire in arrival order."""
         self._rows.pop(0)
         return []
 

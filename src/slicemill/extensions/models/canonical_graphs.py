@@ -3,9 +3,9 @@
     blocking      S, W(X) ─► M ─► F[oldest | rest] ─► T[f] ─► Ac[⊕] ─► T[g], and the rest back to W(X)
     incremental   expired elements are subtracted from, new ones added to the value in W(V)
 
-Node ids of the second and later cores end in the core's number. The values of all cores are merged in
-order and gathered by the last T. A `let` value is gathered by a T of its own, from which it goes to the T
-of each core that needs it.
+Node ids of the second and later cores end in the core's number. The values of all cores are merged in order
+and gathered by the last T. A separate T gathers each `let` value and passes it to the T of each core that
+needs the value.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def blocking_graph(model: Model) -> ModelGraph:
 def flow_nodes(
     core: Core, number: int, window: Sequence[tuple[str, int, InstancePhase]]
 ) -> tuple[list[ModelNode], list[ModelEdge], str]:
-    """Translate letters into one node each.
+    """Translate a core in the paper's letters into one node per letter.
 
     `window` lists the nodes and ports that output the window, with their phases.
     """
@@ -89,7 +89,7 @@ def flow_nodes(
 
 
 def _params(of: FlowStep, element: Expr) -> dict[str, object]:
-    """Return the parameters of a letter's node; elements are named after columns."""
+    """Return the parameters of a letter's node. Elements are named after columns."""
     word, _, argument = of.text.partition(" ")
 
     def of_element(function: Expr) -> str:
@@ -194,7 +194,7 @@ def finish_graph(
 
 
 def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[ModelNode], list[ModelEdge]]:
-    """Add a T for each `let` value over values of cores.
+    """Add a T node for each `let` value that is computed from cores.
 
     `ends` are the nodes with the values of cores, `reader` is the name of a core's T.
     """
@@ -242,7 +242,7 @@ def _cores_in(value: Expr, count: int) -> list[int]:
 
 
 def _merge_values(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[ModelEdge], str]:
-    """Merge values into one vector; return its node, or S without values."""
+    """Merge values into one vector. Return its node, or S if there are no values."""
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
     last = ends[0] if ends else "s"
@@ -284,7 +284,7 @@ def execution_graph(model: Model) -> ModelGraph:
         best
         BLOCKING            T and Ac over the whole window
 
-    If all cores are INCREMENTAL, this is the incremental graph of `canonical`.
+    If all cores are INCREMENTAL, this is the graph of `incremental_graph`.
     """
     nodes, edges = window_loop()
     ends = []

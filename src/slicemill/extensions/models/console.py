@@ -14,7 +14,7 @@ from slicemill.server.service import MillService
 
 
 class ModelPicture(BaseModel):
-    """A model and its graphs as a drawing: the one that reads the window again, and the one that keeps up."""
+    """Model with a drawing of its blocking and incremental graphs."""
 
     name: str
     text: str
@@ -24,7 +24,7 @@ class ModelPicture(BaseModel):
 def add_routes(app: FastAPI, service: MillService) -> None:
     @app.get("/v1/models", responses=REFUSED, tags=["console"])
     async def models(session: CurrentSession) -> list[ModelPicture]:
-        """The models that are declared, each with its graphs as a drawing."""
+        """Return the declared models, each with a drawing of its graphs."""
 
         def read() -> list[ModelPicture]:
             catalog = service.mill.catalog

@@ -286,7 +286,7 @@ def _sum_of(terms: list[tuple[Monomial, Fraction]]) -> Expr:
 
 
 def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
-    """Return the outer factor and the core, or why there is none."""
+    """Return the outer factor and the core of a term, or why it has no core."""
     outside: list[tuple[Expr, int]] = []
     places: list[tuple[Expr, int]] = []
     elements: list[tuple[Expr, int]] = []
@@ -481,7 +481,8 @@ def worst(classes: Sequence[Classification]) -> Classification:
 # shift-invariant and is computed from Σx itself.
 #
 # In a formula, `c3` is the value of core 3. `d3` is the value of the same core over distances from the
-# pivots. `u3` is that of a core of first degree, which needs no sum of its own: Σ(x - p) is Σx - n·p.
+# pivots. `u3` is the same for a core of first degree. No separate sum is needed for it: Σ(x - p) is Σx -
+# n·p.
 
 
 _PIVOT = "pivot of "
@@ -505,7 +506,7 @@ def centre_formula(expr: Expr, cores: Sequence[Core]) -> Expr:
 
     >>> from slicemill.extensions.models.model import expression
     >>> model = expression("mean(x) + var_pop(x)")
-    >>> [str(core) for core in model.cores], centred(model.result, model.cores)
+    >>> [str(core) for core in model.cores], centre_formula(model.result, model.cores)
     (['sum(x)', 'sum(1)', 'sum(x^2)'], c0/c1 + nonnegative(c1*d2 - u0*u0)/c1^2)
     """
     if not isinstance(expr, Apply) or not any(_degree(part, cores) > 1 for part in walk(expr)):

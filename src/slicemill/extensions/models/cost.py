@@ -106,7 +106,7 @@ def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
 
 
 def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
-    """Return a table: a header, one line per core, and the totals."""
+    """Return a table with a header, one line per core, and the totals."""
     rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored beside n elements")]
     for core, found in zip(model.cores, model.classes, strict=True):
         cost = incremental(found, n, d)
@@ -238,10 +238,10 @@ class CoreCosts:
         return self.keep * d + each * n
 
     def choice(self, core: Core, found: Classification, n: int, d: int) -> CoreMethod:
-        """Return the cheapest method; n itself is always counted.
+        """Return the cheapest method of a core.
 
-        The choice depends only on the core and the window, so that results are bitwise equal whichever other
-        queries run.
+        The core n is always counted. The choice depends only on the core and the window, so that results are
+        bitwise equal whichever other queries run.
         """
         if core.counts or self.kept(found, n, d) <= self.again(core, n, d):
             return found.way

@@ -20,15 +20,15 @@ from slicemill.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
 if TYPE_CHECKING:
     from slicemill.extensions.models.model import Model
 
-# Models that exist without a declaration; a built-in aggregate of the same name takes precedence.
+# Models that need no declaration. A built-in aggregate of the same name takes precedence.
 PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUILTINS}
 
 
 @dataclass(frozen=True)
 class ModelDefinition(CalledDefinition):
-    """One CREATE MODEL.
+    """Model declared by CREATE MODEL.
 
-    `letters` is the text in the paper's notation, if used, which `rules` shortened.
+    `letters` is its text in the paper's letters, if used. `rules` are the rules that rewrote the letters.
     """
 
     name: str

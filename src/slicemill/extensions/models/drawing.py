@@ -100,7 +100,7 @@ def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
 
 
 def _goes_back(edge: ModelEdge, graph: ModelGraph) -> bool:
-    """Return True if an edge feeds a store from its own content."""
+    """Return True if an edge feeds a store with values read from the same store."""
     if graph[edge.dst].op is not Op.W:
         return False
     reached, waiting = set[str](), [edge.dst]
@@ -138,7 +138,7 @@ def _node(entry: _DrawnBox, r: Rectangle, describe: DescribeNode) -> str:
 
 
 def _arc(edge: ModelEdge, path: str, turned: bool) -> str:
-    """Draw an edge; `turned` if its path was laid out in reverse."""
+    """Draw an edge. `turned` is True if its path was laid out in reverse."""
     story = f"{edge.src} → {edge.dst}, {PHASES[edge.phase]}"
     arrow = "marker-start" if turned else "marker-end"
     return (
@@ -218,7 +218,7 @@ def shape(kind: CoreKind | None, r: Rectangle) -> str:
 
 
 def _cylinder(r: Rectangle, ink: NodeStyle, storage: Storage) -> str:
-    """Draw a cylinder; dashed border for intermediate storage, double for permanent."""
+    """Draw a cylinder, dashed for intermediate storage and double for permanent storage."""
     dash = ' stroke-dasharray="4 3"' if storage is Storage.INTERMEDIATE else ""
     arc = f"{n(r.width / 2)} {n(LID)} 0 0"
     top, bottom = n(r.y + LID), n(r.bottom - LID)
@@ -291,7 +291,7 @@ class _GraphSection:
 def model_svg(name: str, model: Model, use: WindowUse, *, compact: bool = False) -> str:
     """Return a model's graphs as SVG. Equal models yield equal text.
 
-    With `compact`, only the graph that runs, without a legend.
+    With `compact`, the SVG has only the execution graph, without a legend.
     """
     chapters = _graph_sections(model, use)[-1 if compact else 0 :]
     pictures = [picture(chapter.graph, chapter.describe) for chapter in chapters]
@@ -328,7 +328,7 @@ def model_svg(name: str, model: Model, use: WindowUse, *, compact: bool = False)
 def _body(
     chapters: Sequence[_GraphSection], pictures: Sequence[Picture], top: float
 ) -> tuple[list[str], float]:
-    """Stack the graphs; return their SVG and the bottom."""
+    """Stack the graphs. Return their SVG and the position of the bottom."""
     parts: list[str] = []
     for chapter, drawn in zip(chapters, pictures, strict=True):
         parts.append(f'<text class="subtitle" x="{n(_MARGIN)}" y="{n(top + 14)}">{xml(chapter.title)}</text>')
@@ -406,7 +406,7 @@ def _legend(chapters: Sequence[_GraphSection], width: float) -> tuple[str, float
 
 # Number of elements on each edge of a model's graph (C19).
 #
-# It depends on n, the size of the window, and d, the elements per slide.
+# The number depends on n, the size of the window, and on d, the elements per slide.
 
 
 # Coefficients of 1, d and n; None if the number depends on the data.
@@ -459,7 +459,7 @@ def minus_d(whole: tuple[int, int, int]) -> Dimension:
 def format_dimension(dimension: Dimension) -> str:
     """Format a dimension.
 
-    >>> shown((1, 2, 0)), shown((0, -1, 1)), shown(None)
+    >>> format_dimension((1, 2, 0)), format_dimension((0, -1, 1)), format_dimension(None)
     ('2d + 1', 'n - d', '≤ n')
     """
     if dimension is None:

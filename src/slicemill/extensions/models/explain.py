@@ -35,7 +35,7 @@ _SUPPOSED = 1000  # assumed number of elements in a window whose size depends on
 
 
 def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
-    """Return the script's or predefined models of a name.
+    """Return the declared or predefined models of a name.
 
     A model with constants yields one definition per distinct call.
     """
@@ -222,7 +222,7 @@ def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
 
 
 def _calls(catalog: Catalog) -> Iterator[tuple[str, Window, bool]]:
-    """Yield every call with its window, and True if it uses OVER."""
+    """Yield every call with its window, and True for OVER."""
     for node in build_graph(catalog):
         operator = node.operator
         if isinstance(operator, WindowAggregate):

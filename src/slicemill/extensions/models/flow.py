@@ -2,7 +2,7 @@
 
     T[sqrt(x)] · Ac[+] · T[x^2] · X        M(T[x^2] · X, Y)        Ac[+] · F[where x > 0]
 
-A flow is a tree. Its leaves are named vectors (X if omitted), operators have flows as inputs.
+A flow is a tree. Its leaves are named vectors (X if omitted), and its operators have flows as inputs.
 
 | written | means |
 |---|---|
@@ -28,7 +28,7 @@ from slicemill.extensions.models.scalars import evaluate, exact
 from slicemill.extensions.models.terms import Expr, ModelError
 from slicemill.extensions.models.vectors import Function, Vector
 
-# Operators beyond those of the expression language.
+# Operators that the expression language does not have.
 CONCATENATION = Accumulation(
     "concat", lambda left, right: (*left, *right), (), commutative=False, lift=lambda x: (x,), exact=True
 )
@@ -91,7 +91,7 @@ def in_letters(text: str) -> bool:
 
 
 def steps_of(of: Flow) -> Iterator[FlowStep]:
-    """Yield all operators of a flow, the last one first."""
+    """Yield all operators of a flow, from the last to the first."""
     if isinstance(of, FlowStep):
         yield of
         for inner in of.inputs:
@@ -112,7 +112,7 @@ def accumulates(of: Flow) -> bool:
 
 
 def gives_value(of: Flow) -> bool:
-    """Return True if a flow yields one number or, searching, none."""
+    """Return True if a flow yields at most one number."""
     core = before_transforms(of)
     search = isinstance(core, FlowStep) and core.op is Op.A and not core.text.startswith("where ")
     return search or accumulates(of)
@@ -194,7 +194,7 @@ def _parse_cached(letters: str) -> Flow:
 
 
 def value_of(letters: str, window: Sequence[object]) -> object:
-    """Evaluate a flow over one window; None without a value."""
+    """Evaluate a flow over one window. Return None if it has no value."""
     try:
         found = run(_parse_cached(letters), {"X": tuple(window)})
     except _NoValue:

@@ -48,7 +48,7 @@ _INPUTS = {Op.S: 0, Op.F: 1, Op.M: 2, Op.T: 1, Op.A: 1, Op.AC: 1, Op.P: 1, Op.W:
 
 @dataclass(frozen=True)
 class ModelNode:
-    """An operator; `core` is its core's number, -1 if shared."""
+    """Operator of a model. `core` is the number of its core, -1 if several cores share the operator."""
 
     id: str
     op: Op
@@ -58,10 +58,7 @@ class ModelNode:
 
     @property
     def outputs(self) -> int:
-        """The number of outputs.
-
-        W has one output, its content before this instance.
-        """
+        """Return the number of outputs. W has one output: its content before this instance."""
         if self.op is Op.F:
             return len(self.params["where"]) if "where" in self.params else 2
         return 1
@@ -133,7 +130,7 @@ class ModelGraph:
     def validate(self, *, fixed_size: bool = True) -> None:
         """Raise ModelError if the graph is invalid.
 
-        Without `fixed_size`, a T by position is invalid as well.
+        Without `fixed_size`, a T that depends on positions is invalid as well.
         """
         ids = [node.id for node in self.nodes]
         twice = sorted({name for name in ids if ids.count(name) > 1})
@@ -160,7 +157,7 @@ class ModelGraph:
     def _check_inputs(self, node: ModelNode) -> None:
         """Check that every input has an edge.
 
-        Only inputs of M may lack one in one of the phases, and are then empty.
+        An input of M may have no edge in one of the phases, and is empty in that phase.
         """
         wanted = set(range(node.inputs))
         given: set[int] = set()

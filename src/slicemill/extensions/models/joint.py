@@ -32,7 +32,7 @@ _WHOLE = ("xor", "gcd")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An expression must have a value; if `whole`, a 64-bit integer."""
+    """Condition that an expression has a value, or with `whole`, an integer of 64 bits."""
 
     of: Expr
     whole: bool = False
@@ -40,9 +40,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FilteredCore:
-    """A core over tuples that satisfy conditions.
+    """Core over the tuples that satisfy conditions.
 
-    If `centre_formula`, it aggregates distances from pivots.
+    If `centred`, the core aggregates distances from pivots.
     """
 
     core: Core

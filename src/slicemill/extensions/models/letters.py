@@ -118,7 +118,7 @@ def parse_written_flow(text: str) -> Flow:
 
 
 def rewrite_flow(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
-    """Apply rules until none applies; return the flow and all steps."""
+    """Apply rules until no rule applies. Return the flow and all steps."""
     steps: list[tuple[str, Flow]] = []
     for _ in range(_MOST_STEPS):
         used: list[str] = []
@@ -195,14 +195,14 @@ def _search(of: FlowStep, inner: Flow) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Image and inclusion condition of an element; `permuted` after P."""
+    """Expression and inclusion condition of an element. `permuted` is True after P."""
 
     image: Expr
     condition: Expr | None = None
     permuted: bool = False
 
     def or_else(self, identity: Expr) -> Expr:
-        """Return the aggregated expression; excluded elements become the identity (R8)."""
+        """Return the aggregated expression, with the identity for excluded elements (R8)."""
         return (
             self.image if self.condition is None else Apply("where", (self.condition, self.image, identity))
         )

@@ -35,10 +35,10 @@ from slicemill.extensions.models.terms import (
 
 # Reference semantics of models: the expression evaluated over one window.
 #
-# The arithmetic is exact where possible. Expressions are not rearranged and no state is kept, so all other
-# implementations are tested against this module. Some elements have no value for a parameter, or for a
-# subexpression of parameters alone. Such an element is not part of the vector: `n` does not count it and
-# `i` skips it (C24, policy skip). Under policy poison, it makes the value of the window NULL.
+# The arithmetic is exact where possible. Expressions are not rearranged and no state is stored, so all
+# other implementations are tested against this module. A parameter, or a subexpression of parameters alone,
+# may have no value for an element. Under policy `skip` such an element is not part of the vector: `n` does
+# not count it and `i` skips it (C24). Under policy `poison` the value of the window is then NULL.
 
 
 class Nulls(StrEnum):
@@ -105,7 +105,7 @@ def _aggregates(expr: Expr) -> list[WindowAggregation]:
 
 
 def uniform_parts(expr: Expr) -> list[Expr]:
-    """Return the maximal subexpressions that depend on the element alone.
+    """Return the maximal subexpressions that depend only on the element.
 
     They use neither positions nor values of the window.
 

@@ -16,7 +16,7 @@ import numpy as np
 from slicemill.kernels.kernel import kernel
 
 _SPLIT = 134217729.0  # 2^27 + 1
-# A difference of two sums is rounding noise if it is smaller than this share of them.
+# A difference of two sums is rounding noise if it is below this share of the first sum.
 NOISE = 2.0**-84
 _ROOM = 2.0**300
 
@@ -92,7 +92,7 @@ def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @kernel
 def whole_power(ah: float, al: float, exponent: int) -> tuple[float, float]:
-    """Raise to an integer power by squaring; 0^0 is 1."""
+    """Raise to an integer power by squaring. 0^0 is 1."""
     rh, rl = 1.0, 0.0
     bh, bl = ah, al
     left = abs(exponent)
@@ -324,7 +324,7 @@ def _pop(pool: Any, at: int, rows: int) -> int:
 
 @kernel
 def _prune(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
-    """Remove expired entries from the top, or all if too many."""
+    """Remove expired entries at the top, or all expired entries if there are too many."""
     if rows > 2 * live + _FEW:
         kept = 0
         for i in range(rows):

@@ -44,7 +44,7 @@ class Accumulation:
         return reduce(self.combine, lifted, self.identity)
 
     def fold(self, values: Iterable[Any]) -> Any:
-        """Accumulate values (Ac); an empty window yields the identity."""
+        """Accumulate values (Ac). An empty window yields the identity."""
         return self.lower(self.combined(map(self.lift, values)))
 
 

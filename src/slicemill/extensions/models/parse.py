@@ -64,7 +64,7 @@ class _Token:
 
 
 def parse(text: str, constants: Mapping[str, Fraction] | None = None) -> Expr:
-    """Parse a model; `constants` are named numbers.
+    """Parse a model. `constants` are named numbers.
 
     >>> parse("(n*sum(x*y) - sum(x)*sum(y)) / n^2")
     (n*sum(x*y) - sum(x)*sum(y))/n^2
@@ -236,7 +236,7 @@ N = DIMENSION
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A statistic; `ranges` are the valid ranges of constant arguments, by position."""
+    """Statistic with a formula. `ranges` are the valid ranges of constant arguments, by position."""
 
     takes: tuple[int, ...]
     expand: Callable[[Args], Expr]
@@ -278,7 +278,7 @@ def _less_one() -> Expr:
 
 
 def _count(args: Args) -> Expr:
-    """Count the elements that satisfy a condition; for other arguments, all elements."""
+    """Count the elements that satisfy a condition, or all elements for other arguments."""
     (of,) = args
     holds = isinstance(of, Apply) and of.function in CONDITIONS
     return _sum(Apply("where", (of, ONE, ZERO))) if holds else N
@@ -300,7 +300,7 @@ def _slope(args: Args) -> Expr:
 def _intercept(args: Args) -> Expr:
     """Return the intercept computed from the means.
 
-    Only the means change when x or y is shifted (see `centring`).
+    Only the means change when x or y is shifted (see `centre_formula`).
     """
     x, y = args
     moved = Apply("neg", (_times(_slope(args), _over(_sum(x), N)),))

@@ -1,4 +1,4 @@
-"""Registration of models: CREATE MODEL, calls of models, their shared operator, live values and costs."""
+"""Registration of models: CREATE MODEL, calls, shared operator, live values and costs."""
 
 from __future__ import annotations
 

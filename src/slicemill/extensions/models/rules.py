@@ -14,16 +14,15 @@ from slicemill.extensions.models.graph import ModelGraph, ModelNode, Op
 from slicemill.extensions.models.parse import parse
 from slicemill.extensions.models.terms import Apply, Expr, Number, Parameter, replace_parts
 
-# Their results have another type than their elements, e.g. a list of lists.
+# Operators whose results have another type than their elements. For example, concat returns a list.
 _OTHER_DOMAIN = frozenset({"concat"})
 
 
 def accumulate_merged(of: FlowStep) -> Flow | None:
-    """R3: Ac · M(X, Y) = Ac · M(Ac · X, Ac · Y), if ⊕ is associative: panes, parallel partial results, and
-    C15.
+    """R3: Ac · M(X, Y) = Ac · M(Ac · X, Ac · Y), if ⊕ is associative.
 
-    An operator that works on a wider domain (a product counts zeros, `all` counts what is false) takes
-    its own results again: 0 is a product, and true and false are conditions.
+    Panes, parallel partial results and C15 use this rule. An operator on a wider domain accepts its own
+    results. For example, a product counts zeros, and a partial product of 0 counts as one zero.
     """
     inner = of.inputs[0]
     if of.op is not Op.AC or not isinstance(inner, FlowStep) or inner.op is not Op.M:
@@ -48,7 +47,7 @@ _IDENTITIES = {"+": Fraction(0), "×": Fraction(1), "xor": Fraction(0), "gcd": F
 
 
 def filter_as_transform(of: FlowStep) -> Flow | None:
-    """R8: Ac · F[where p] = Ac · T[where(p, x, e)], e the identity of ⊕: a filter becomes part of T."""
+    """R8: Ac · F[where p] = Ac · T[where(p, x, e)], if e is the identity of ⊕."""
     inner = of.inputs[0]
     if of.op is not Op.AC or of.text not in _IDENTITIES or not isinstance(inner, FlowStep):
         return None
@@ -59,7 +58,7 @@ def filter_as_transform(of: FlowStep) -> Flow | None:
     return step(Op.AC, of.text, transform(chosen, inner.inputs[0]))
 
 
-# R1: T[g] · T[f] = T[g∘f]. One pass over the elements in place of two.
+# R1: T[g] · T[f] = T[g∘f]. The result needs one pass over the elements instead of two.
 
 
 def fuse_transforms(of: FlowStep) -> Flow | None:
@@ -78,7 +77,7 @@ def compose(outer: Expr, inner: Expr) -> Expr:
 
 
 def merge_equal(graph: ModelGraph) -> ModelGraph | None:
-    """Merge equal nodes except sources and registers; None if there are none."""
+    """Merge equal nodes except sources and registers. Return None if no nodes are equal."""
     kept: dict[object, str] = {}
     same: dict[str, str] = {}
     while True:
@@ -112,7 +111,7 @@ def _content(node: ModelNode, graph: ModelGraph, same: dict[str, str]) -> object
 
 
 def pull_factor(of: FlowStep) -> Flow | None:
-    """R10: Ac[+] · T[c·f] = T[c·] · Ac[+] · T[f]: multiples of one sum are one sum.
+    """R10: Ac[+] · T[c·f] = T[c·] · Ac[+] · T[f], so that multiples share one sum.
 
     Only explicit factors are moved: expanding (x - 1)^2 would cause cancellation (C24).
     """
@@ -143,7 +142,7 @@ def _split_factor(function: Expr) -> tuple[Fraction, Expr]:
     return factor, expression_of(Polynomial.of((monomial, own / factor) for monomial, own in terms))
 
 
-# R7: A[max] · T[f] = T[f] · A[max], if f is increasing; A[min] if it is decreasing. One f in place of n.
+# R7: A[max] · T[f] = T[f] · A[max] for increasing f. A[max] becomes A[min] for decreasing f.
 
 
 _OTHER = {"max": "min", "min": "max"}
@@ -185,7 +184,7 @@ def _sign(positive: bool, negative: bool) -> int:
 
 
 def transform_filtered(of: FlowStep) -> Flow | None:
-    """R4: T · F = F · T, if T is uniform and F goes by index. F moves first."""
+    """R4: T · F = F · T, if T is uniform and F goes by index. T then reads fewer elements."""
     inner = of.inputs[0]
     if not of.by_index or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
@@ -193,8 +192,9 @@ def transform_filtered(of: FlowStep) -> Flow | None:
 
 
 def transform_merged(of: FlowStep) -> Flow | None:
-    """R2: T · M(X, Y) = M(T · X, T · Y), if T is uniform. What does not change need not be transformed
-    again.
+    """R2: T · M(X, Y) = M(T · X, T · Y), if T is uniform.
+
+    The images of unchanged elements need not be computed again.
     """
     inner = of.inputs[0]
     if not of.uniform or not isinstance(inner, FlowStep) or inner.op is not Op.M:
@@ -204,18 +204,20 @@ def transform_merged(of: FlowStep) -> Flow | None:
 
 
 def transform_permuted(of: FlowStep) -> Flow | None:
-    """R5: T · P = P · T, if T is uniform and P goes by index. Here P moves out, where R6 may drop it."""
+    """R5: T · P = P · T, if T is uniform and P goes by index.
+
+    P moves outwards, where R6 may remove it.
+    """
     inner = of.inputs[0]
     if not of.uniform or not isinstance(inner, FlowStep) or inner.op is not Op.P or inner.text == "sort":
         return None
     return step(Op.P, inner.text, transform(of.functions[0], inner.inputs[0]))
 
 
-# Rewrite rules of flows (C22), one per module.
+# Rewrite rules of flows (C22) by name.
 #
-# A rule returns a flow with the same value, or None if it does not apply. The first line of a rule's module
-# is shown to users. R9, which merges equal parts, applies to graphs and to the cores of models
-# (`extensions.models.cores`); the other rules apply to flows.
+# A rule returns a flow with the same value, or None if it does not apply. R9 merges equal nodes of graphs
+# and equal cores of models (`extensions.models.cores`). All other rules apply to flows.
 
 
 Rule = Callable[[FlowStep], Flow | None]

@@ -1,7 +1,7 @@
 """Scalar functions and evaluation of expressions, exact for rational values.
 
-A value is a Fraction, a float, a bool or None. None stands for an undefined value (1/0, log 0) and for
-any value computed from it.
+A value is a Fraction, a float, a bool or None. None stands for an undefined value (1/0, log 0), and for any
+value computed from an undefined value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ModelFunction:
 
 
 def exact(value: object) -> Value:
-    """Convert a number to a rational; None if it is not finite."""
+    """Convert a number to a rational. Return None if it is not finite."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Fraction):
@@ -52,7 +52,7 @@ def _none_if_undefined(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Raise to a power, exactly for integers; no roots of negatives."""
+    """Raise to a power, exactly for integer exponents. Roots of negative numbers have no value."""
     if isinstance(exponent, Fraction) and exponent.denominator == 1 and abs(exponent) <= 4096:
         return base ** int(exponent)
     return float(base) ** float(exponent)

@@ -6,8 +6,8 @@
     trade ─── models of trade ─┬─ part 1 ─ π ─ q1
                                └─ part 2 ─ π ─ q2
 
-In the shared node, models over the same window keep equal cores once. A single query gets the same form,
-so that later queries can share its state.
+In the shared node, models over the same window store equal cores once. A single query gets the same form, so
+that later queries can share its state.
 """
 
 from __future__ import annotations

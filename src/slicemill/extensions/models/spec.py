@@ -30,10 +30,10 @@ from slicemill.types import Column
 
 @dataclass(frozen=True, slots=True)
 class ModelMember:
-    """One of the window aggregates that share cores.
+    """Window aggregate of one query in a shared operator.
 
-    `asked` are the models of its calls. `name` is stable for the lifetime of the query. `query` is the
-    name that users see.
+    `asked` are the models of its calls. `name` is stable for the lifetime of the query. `query` is the name
+    that users see.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ModelMember:
 class SharedModels(SharedOperator):
     """Models with OVER of several queries, run as one operator (C14).
 
-    All queries have the same input and keys. Equal cores are kept once. `costs` determine how the cores of
+    All queries have the same input and keys. Equal cores are stored once. `costs` determine how the cores of
     new queries are computed (C18).
     """
 
@@ -105,7 +105,7 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
 
 
 def _describe(shared: SharedModels) -> Description:
-    """Describe for EXPLAIN which cores are kept, and for which queries."""
+    """Describe for EXPLAIN the stored cores and the queries that use them."""
     cores = cores_of(shared)
     asked = sum(len(core.users) for core in cores)
     facts = [("kept", f"{pluralize(len(cores), 'core')}, asked for {pluralize(asked, 'time')}")]

@@ -1,6 +1,7 @@
 """Expression trees of the model language (C20).
 
-Expressions over the elements of a window (inside an aggregate) and over single values have the same type.
+An expression over the elements of a window (inside an aggregate) has the same type as an expression over
+single values.
 
 >>> add(Parameter("x"), Number(Fraction(1, 2)))
 x + 0.5
@@ -17,9 +18,10 @@ from slicemill.errors import SlicemillError
 
 
 class ModelError(SlicemillError):
-    """Invalid model; the message says what to write instead.
+    """Invalid model. The message says what to write instead.
 
-    If known, `at` is the position in the text, `what` the message without position and `hint`.
+    If the position in the text is known, `at` is this position, and `what` is the message without position
+    and hint.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregation:
-    """An aggregate over the window; `options` are constants, as in `quantile(x, 0.9)`."""
+    """Aggregate over the window. `options` are constants, as in `quantile(x, 0.9)`."""
 
     name: str
     argument: Expr
@@ -133,7 +135,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def replace_parts(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Replace subexpressions bottom-up by the results of `change`; None keeps them."""
+    """Replace subexpressions bottom-up by the results of `change`, unless these are None."""
     if isinstance(expr, Apply):
         expr = Apply(expr.function, tuple(replace_parts(child, change) for child in expr.arguments))
     elif isinstance(expr, WindowAggregation):

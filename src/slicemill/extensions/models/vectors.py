@@ -29,7 +29,7 @@ def filter_oldest(vector: Vector, count: int) -> tuple[Vector, Vector]:
 
 
 def filter_where(vector: Vector, *selectors: Function) -> tuple[Vector, ...]:
-    """F by predicates: return one sub-vector per predicate; they may overlap."""
+    """F by predicates: return one sub-vector per predicate. The sub-vectors may overlap."""
     return tuple(tuple(element for element in vector if selects(element)) for selects in selectors)
 
 
@@ -54,7 +54,7 @@ def zipped(first: Vector, second: Vector) -> Vector:
 def transform(
     vector: Vector, functions: Sequence[Function], *, tail: bool = False, lenient: bool = False
 ) -> Vector:
-    """T: apply a function per position; with `tail`, the last one repeats.
+    """T: apply a function per position. With `tail`, the last function applies to all further positions.
 
     A single function with a tail is a uniform transform.
 

@@ -33,7 +33,7 @@ class Mode:
         return Mode(
             self.base * other.base,
             self.rate + other.rate,
-            # Full turns are not reduced: they cancel for integer u only, not for an age.
+            # Full turns are not reduced. They cancel for integer u, but not for an age.
             self.turns + other.turns,
             self.frequency + other.frequency,
         )
@@ -96,7 +96,7 @@ class Weight:
 
     @property
     def state(self) -> int:
-        """Return the size of the state; a complex number counts once."""
+        """Return the number of values in the state. A complex number counts once."""
         return sum(degree + 1 for degree in self.modes.values())
 
     @property
@@ -113,9 +113,9 @@ class Weight:
 
 
 def weight_of(monomial: Monomial, variable: Symbol) -> Weight | None:
-    """Return a product of powers as a weight, or None.
+    """Return a product of powers as a weight.
 
-    None if it is not closed under shifts.
+    Return None if the product is not closed under shifts.
 
     >>> from slicemill.extensions.models.parse import parse
     >>> from slicemill.extensions.models.terms import POSITION

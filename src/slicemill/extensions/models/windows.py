@@ -21,7 +21,7 @@ def check_windows(
     over: bool,
     grouped: bool,
 ) -> None:
-    """Check the windows of a model's call; a call with OVER has one window."""
+    """Check the windows of a model's call. A call with OVER has one window."""
     if over and any(window is not None and window.active for window in windows):
         raise StatementError(
             "a model answers when tuples come, not when they expire",

@@ -1,1 +1,1 @@
-"""Ad hoc queries: SQL over the current rows, in processes of their own."""
+"""Ad hoc queries: SQL over the current rows, executed in separate processes."""

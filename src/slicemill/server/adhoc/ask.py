@@ -1,9 +1,8 @@
 """Ad hoc queries: SQL over the current rows, executed by DuckDB (M40).
 
-A query may read tables, views, streams and continuous queries. Of a stream or continuous query it reads
-the retained rows, with their timestamp in `_ts`, and only the columns and epochs that it needs. DuckDB
-has access to Arrow tables only: no files, no network, no settings. DuckDB runs in a separate process
-(`process`).
+A query may read tables, views, streams and continuous queries. For a stream or continuous query it reads the
+retained rows with their timestamp in `_ts`, and only the required columns and epochs. DuckDB has access to
+Arrow tables only, and not to files, network or settings. DuckDB runs in a separate process (`process`).
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from slicemill.storage.log import Epoch, EpochSpans
 from slicemill.storage.segments import ExtentFreed
 
 _BATCH_ROWS = 8_192
-# Column types are decided on the first rows of an answer, up to this size. Smaller answers are seen as a
-# whole.
+# The first rows of an answer, up to this size in bytes, decide its column types. A smaller answer is read
+# completely first.
 _DECIDED_BYTES = 1 << 20
 # Approximate size in bytes of a batch that is sent to a client.
 _PIECE_BYTES = 1 << 20
@@ -51,7 +50,7 @@ _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decima
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows of an answer: the first rows as a table, and further batches, which are computed on demand."""
+    """Rows of an answer: the first rows as a table, then batches computed on demand."""
 
     first: pa.Table
     rest: Iterator[pa.RecordBatch]
@@ -79,7 +78,7 @@ def run_adhoc_query(
     try:
         for name, relation in relations.items():
             connection.register(name, _without_zones(relation.shape()))
-        connection.begin()  # in one transaction, now() is the same everywhere
+        connection.begin()  # in one transaction, now() returns the same time for all rows
         question = _DuckDBQuery(connection, sql, parameters)
         if relations:
             question.check()  # report errors before any rows are read
@@ -141,14 +140,16 @@ class _DuckDBQuery:
             raise
 
     def value(self, bound: exp.Expr) -> int | None:
-        """Return a bound in microseconds, or None if it is no timestamp; the query itself will report that
-        error."""
+        """Return a bound in microseconds, or None if the bound is no timestamp.
+
+        The query itself reports that error.
+        """
         found = self.part(exp.select(exp.cast(exp.paren(bound.copy()), "TIMESTAMP")))
         value: int | None = None if found is None else found.column(0).cast(pa.int64())[0].as_py()
         return value
 
     def part(self, select: exp.Select) -> pa.Table | None:
-        """Evaluate a part of the query. Returns None if DuckDB cannot evaluate the part by itself."""
+        """Evaluate a part of the query. Return None if DuckDB cannot evaluate the part alone."""
         own = select.copy()
         values: list[object] = []
         for place in list(own.find_all(exp.Placeholder)):
@@ -166,7 +167,7 @@ class _DuckDBQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Time bounds of one relation in an ad hoc query (implements `rows.Bounds`)."""
+    """Time bounds of one relation in an ad hoc query (implements `Bounds`)."""
 
     question: _DuckDBQuery
     name: str
@@ -194,7 +195,7 @@ def _bounds(question: _DuckDBQuery, name: str, need: RelationPushdown) -> Callab
 
 
 def reads_system_tables(sql: str) -> bool:
-    """Return True if a query names tables or functions of PostgreSQL's system catalog."""
+    """Return True if a query reads PostgreSQL's system catalog."""
     if not may_be_catalog_query(sql):
         return False
     try:
@@ -205,14 +206,14 @@ def reads_system_tables(sql: str) -> bool:
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Remove time zones (all are UTC), because DuckDB would need its calendar extension for them."""
+    """Remove time zones. All are UTC, and DuckDB would need its calendar extension."""
     return _cast_types(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
 
 def _to_engine_types(batches: pa.RecordBatchReader) -> Answer:
-    """Return timestamps in UTC, and 128-bit integers (sums in DuckDB) as BIGINT if they fit.
+    """Convert timestamps to UTC, and 128-bit integers to BIGINT if they fit.
 
-    The first rows decide whether the integers fit.
+    DuckDB returns sums as 128-bit integers. The first rows decide whether the integers fit.
     """
     begun: list[pa.RecordBatch] = []
     size = 0
@@ -257,7 +258,7 @@ def _cast_types(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) 
     return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
 
 
-# Relations as ad hoc queries read them, with time range and LIMIT push-down.
+# Relations that ad hoc queries read, with push-down of time range and LIMIT.
 #
 # The index of a log has the smallest and largest timestamp of each epoch. Epochs outside of the query's
 # time bounds are pruned. With a LIMIT, only as many epochs are read as are needed for its rows:
@@ -268,7 +269,7 @@ def _cast_types(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) 
 #                                                   at time t; epochs that end before t are not needed
 
 
-# The first probe for a LIMIT reads about so many rows. Each further probe reads four times as many.
+# Rows that the first probe for a LIMIT reads. Each further probe reads `_MORE` times as many.
 _FIRST_ROWS = 4_096
 _MORE = 4
 _TRIES = 3
@@ -283,7 +284,10 @@ class Bounds(Protocol):
     def last_us(self) -> int | None: ...
 
     def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
-        """Return the timestamps of the given rows that a LIMIT selects, in its order; None if unknown."""
+        """Return the timestamps of the rows that a LIMIT selects, in its order.
+
+        Return None if DuckDB cannot evaluate the selection.
+        """
 
 
 class QueryableLog(Protocol):
@@ -303,12 +307,12 @@ class QueryableRelation(Protocol):
         """Return the columns as a table without rows."""
 
     def read(self, need: RelationPushdown, bounds: Callable[[], Bounds], /) -> pa.Table:
-        """Return the rows, or at least those that are needed."""
+        """Return at least the rows that the query needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class InMemoryRelation:
-    """Relation whose rows are in memory as a whole: a table or a view."""
+    """Relation whose rows are all in memory: a table or a view."""
 
     columns: pa.Schema
     rows: Callable[[], pa.Table]
@@ -354,7 +358,7 @@ class LogRelation:
     def _epochs_for_limit(
         self, spans: EpochSpans, places: Int64s, need: RelationPushdown, bounds: Bounds
     ) -> Int64s:
-        """Return the positions of the epochs that contain all rows that a LIMIT selects, including ties."""
+        """Return the indexes of the epochs with all rows that a LIMIT selects, including ties."""
         assert need.limit is not None, "asked for a LIMIT only"
         wanted = need.limit.wanted
         ends = spans.last_ts if wanted is LimitOrder.NEWEST else spans.first_ts

@@ -1,4 +1,4 @@
-"""Errors of ad hoc queries: convert errors of DuckDB and sqlglot to ESL errors with positions."""
+"""Errors of ad hoc queries, with positions in the text of the query."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HINT = 300
 
 
 class AdhocQueryRejected(SlicemillError):
-    """There are too many ad hoc queries at the moment. The client may retry later."""
+    """Too many ad hoc queries run at the moment. The client may retry later."""
 
 
 class AdhocQueryCancelled(SlicemillError):
-    """The query was ended before its answer was complete, by the user or by a timeout."""
+    """The user or a timeout ended the query before its answer was complete."""
 
 
 class OutOfMemory(SlicemillError):
@@ -33,7 +33,7 @@ class OutOfMemory(SlicemillError):
 
 
 class UnknownName(SlicemillError):
-    """There is no relation of this name. `hint` suggests existing names."""
+    """No relation has this name. `hint` suggests existing names."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -56,7 +56,7 @@ def syntax_error(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillErr
 
 
 def duckdb_error(sql: str, problem: duckdb.Error) -> SlicemillError:
-    """Return the error for a query that DuckDB rejects. The connection reports errors as JSON."""
+    """Convert an error of DuckDB, which is JSON, to an ESL error with a position."""
     _, _, said = str(problem).partition(": ")
     try:
         told = json.loads(said)

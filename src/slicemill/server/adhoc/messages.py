@@ -48,7 +48,7 @@ class SystemCatalogQuery:
 
 @dataclass(frozen=True, slots=True)
 class LogReference:
-    """Log that a query reads: how to read its epochs, starting after epoch `after`."""
+    """Log that a query reads, from epoch `after` + 1 on. `outline` locates its segments."""
 
     outline: LogOutline
     after: int
@@ -56,7 +56,7 @@ class LogReference:
 
 @dataclass(frozen=True, slots=True)
 class RowsReference:
-    """Columns of a relation whose rows are in the server."""
+    """Columns of a relation whose rows are in the server's memory."""
 
     columns: pa.Schema
 

@@ -1,8 +1,8 @@
 """Pool of processes that execute ad hoc queries, with limits per user and in total.
 
 Processes are started in advance, and a query takes an idle one. If a query takes too long or its client
-has disconnected, its process is killed and replaced. Each user may run a limited number of queries at
-once and queue some more. Queries beyond that are refused.
+disconnects, the process is killed and replaced. Each user may run a limited number of queries at once and
+queue some more. Further queries are rejected.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ _CANCELLED = "the question was cancelled: its client asked for that, or is gone"
 
 @dataclass(frozen=True, slots=True)
 class AdhocLimits:
-    """Limits of ad hoc queries: time, memory, and the number at once per user and in total.
+    """Limits of ad hoc queries: time, memory, and number per user and in total.
 
-    `seconds` counts the time in which the server waits for the process, not the time in which the client
-    reads. A client that fetches no rows for `idle_s` loses its answer when another query needs the process.
+    `seconds` limits the time in which the server waits for the process. The time in which the client reads
+    is not counted. A client that fetches no rows for `idle_s` loses its answer when another query needs the
+    process.
     """
 
     seconds: float = 300.0
@@ -79,10 +80,13 @@ class AdhocLimits:
     waiting_per_user: int = 32
     wait_s: float = 30.0
     idle_s: float = 60.0
-    ready: int = 2  # idle processes that are kept without demand
+    ready: int = 2  # number of idle processes to keep
 
     def with_counts(self, at_once: int | None, per_user: int | None) -> AdhocLimits:
-        """Return these limits with other counts. The count per user never exceeds the total."""
+        """Return these limits with other counts.
+
+        The count per user never exceeds the total.
+        """
         at_once = at_once or max(self.at_once, per_user or 0)
         return replace(self, at_once=at_once, per_user=min(per_user or self.per_user, at_once))
 
@@ -106,7 +110,7 @@ class QueryProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
-                start_new_session=True,  # a ctrl-c on the terminal ends only the server
+                start_new_session=True,  # ctrl-c on the terminal ends only the server
             )
         self._socket = ours
         self.connection: Connection[Any, Any] = Connection(os.dup(ours.fileno()))
@@ -138,7 +142,7 @@ class QueryProcess:
 
 
 class AnswerRows:
-    """Rows of an answer, from a table or from the process that computes them."""
+    """Rows of an answer, read from a table or from the process that computes them."""
 
     def __init__(self, schema: pa.Schema, rows: Iterator[pa.RecordBatch], end: Callable[[], None]) -> None:
         self.schema = schema
@@ -171,7 +175,7 @@ class AnswerRows:
 
     @property
     def has_more(self) -> bool:
-        """Return True if there is another row. May wait for it."""
+        """Return True if there is another row. May wait for the process."""
         if self._left is None:
             taken = self.taken
             self._left, self.taken = self.take(), taken
@@ -230,10 +234,10 @@ class QueryProcessPool:
         parameters: Sequence[object] = (),
         interrupted: threading.Event | None = None,
     ) -> AnswerRows:
-        """Execute a query. Returns when the first rows are available; further rows are computed on demand.
+        """Execute a query. Return when the first rows are available.
 
-        `relation_of` returns a relation by name, or raises UnknownName. The query ends when `interrupted` is
-        set.
+        `relation_of` returns a relation by name, or raises UnknownName. Further rows are computed on demand.
+        The query ends when `interrupted` is set.
         """
         asked = self._begin(user, interrupted)
         try:
@@ -272,7 +276,7 @@ class QueryProcessPool:
     # -- processes -------------------------------------------------------------------------------------
 
     def _begin(self, user: str, interrupted: threading.Event | None) -> _RunningQuery:
-        """Acquire a process for a user. Waits for a limited time until one is free."""
+        """Acquire a process for a user. Wait a limited time for an idle one."""
         limits, until = self.limits, time.monotonic() + self.limits.wait_s
         with self._changed:
             if self._waiting[user] >= limits.waiting_per_user:
@@ -519,14 +523,17 @@ class _RunningQuery:
             self._pool.release_process(self, reusable=False)
 
     def abort(self, why: str) -> None:
-        """Kill the process and record the reason. The caller has already removed the query from the pool."""
+        """Kill the process and record the reason.
+
+        The caller has already removed the query from the pool.
+        """
         self._why = why
         if self._ended.acquire(blocking=False):
             self.process.kill()
 
 
 class _TableFiles:
-    """Memory files with the rows of tables, cached as long as the Arrow table exists."""
+    """Memory files with rows of tables, cached until the Arrow table is freed."""
 
     def __init__(self) -> None:
         self._files: dict[int, tuple[weakref.ref[pa.Table], IO[bytes], int]] = {}

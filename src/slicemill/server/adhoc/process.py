@@ -2,9 +2,8 @@
 
     python -m slicemill.server.adhoc.process FD MEMORY_BYTES THREADS
 
-DuckDB has a memory limit, and so has the process as a whole. The server kills the process if a query
-takes too long or its client has disconnected, so no clean-up is necessary. The process ends with the
-server.
+DuckDB has a memory limit, and the process has a higher one. The server kills the process if a query takes
+too long or its client disconnects, so no clean-up is necessary. The process ends with the server.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ class _ServerConnection:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteLog:
-    """Log whose index is in the server. Its segments are read in this process."""
+    """Log with its index in the server. This process reads the segments."""
 
     name: str
     server: _ServerConnection

@@ -1,4 +1,4 @@
-"""Push-down analysis of an ad hoc query: required columns, time range and LIMIT of each relation.
+"""Push-down analysis of an ad hoc query: columns, time range and LIMIT per relation.
 
     SELECT price FROM bid WHERE _ts >= now() - INTERVAL 5 MINUTES     _ts, price of the epochs of five
     minutes
@@ -6,7 +6,8 @@
     ten
     rows
 
-The analysis is conservative: a clause that it does not understand never narrows what is read.
+The analysis is conservative. A clause that it does not support never reduces the columns or epochs that are
+read.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class LimitOrder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """LIMIT that can be pushed down. `probe` selects the timestamps of the rows that pass WHERE."""
+    """LIMIT that can be pushed down. `probe` selects the timestamps of rows that pass WHERE."""
 
     wanted: LimitOrder
     rows: int
@@ -62,10 +63,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class RelationPushdown:
-    """Requirements of a query on one relation: `columns` in lower case (None for all), and bounds of `_ts`.
+    """Columns, time bounds and LIMIT that a query requires from one relation.
 
-    Every row needed lies within each bound. A relation that is named more than once keeps only the bounds
-    that all of its occurrences have.
+    `columns` are in lower case; None means all columns. `first` and `last` are lower and upper bounds of
+    `_ts`, and each required row satisfies all of them. If a query names a relation twice, only bounds that
+    both occurrences have are used. `rows` is False if the query needs no rows.
     """
 
     columns: frozenset[str] | None = None
@@ -91,9 +93,9 @@ def parse_query(sql: str) -> exp.Query:
 
 
 def relation_names(sql: str) -> list[str]:
-    """Return the names in FROM that are not defined by the query itself.
+    """Return the names in FROM that the query itself does not define.
 
-    >>> relations_named("WITH top AS (SELECT * FROM hot) SELECT * FROM top JOIN item USING (id)")
+    >>> relation_names("WITH top AS (SELECT * FROM hot) SELECT * FROM top JOIN item USING (id)")
     ['hot', 'item']
     """
     return sorted(pushdowns_of(parse_query(sql)))
@@ -105,7 +107,7 @@ def is_system(table: exp.Table) -> bool:
 
 
 def pushdowns_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str, RelationPushdown]:
-    """Return the requirements of a query by relation name, as written in the query."""
+    """Return the requirements of a query for each relation that it names."""
     own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
     places = [table for table in tables if not is_system(table) and table.name.lower() not in own]
@@ -148,7 +150,7 @@ def _relation_pushdown(table: exp.Table, scope: Scope | None, named: frozenset[s
 
 
 def _column_names(select: exp.Select) -> set[str]:
-    """Return unqualified column names. A table's own name in this position means a whole row."""
+    """Return unqualified column names. If a table's name is among them, it means the whole row."""
     return {column.name.lower() for column in select.find_all(exp.Column) if not column.table}
 
 
@@ -158,15 +160,15 @@ def _has_star(select: exp.Select) -> bool:
 
 
 def _is_positional_join(join: exp.Join) -> bool:
-    """Return True for joins whose matches depend on the other rows: ASOF and POSITIONAL."""
+    """Return True for ASOF and POSITIONAL, whose matches depend on other rows."""
     return str(join.args.get("method") or "").upper() in ("ASOF", "POSITIONAL")
 
 
 def _bounds(select: exp.Select, table: exp.Table) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Return the lower and upper bounds of `_ts` in the WHERE clause. Each bound is a constant expression.
+    """Return the lower and upper bounds of `_ts` in the WHERE clause.
 
-    A row outside of the bounds is in no result, even of an outer join, because a comparison with NULL is
-    never true.
+    Each bound is a constant expression. A row outside of the bounds is in no result, even of an outer join,
+    because a comparison with NULL is never true.
     """
     where = select.args.get("where")
     found: dict[str, list[exp.Expr]] = {"first": [], "last": []}
@@ -215,7 +217,7 @@ def _is_constant(bound: exp.Expr) -> bool:
 
 
 def _merge_pushdowns(one: RelationPushdown, other: RelationPushdown) -> RelationPushdown:
-    """Merge the requirements of two occurrences of a relation. Only identical bounds remain."""
+    """Merge the requirements of two occurrences of a relation. Only equal bounds remain."""
     every = one.columns is None or other.columns is None
     return RelationPushdown(
         None if every else (one.columns or frozenset()) | (other.columns or frozenset()),
@@ -225,8 +227,10 @@ def _merge_pushdowns(one: RelationPushdown, other: RelationPushdown) -> Relation
 
 
 def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> Limit | None:
-    """Return the LIMIT, if the query returns rows of one relation unchanged, in any order or ordered by
-    `_ts`."""
+    """Return the LIMIT if it can be pushed down, else None.
+
+    The query must return rows of one relation unchanged, in any order or ordered by `_ts`.
+    """
     if not isinstance(tree, exp.Select) or tree.args.get("limit") is None:
         return None
     clauses = ("joins", "laterals", "group", "having", "qualify", "distinct", "windows", "with_", "sample")
@@ -235,7 +239,7 @@ def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> L
     if tree.find(
         exp.AggFunc, exp.Window, exp.Subquery, exp.Unnest, exp.Explode, exp.SetOperation, exp.Anonymous
     ):
-        return None  # unknown functions too, as they may be aggregates
+        return None  # unknown functions may be aggregates as well
     rows = _count(tree.args["limit"], parameters)
     passed = _count(tree.args["offset"], parameters) if tree.args.get("offset") else 0
     if rows is None or passed is None or _from_of(tree) is not table:
@@ -258,7 +262,10 @@ def _from_of(tree: exp.Select) -> exp.Expr | None:
 
 
 def _is_time_of(key: exp.Expr, tree: exp.Select, table: exp.Table) -> bool:
-    """Return True if the ORDER BY key is `_ts` of the relation, and not an alias of another column."""
+    """Return True if the ORDER BY key is `_ts` of the relation.
+
+    An alias `_ts` of another column does not count.
+    """
     if not isinstance(key, exp.Column) or key.name.lower() != TS:
         return False
     if key.table and key.table.lower() != table.alias_or_name.lower():

@@ -1,4 +1,4 @@
-"""HTTP application. Every route is one call of the service."""
+"""HTTP application. Every route calls one method of the service."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
-_IDLE_S = 5.0  # seconds after which an idle client is checked and sent a keep-alive
+_IDLE_S = 5.0  # seconds; an idle client is then checked and sent a keep-alive
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]
@@ -142,7 +142,10 @@ async def _wait_for_disconnect(request: Request) -> None:
 async def _in_threads(
     parts: Iterator[bytes], first: bytes, threads: Executor, answers: list[StatementAnswer]
 ) -> AsyncIterator[bytes]:
-    """Yield parts. Each part is computed in a thread after the client has drained the previous ones."""
+    """Yield parts of a response, each computed in a thread.
+
+    The next part is computed after the client has drained the previous ones.
+    """
     loop = asyncio.get_running_loop()
     try:
         yield first
@@ -229,10 +232,10 @@ def _add_statements(app: FastAPI) -> None:
         tags=["statements"],
     )
     async def execute(request: Request, body: StatementText, session: CurrentSession) -> Response:
-        """Run statements: declarations, commands such as SHOW QUERIES, and questions (SELECT …).
+        """Run statements: declarations, commands such as SHOW QUERIES, and ad hoc queries.
 
-        A question ends when its client goes. Rows of the last statement are sent as they are computed; a
-        response that breaks off is one whose question has failed.
+        An ad hoc query ends when its client disconnects. Rows of the last statement are sent as they are
+        computed. If its query fails, the response is cut off.
         """
         threads = session.service.threads
 
@@ -246,7 +249,7 @@ def _add_statements(app: FastAPI) -> None:
 
     @app.post("/v1/check", responses=_REFUSED, tags=["statements"])
     async def check(body: StatementText, session: CurrentSession) -> RefusedRequest:
-        """Every mistake of some statements; nothing is run."""
+        """Return all errors in some statements, without running them."""
         try:
             await _call(lambda: session.check(body.text))
         except SlicemillError as error:
@@ -257,7 +260,7 @@ def _add_statements(app: FastAPI) -> None:
 def _add_catalog(app: FastAPI) -> None:
     @app.get("/v1/catalog", responses=_REFUSED, tags=["catalog"])
     async def catalog(session: CurrentSession) -> list[CatalogEntry]:
-        """Every statement in force: what is declared, by whom and when."""
+        """Return all statements in force, with user and time."""
         return [
             CatalogEntry(
                 kind=entry["kind"],
@@ -271,18 +274,18 @@ def _add_catalog(app: FastAPI) -> None:
 
     @app.get("/v1/queries", responses=_REFUSED, tags=["catalog"])
     async def queries(session: CurrentSession) -> list[QueryEntry]:
-        """All queries, and how they are doing."""
+        """Return all queries with their state and metrics."""
         return await _call(lambda: [_query_entry(session.service, name) for name in session.queries()])
 
     @app.get("/v1/queries/{name}", responses=_REFUSED, tags=["catalog"])
     async def query(name: QueryName, session: CurrentSession) -> QueryEntry:
-        """One query, and how it is doing."""
+        """Return the state and metrics of one query."""
         session.query(name)
         return await _call(lambda: _query_entry(session.service, name))
 
     @app.get("/v1/alerts", responses=_REFUSED, tags=["catalog"])
     async def alerts(session: CurrentSession) -> list[AlertEntry]:
-        """All alerts, and how they are doing."""
+        """Return all alerts with their state."""
         return [_alert_entry(one) for one in await _call(session.alerts)]
 
     @app.get("/v1/explain", responses={**_REFUSED, **_PLANS}, tags=["catalog"], response_class=Response)
@@ -290,7 +293,7 @@ def _add_catalog(app: FastAPI) -> None:
         session: CurrentSession,
         format: ExplainFormat = "text",  # noqa: A002
     ) -> Response:
-        """The query graph that runs."""
+        """Return the execution plan of all queries."""
         return await _call(lambda: _explain_response(session, None, format))
 
     @app.get(
@@ -304,7 +307,7 @@ def _add_catalog(app: FastAPI) -> None:
         session: CurrentSession,
         format: ExplainFormat = "text",  # noqa: A002
     ) -> Response:
-        """How a query runs."""
+        """Return the execution plan of one query."""
         return await _call(lambda: _explain_response(session, name, format))
 
 
@@ -370,10 +373,10 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         most_rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
         accept: Annotated[str, Header()] = JSON,
     ) -> Response:
-        """Results from an epoch on, as JSON, Arrow or CSV (by the Accept header).
+        """Return results from an epoch on, as JSON, Arrow or CSV (by the Accept header).
 
-        The epoch to ask for next is `next`, and in the header Slicemill-Next-Epoch. All are of one `version`
-        of the query (header Slicemill-Version).
+        `next`, and the header Slicemill-Next-Epoch, have the epoch to request next. All rows are of one
+        `version` of the query (header Slicemill-Version).
         """
         kind = next((one for one in (ARROW, CSV) if one in accept), JSON)
 
@@ -392,7 +395,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
 
     @app.get("/v1/queries/{name}/versions", responses=_REFUSED, tags=["results"])
     async def versions(name: QueryName, session: CurrentSession) -> list[VersionEntry]:
-        """The definitions that a query has had, the oldest first."""
+        """Return all versions of a query, oldest first."""
         found = await _call(lambda: session.query(name).versions())
         return [
             VersionEntry(
@@ -419,12 +422,11 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         last_event_id: Annotated[str | None, Header()] = None,
         recent: Annotated[int, Query(ge=0, le=10_000)] = 0,
     ) -> StreamingResponse:
-        """Results as they are committed, as server-sent events; without `since`, those from now on.
+        """Stream results as they are committed, as server-sent events.
 
-        Before those come the epochs with the newest rows that are kept, about as many rows as `recent` says.
-
-        An event `rows` has rows, its epoch and the `next` one, which is the event's id: a client that comes
-        back with it as Last-Event-ID goes on where it was.
+        Without `since`, results start with the next commit. With `recent`, the latest epochs with about
+        `recent` rows are sent first. An event `rows` has rows, their epoch and the `next` epoch, which is
+        also the event's id. A client that reconnects with this id as Last-Event-ID continues without gaps.
         """
         query = session.query(name)
         if last_event_id:
@@ -459,19 +461,22 @@ def _as_event(rows: EpochRows, epoch: Epoch, version: int) -> bytes:
 def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Access) -> None:
     @app.get("/v1/metrics", responses=_REFUSED, tags=["state"])
     async def metrics(session: CurrentSession) -> dict[str, Any]:
-        """All figures of the mill, its queries and its streams."""
+        """Return all metrics of the mill, its queries and its streams."""
         return await _call(session.metrics)
 
     @app.get("/metrics", responses=_REFUSED, tags=["state"], response_class=Response)
     async def prometheus(session: CurrentSession) -> Response:
-        """The figures for Prometheus; with tokens, it shows one (`authorization` in its configuration)."""
+        """Return the metrics in Prometheus format.
+
+        If the server requires tokens, Prometheus must send one (`authorization` in its configuration).
+        """
         names = [service.mill.catalog.queries[name].name for name in session.queries()]
         content = await _call(lambda: prometheus_text(service.mill, names, live.counts))
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/support-bundle", responses=_REFUSED, tags=["state"], response_class=Response)
     async def bundle(session: CurrentSession) -> Response:
-        """What somebody who helps needs to see, as a ZIP file: statements, plans and figures; no rows."""
+        """Return a support bundle: a ZIP file of statements, plans and metrics, without rows."""
         session.principal.require(UserRole.ADMIN, "a bundle for support")
         headers = {"Content-Disposition": 'attachment; filename="slicemill-support.zip"'}
         content = await _call(lambda: support_bundle(service))
@@ -479,7 +484,10 @@ def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Ac
 
     @app.get("/health", tags=["state"])
     async def health(response: Response, principal: CurrentPrincipal) -> Health:
-        """Whether the server is there and queries run; 503 where they do not. Names are told with a token."""
+        """Return if the server accepts requests and queries run; status 503 if queries do not run.
+
+        Names of failing objects are shown only with a token for all names.
+        """
         locked = access.problems()  # without a working token, no client could read the reason elsewhere
         found = [one for one in service.problems() if one not in locked]
         if found and (principal is None or principal.names):

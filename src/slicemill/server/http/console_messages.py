@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 
 class CauseBody(BaseModel):
-    """Why a query is slow: `kind` for programs, `text` for people, and the unit or stream it is about."""
+    """Cause of a slow query. `kind` is for programs, `text` for people, `of` names the unit or stream."""
 
     attention: int
     kind: str
@@ -29,9 +29,10 @@ class StreamFigures(BaseModel):
 
 
 class QueryLine(BaseModel):
-    """A query as the overview has it; figures are those of the last seconds.
+    """Query in the overview, with metrics of the last seconds.
 
-    `lag_s` is how far its results are behind its streams, in event time; `budget` what it may give up.
+    `lag_s` is the distance of its results behind its streams, in event time. `budget` describes what load
+    shedding may drop.
     """
 
     name: str
@@ -75,7 +76,7 @@ class EventBody(BaseModel):
 
 
 class Overview(BaseModel):
-    """All that the overview shows; `matching` of `total` queries match the search, and some are here."""
+    """Data of the overview page. `matching` of `total` queries match the search; `queries` is one page."""
 
     at_s: float
     version: str
@@ -98,7 +99,7 @@ class Overview(BaseModel):
 
 
 class FigureColumns(BaseModel):
-    """Figures over time: `at` in seconds, and a column for each figure."""
+    """Metrics over time. `at` is the sample time in seconds; each other column is a metric."""
 
     columns: dict[str, list[float | None]]
 
@@ -109,14 +110,16 @@ class PolicySince(BaseModel):
 
 
 class MillHistory(FigureColumns):
-    """Of all queries together, and since when each policy decided."""
+    """Metrics of all queries together, and the scheduling policies with their start times."""
 
     policies: list[PolicySince]
 
 
 class GraphNode(BaseModel):
-    """A node of the graph that runs. `queries` counts those that need it; `folded` are the queries of a node
-    that stands for what only they need."""
+    """Node of the running graph.
+
+    `queries` is the number of queries that need it. `folded` names the queries of a folded node.
+    """
 
     id: str
     label: str
@@ -143,7 +146,7 @@ class GraphArc(BaseModel):
 
 
 class GraphBody(BaseModel):
-    """A part of the graph: `left_out` nodes are not here."""
+    """Part of the graph. `left_out` counts the nodes beyond the limit."""
 
     nodes: list[GraphNode]
     arcs: list[GraphArc]
@@ -154,7 +157,7 @@ class GraphBody(BaseModel):
 
 
 class ComponentLine(BaseModel):
-    """A connected part of the graph, by the streams that it reads."""
+    """Connected component of the graph, with the streams that it reads."""
 
     index: int
     streams: list[str]
@@ -185,7 +188,10 @@ class CutsBody(BaseModel):
 
 
 class CutMoveBody(BaseModel):
-    """At some moment a part of a chain was found to be cut at these ages, in seconds."""
+    """Change of the cuts of a slice chain.
+
+    `part` is the part of the state, `used` the ages of the new cuts in seconds.
+    """
 
     at_s: float
     cell: int
@@ -194,9 +200,9 @@ class CutMoveBody(BaseModel):
 
 
 class SliceChain(BaseModel):
-    """What one unit keeps, slice by slice, as of its last checkpoint; `moves` are the cuts before.
+    """State slices of one unit's joins, as of its last checkpoint.
 
-    `reaches` says how many seconds back the join of each query can meet rows.
+    `moves` has earlier cuts. `reaches` has the longest join window of each query, in seconds.
     """
 
     unit: str
@@ -209,7 +215,7 @@ class SliceChain(BaseModel):
 
 
 class PolicyLine(BaseModel):
-    """A policy: what it makes least, and who goes first by it."""
+    """Scheduling policy: the metric that it minimizes, and its rule."""
 
     name: str
     aim: str
@@ -217,7 +223,7 @@ class PolicyLine(BaseModel):
 
 
 class UnitPriority(BaseModel):
-    """A unit in the order of the policy among those for which something waits; others have no place."""
+    """Unit with its position in the schedule, or None if no rows wait for it."""
 
     unit: str
     queries: list[str]
@@ -240,7 +246,7 @@ class Policies(BaseModel):
 
 
 class PlanRequest(BaseModel):
-    """A load to rehearse: rows a second by stream, under some policies; `text` may declare new queries."""
+    """Load to simulate: rows per second by stream, under some policies. `text` may declare new queries."""
 
     rates: dict[str, float]
     policies: list[str] = Field(min_length=1, max_length=4)
@@ -267,13 +273,13 @@ class TokenRequest(BaseModel):
 
 
 class MadeToken(BaseModel):
-    """A token, shown once."""
+    """New token, shown only once."""
 
     token: str
 
 
 class FunctionWord(BaseModel):
-    """A function, and how it is called."""
+    """Function and its call syntax."""
 
     name: str
     call: str
@@ -291,7 +297,7 @@ class RelationWord(BaseModel):
 
 
 class EditorWords(BaseModel):
-    """The words of ESL, and what the catalog has."""
+    """Completions for the ESL editor: words of the language and names of the catalog."""
 
     keywords: list[str]
     types: list[str]
@@ -300,7 +306,7 @@ class EditorWords(BaseModel):
 
 
 class PlanPreview(BaseModel):
-    """How the queries of a text would run: a plan, and how many of its operators run already for others."""
+    """Preview of a text: its plan, and the operators shared with running queries."""
 
     plan: str
     queries: list[str]

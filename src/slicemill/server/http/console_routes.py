@@ -1,4 +1,4 @@
-"""Routes of the web console: one response has all data of a page, from one metrics sample."""
+"""Routes of the web console. One response has all data of a page, from one metrics sample."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def _add_overview(app: FastAPI, sampler: Sampler) -> None:
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> Overview:
-        """Streams, queries with what slows them down, workers and events; looked at once for all who ask."""
+        """Return streams, queries with the causes of slowness, workers and events."""
         sample = await in_thread(sampler.look)
         return _overview(session, sample, sampler, search, sort, limit, offset)
 
     @app.get("/v1/history", responses=REFUSED, tags=["console"])
     async def mill_history(session: CurrentSession) -> MillHistory:
-        """Half an hour of the mill: rates, response times, slowdown, and which policy decided."""
+        """Return half an hour of mill metrics: rates, response times, slowdown, and policies."""
         session.require_all_names(None)
         columns, policies = sampler.mill_history()
         since = [PolicySince(at_s=at_s, policy=policy) for at_s, policy in policies]
@@ -123,12 +123,12 @@ def _add_overview(app: FastAPI, sampler: Sampler) -> None:
 
     @app.get("/v1/history/{name}", responses=REFUSED, tags=["console"])
     async def query_history(name: str, session: CurrentSession) -> FigureColumns:
-        """Half an hour of a query."""
+        """Return half an hour of metrics of one query."""
         return FigureColumns(columns=sampler.history_of(session.query(name).name))
 
     @app.get("/v1/queries/{name}/line", responses=REFUSED, tags=["console"])
     async def line(name: str, session: CurrentSession) -> QueryLine:
-        """One query as the overview has it."""
+        """Return one query as in the overview."""
         known = session.query(name).name
         sample = await in_thread(sampler.look)
         return QueryLine.model_validate(asdict(sample.queries[known]))
@@ -184,9 +184,9 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
         fold: FoldMode | None = None,
         limit: Annotated[int, Query(ge=1, le=2000)] = 150,
     ) -> GraphBody:
-        """The graph that runs with its rates: what a query needs, or a component, or all.
+        """Return the running graph with its rates: ancestors of a query, a component, or all.
 
-        Large graphs are folded, unless `fold` says otherwise.
+        Large graphs are folded, unless `fold` is set.
         """
         session.require_all_names(query)
         name = None if query is None else session.query(query).name
@@ -206,7 +206,7 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
 
     @app.get("/v1/graph/components", responses=REFUSED, tags=["console"])
     async def components(session: CurrentSession) -> list[ComponentLine]:
-        """The connected parts of the graph, those with most queries first."""
+        """Return the connected components of the graph, by descending number of queries."""
         session.require_all_names(None)
         found = await in_thread(lambda: components_of(service.mill, sampler.look()))
         return [ComponentLine.model_validate(asdict(one)) for one in found]
@@ -215,7 +215,7 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
 def _add_preview(app: FastAPI, service: MillService) -> None:
     @app.post("/v1/preview", responses=REFUSED, tags=["console"])
     async def preview_text(body: StatementText, session: CurrentSession) -> PlanPreview:
-        """How the queries of a text would run, and what they would share; nothing is run."""
+        """Return the plan of the queries in a text, and what they would share. Nothing is run."""
         session.require_all_names(None)
         found = await in_thread(lambda: preview(service.mill, body.text))
         return PlanPreview.model_validate(asdict(found))
@@ -224,14 +224,14 @@ def _add_preview(app: FastAPI, service: MillService) -> None:
 def _add_completions(app: FastAPI) -> None:
     @app.get("/v1/words", responses=REFUSED, tags=["console"])
     async def words(session: CurrentSession) -> EditorWords:
-        """What an editor of ESL can highlight and complete: the language's words, and the catalog's."""
+        """Return the words that an ESL editor can highlight and complete."""
         return EditorWords.model_validate(asdict(await in_thread(lambda: completions_for(session))))
 
 
 def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
     @app.get("/v1/slices", responses=REFUSED, tags=["console"])
     async def chains(session: CurrentSession) -> list[SliceChain]:
-        """The chains of slices of all joins, without their slices."""
+        """Return the slice chains of all joins, without their slices."""
         session.require_all_names(None)
         units = service.mill.dispatcher.units
         found = await in_thread(watch.chains)
@@ -239,7 +239,7 @@ def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
 
     @app.get("/v1/slices/{query}", responses=REFUSED, tags=["console"])
     async def slices(query: str, session: CurrentSession) -> list[SliceChain]:
-        """What is stored for a query, slice by slice, as of the last checkpoint."""
+        """Return the state slices that a query uses, as of the last checkpoint."""
         name = session.query(query).name
 
         def read() -> list[SliceChain]:
@@ -300,7 +300,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
 def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> None:
     @app.get("/v1/policies", responses=REFUSED, tags=["console"])
     async def policies(session: CurrentSession) -> Policies:
-        """The policies, the one that decides, and the priority that it gives to each unit now."""
+        """Return all policies, the current policy, and the priority of each unit."""
         session.require_all_names(None)
         found = await in_thread(lambda: priorities_of(service.mill, sampler.look()))
         chooser = service.mill.dispatcher.chooser
@@ -316,7 +316,7 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
 
     @app.post("/v1/simulate", responses=REFUSED, tags=["console"])
     async def simulate(body: PlanRequest, session: CurrentSession) -> PlanAnswer:
-        """What a load would do to response times and slowdown, by the costs that were measured here."""
+        """Simulate response times and slowdown for a load, with the costs measured here."""
         session.require_all_names(None)
         if body.text:
             await in_thread(lambda: session.check_trial(body.text))
@@ -331,7 +331,7 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
 def _add_tokens(app: FastAPI, access: Access) -> None:
     @app.get("/v1/tokens", responses=REFUSED, tags=["console"])
     async def tokens(session: CurrentSession) -> list[TokenLine]:
-        """Who has a token, and for what; never the tokens."""
+        """Return the principals that have tokens, with roles and names, but without the tokens."""
         session.principal.require(UserRole.ADMIN, "looking at tokens")
         return [
             TokenLine(name=entry["name"], role=entry["role"], names=entry["names"])
@@ -340,7 +340,7 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
 
     @app.post("/v1/tokens", responses=REFUSED, tags=["console"])
     async def add_token(body: TokenRequest, session: CurrentSession) -> MadeToken:
-        """Make a token. The first one is an admin's: from then on nobody gets in without one."""
+        """Create a token. The first token must be an admin's; from then on every client needs a token."""
         session.principal.require(UserRole.ADMIN, "making a token")
         if not access.requires_token and (body.role.lower() != UserRole.ADMIN.word or body.names):
             raise SlicemillError("the first token has role admin and all names, or nobody could make another")
@@ -348,21 +348,20 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
 
     @app.delete("/v1/tokens/{name}", responses=REFUSED, tags=["console"], status_code=204)
     async def drop_token(name: str, session: CurrentSession) -> None:
-        """Take somebody's token away."""
+        """Revoke a token."""
         session.principal.require(UserRole.ADMIN, "dropping a token")
         if name == session.principal.name:
             raise SlicemillError("that is the token that you use; let another admin drop it")
         access.drop(name)
 
 
-# Static files of the web console, as built by `make console`, or a page that says how to build it.
+# Static files of the web console, built by `make console`. Without them, a page says how to build them.
 
 
 FOLDER = Path(__file__).resolve().parents[1] / "console"
 NOT_BUILT = "without the console: it is built by `make console`, which needs npm's registry once"
 # Content security policy: nothing from other hosts, no inline code or style sheet, no embedding in frames.
-# Browsers write inline style attributes themselves in text editors.
-# attributes themselves where text is edited.
+# Inline style attributes are allowed, because browsers write them in text editors.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
     "img-src 'self' data: blob:; "
@@ -396,11 +395,11 @@ class ConsoleFile:
     packed: bytes
     media_type: str
     lasting: bool
-    """True if the name contains a digest of the content, so the file can be cached for ever."""
+    """True if the name contains a digest of the content. The file can then be cached for ever."""
 
 
 def console_files(folder: Path = FOLDER) -> dict[str, ConsoleFile]:
-    """Return the built files; empty if the console was not built."""
+    """Return the built files, or an empty dict if the console was not built."""
     if not (folder / _START).is_file():
         return {}
     found = {}

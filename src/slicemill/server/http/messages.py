@@ -25,7 +25,7 @@ class StatementText(BaseModel):
 
 
 class RequestProblem(BaseModel):
-    """One mistake; lines and columns count from 1, and the end is behind the last character."""
+    """One error. Lines and columns count from 1; the end is after the last character."""
 
     message: str
     hint: str = ""
@@ -36,7 +36,7 @@ class RequestProblem(BaseModel):
 
 
 class RefusedRequest(BaseModel):
-    """Why a request was refused: every mistake that was found."""
+    """Rejected request, with all errors that were found."""
 
     errors: list[RequestProblem]
 
@@ -47,7 +47,7 @@ class ColumnType(BaseModel):
 
 
 class AnswerBody(BaseModel):
-    """What one statement gave: a message, or columns and rows."""
+    """Result of one statement: a message, or columns and rows."""
 
     tag: str
     message: str
@@ -60,9 +60,9 @@ class StatementAnswers(BaseModel):
 
 
 class ResultRows(BaseModel):
-    """Results of a query. Ask for epoch `next` next; `gap`: the first that were asked for are gone.
+    """Results of a query, all of one `version` of the query.
 
-    All rows are of one `version` of the query.
+    `next` is the epoch to request next. `gap` is True if the first requested epochs are no longer retained.
     """
 
     rows: list[dict[str, Any]]
@@ -72,9 +72,9 @@ class ResultRows(BaseModel):
 
 
 class VersionEntry(BaseModel):
-    """A definition that a query has had, in force from an epoch on.
+    """Version of a query, in force from `epoch` on.
 
-    Where its text stayed and something that it uses was replaced, that is `because`.
+    `because` names a replaced object that the query uses, if the query's own text did not change.
     """
 
     version: int
@@ -86,7 +86,7 @@ class VersionEntry(BaseModel):
 
 
 class CatalogEntry(BaseModel):
-    """Something that is declared, by whom and when."""
+    """Declared object, with user and time."""
 
     kind: str
     name: str
@@ -96,10 +96,10 @@ class CatalogEntry(BaseModel):
 
 
 class AlertEntry(BaseModel):
-    """An alert and how it is doing.
+    """Alert and its state.
 
-    `state` is ok, pending, firing (for `firing`, since `since`), or following, of one that tells rows.
-    `waiting` counts what the webhook has not taken yet.
+    `state` is ok, pending, firing (for the keys in `firing`, since `since`), or following for an alert that
+    sends rows. `waiting` counts messages that the webhook has not accepted yet.
     """
 
     name: str
@@ -116,9 +116,9 @@ class AlertEntry(BaseModel):
 
 
 class QueryEntry(BaseModel):
-    """A query and how it is doing: it is running, paused, failed, restarting (at `next_try`), or ad hoc.
+    """Query and its state: running, paused, failed, restarting (at `next_try`), or ad hoc.
 
-    `error` says why it failed last, `failures` how often in a row.
+    `error` is the last failure, `failures` the number of consecutive failures.
     """
 
     name: str
@@ -136,7 +136,7 @@ class QueryEntry(BaseModel):
 
 
 class Health(BaseModel):
-    """`problems` says what is tried again; `ready` whether queries run."""
+    """Health of the server. `problems` lists failing operations; `ready` is True if queries run."""
 
     ready: bool
     version: str
@@ -144,7 +144,7 @@ class Health(BaseModel):
 
 
 def problems_of(error: Exception) -> RefusedRequest:
-    """Return an error as clients receive it. ESL errors have a position in the text."""
+    """Return an error as clients receive it. ESL errors include their position."""
     if isinstance(error, UnknownName):
         return RefusedRequest(errors=[RequestProblem(message=error.message, hint=error.hint)])
     if not isinstance(error, EslError):
@@ -172,7 +172,7 @@ def columns_of_table(table: pa.Table | pa.Schema) -> list[ColumnType]:
 
 
 def answers_as_json(answers: Sequence[StatementAnswer]) -> Iterator[bytes]:
-    """Yield answers as JSON in parts, with the rows of an ad hoc query as they are computed."""
+    """Yield answers as JSON in parts. Rows of an ad hoc query follow as they are computed."""
     begin = '{"answers": ['
     for place, answer in enumerate(answers):
         rows = answer.rows

@@ -17,7 +17,7 @@ from slicemill.server.live_results import LiveCounts
 from slicemill.time import END, US, wall_clock_us
 
 _QUANTILES = (0.5, 0.99)
-# Name, help text, and value for a query. Names that end in _total are counters.
+# Name, help text, and value for a query. Names of counters end in _total.
 _OF_QUERIES: tuple[tuple[str, str, Callable[[QueryMetrics], float | None]], ...] = (
     ("slicemill_query_rows_total", "Rows that the query has given.", lambda q: q.rows),
     (
@@ -66,7 +66,7 @@ _OF_STREAMS = (
 
 
 def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes:
-    """Return the metrics of a mill, of the named queries and of live clients as Prometheus text."""
+    """Return the metrics of a mill, of named queries and of live clients."""
     registry = CollectorRegistry()
     queries = [mill.queries[name] for name in names if name in mill.queries]
     registry.register(MillCollector(mill, queries, live))
@@ -117,7 +117,7 @@ class MillCollector(Collector):
         yield from (share, left)
 
     def _responses(self, figures: dict[str, QueryMetrics]) -> Metric:
-        """Return a summary family of response times, because only summaries have quantiles."""
+        """Return a summary of response times, because only summaries have quantiles."""
         name = "slicemill_query_response_seconds"
         family = Metric(name, "Time from an arrival to its result.", "summary")
         for query, metrics in figures.items():
@@ -129,7 +129,10 @@ class MillCollector(Collector):
         return family
 
     def _shares(self, figures: dict[str, QueryMetrics]) -> Metric:
-        """Return each query's even share of its unit's CPU time. The sum is the total CPU time."""
+        """Return each query's even share of its unit's CPU time.
+
+        The shares of all queries add up to the total CPU time.
+        """
         family = CounterMetricFamily(
             "slicemill_query_cpu_share_seconds",
             "Processor time of the query's unit over the number of its queries.",
@@ -205,6 +208,6 @@ def _family(name: str, help_text: str, labels: list[str]) -> CounterMetricFamily
 
 
 def _add(family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], value: float | None) -> None:
-    """Add a sample, unless there is no value yet."""
+    """Add a sample, unless its value is missing."""
     if value is not None and not math.isnan(value):
         family.add_metric(labels, value)

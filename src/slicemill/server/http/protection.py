@@ -33,11 +33,14 @@ _HERE = frozenset(("127.0.0.1", "localhost", "[::1]", "testserver"))
 
 
 class Unauthenticated(SlicemillError):
-    """The request has no token, or an unknown one."""
+    """The request has no token, or its token is unknown."""
 
 
 def current_principal(request: Request) -> Principal | None:
-    """Return the principal of a request, or None if it has no valid token although one is required."""
+    """Return the principal of a request.
+
+    None if the request has no valid token although a token is required.
+    """
     access: Access = request.app.state.access
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return access.principal(token.strip() if scheme.lower() == "bearer" else None)
@@ -57,7 +60,7 @@ CurrentSession = Annotated[UserSession, Depends(current_session)]
 
 
 def protect(app: FastAPI, service: MillService, access: Access) -> None:
-    """Add limits and the check of host names to an application, and attach its service and tokens."""
+    """Add request limits and the host name check, and attach service and tokens."""
     app.state.service = service
     app.state.access = access
     app.add_middleware(RequestLimits, access=access)
@@ -84,10 +87,10 @@ class RateLimit:
 
 
 class RequestLimits:
-    """Middleware that rejects requests that are too large, too slow or too frequent, or for foreign hosts.
+    """Middleware that rejects requests beyond the limits, or for foreign host names.
 
-    A web page of any site can make a browser send requests to this machine, under a host name of that site
-    (DNS rebinding). So without tokens only requests for host names of this machine are served.
+    A web page of any site can make a browser send requests to this machine under a host name of that site
+    (DNS rebinding). So without tokens, only requests for host names of this machine are served.
     """
 
     def __init__(self, app: ASGIApp, access: Access, limit: RateLimit | None = None) -> None:
@@ -124,7 +127,10 @@ class RequestLimits:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """Limit the size and the arrival time of a request body. Raises HTTPException beyond the limits."""
+    """Limit the size and the arrival time of a request body.
+
+    The returned function raises HTTPException beyond the limits.
+    """
     taken = 0
     ends = time.monotonic() + _BODY_S
     whole = False
@@ -146,18 +152,18 @@ def _limit_body(receive: Receive) -> Receive:
     return limited
 
 
-# HTTP connection with timeouts: stuck and idle clients are disconnected.
+# HTTP connection with timeouts. A stuck or idle client is disconnected.
 #
 # uvicorn stops producing output when 64 KiB wait for a client, so the memory for a slow client is bounded.
-# However, uvicorn waits without a timeout. A client that was disconnected here can reconnect with its last
-# id.
+# However, uvicorn waits without a timeout. A disconnected client can reconnect with the id of its last
+# event.
 
 
 _CONNECTION = "slicemill_connection"
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP connection with timeouts. `limits` sets how long the client may be stuck."""
+    """HTTP connection with timeouts, taken from `limits`."""
 
     limits = ClientLimits()
     _stuck: asyncio.TimerHandle | None = None
@@ -171,12 +177,13 @@ class BoundedProtocol(H11Protocol):
         self._expect_request()
 
     async def _run_app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application. A response to a client that has disconnected is cancelled."""
+        """Run the application. Cancel the response if the client has disconnected."""
 
         async def send_or_yield(message: Message) -> None:
             if self.transport.is_closing():
-                # `connection_lost` runs now. uvicorn then discards messages, and Starlette ends the response.
-                # Without this step, all parts of a response that never waits would be computed and written.
+                # `connection_lost` runs now. After that, uvicorn discards messages, and Starlette ends the
+                # response. Without this step, a response that never waits would compute and write all its
+                # parts.
                 await asyncio.sleep(0)
             await send(message)
 
@@ -189,7 +196,10 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes of a request. A body that continues after its response is read up to a limit."""
+        """Receive bytes of a request.
+
+        A body that continues after its response is read up to a limit.
+        """
         answered = self.cycle is not None and self.cycle.response_complete
         if answered and self.conn.their_state is h11.SEND_BODY:
             self._passed_over += len(data)
@@ -210,7 +220,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _expect_read(self) -> None:
-        """Cut the client off if it reads nothing while writing is paused."""
+        """Disconnect the client if it reads nothing while writing is paused."""
         waiting = self.transport.get_write_buffer_size()
 
         def look() -> None:
@@ -222,8 +232,10 @@ class BoundedProtocol(H11Protocol):
         self._stuck = self.loop.call_later(self.limits.stuck_s, look)
 
     def _expect_request(self) -> None:
-        """Cut the client off unless a complete request arrives in time. uvicorn itself limits keep-alive
-        only."""
+        """Disconnect the client unless a complete request arrives in time.
+
+        uvicorn itself limits keep-alive only.
+        """
         before = self.cycle
 
         def look() -> None:
@@ -242,10 +254,10 @@ class BoundedProtocol(H11Protocol):
 
 
 class ChunkedConnection:
-    """Connection with an open chunked response, to which chunks can be written directly.
+    """Connection with an open chunked response, for direct writes.
 
-    A direct write makes it cheap to send one row to many clients. The middleware layers of the application
-    are passed once per client, and not once per row.
+    Direct writes make it cheap to send one row to many clients. The request passes the middleware layers of
+    the application once per client, and rows do not pass them at all.
     """
 
     def __init__(self, protocol: BoundedProtocol) -> None:
@@ -263,7 +275,7 @@ class ChunkedConnection:
 
 
 def connection_of(scope: Scope) -> ChunkedConnection | None:
-    """Return the connection of a request with a chunked response, or None if it cannot be accessed."""
+    """Return the connection of a chunked response, or None if not accessible."""
     protocol = scope.get("state", {}).get(_CONNECTION)
     if not isinstance(protocol, BoundedProtocol) or scope.get("http_version") != "1.1":
         return None

@@ -1,7 +1,7 @@
-"""Running query graph with its rates: the whole graph, one component, or the ancestors of a query.
+"""Running query graph with its rates: the whole graph, a component, or a query's ancestors.
 
-Large graphs are folded in two steps. First, stateless operators used by a single query are merged into
-the node of the query. Then, queries that read from the same shared nodes are merged into one node.
+Large graphs are folded in two steps. First, stateless operators that only one query uses are merged into the
+node of that query. Then, queries that read from the same shared nodes are merged into one node.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ _READABLE = 24  # nodes that are readable on a laptop screen
 
 class FoldMode(StrEnum):
     NOTHING = "nothing"
-    TAILS = "tails"  # a query and the stateless operators that only it uses are one node
-    GROUPS = "groups"  # queries that read from the same shared nodes are one node
+    TAILS = "tails"  # the stateless operators of one query are merged into its node
+    GROUPS = "groups"  # queries with the same shared inputs are merged into one node
 
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Index of a graph: the queries that need each node, as a bit set, and its connected component."""
+    """Index of a graph by node.
+
+    `needed_by` has the queries that need a node as a bit set, `component` the number of its component.
+    """
 
     graph: QueryGraph
     queries: tuple[str, ...]
@@ -40,8 +43,10 @@ class GraphIndex:
     component: Mapping[str, int]
 
     def is_private(self, node_id: str) -> bool:
-        """Return True if at most one query needs the node. Sources are never private, as more queries may
-        follow."""
+        """Return True if at most one query needs the node.
+
+        Sources are never private, because later queries may read them.
+        """
         one = self.needed_by[node_id].bit_count() <= 1
         return one and not isinstance(self.graph[node_id].operator, Source)
 
@@ -83,7 +88,7 @@ def _index(key: _GraphKey) -> GraphIndex:
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """Node of the graph, or a folded group of the nodes that only the `folded` queries need."""
+    """Node of the graph, or one node for all private nodes of the `folded` queries."""
 
     id: str
     label: str
@@ -115,7 +120,7 @@ class LiveGraph:
     """Part of the running graph. `left_out` counts the nodes beyond the limit.
 
     `alone_cpu` is the number of cores that the units of the query use, `shared_cpu` the query's share of
-    them.
+    these cores.
     """
 
     nodes: list[LiveNode]
@@ -178,7 +183,10 @@ class LiveGraphReader:
         fold: FoldMode | None = None,
         limit: int = 150,
     ) -> LiveGraph:
-        """Return the ancestors of a query, a component, or all nodes; folded if requested or if too large."""
+        """Return a query's ancestors, a component, or all nodes.
+
+        The nodes are folded if requested or too large.
+        """
         index, graph = self._index, self._mill.graph
         chosen = [node.id for node in graph]
         if query is not None:
@@ -209,7 +217,10 @@ class LiveGraphReader:
     def _folding(
         self, chosen: Sequence[str], fold: FoldMode | None, limit: int, query: str | None
     ) -> dict[str, str]:
-        """Return the representative of each folded node: as requested, or as little folding as necessary."""
+        """Return the representative of each folded node.
+
+        Without `fold`, the graph is folded only as far as `limit` requires.
+        """
         if fold is None and query is not None:
             fold = FoldMode.NOTHING
         if fold is FoldMode.NOTHING or (fold is None and len(chosen) <= _READABLE):
@@ -222,11 +233,10 @@ class LiveGraphReader:
         return tails
 
     def _tails(self, chosen: Iterable[str]) -> dict[str, str]:
-        """Fold the stateless operators of one query into its results, from the results back to the first
-        state.
+        """Fold the stateless operators after a query's last stateful operator into its results.
 
-        A stateless operator upstream of a stateful operator is not folded, because the query would then
-        precede its own operators.
+        A stateless operator upstream of a stateful operator is not folded, because the query's node would
+        then precede its own operators.
         """
         index = self._index
         found: dict[str, str] = {}
@@ -241,7 +251,7 @@ class LiveGraphReader:
         return found
 
     def _grouped(self, chosen: Iterable[str]) -> dict[str, str]:
-        """Map each private node to a group: the queries that read from the same shared nodes."""
+        """Map each private node to its group of queries with the same shared inputs."""
         index, graph = self._index, self._mill.graph
         private = {node for node in chosen if index.is_private(node)}
         parents: dict[int, set[str]] = {}
@@ -326,7 +336,7 @@ class LiveGraphReader:
                 ends = stands_for.get(source, source), stands_for.get(target, target)
                 if ends[0] == ends[1] or not shown.issuperset(ends) or ends in found:
                     continue
-                # An arc whose source node has no measured rate shows the rate of its target.
+                # An arc uses the rate of its target if its source node has no measured rate.
                 rate = self._rate(source) or self._rate(target)
                 kind = "lookup" if is_lookup_arc(graph, target, port) else "tuples"
                 found[ends] = LiveArc(*ends, kind, rate, self._watermark(source))
@@ -345,7 +355,7 @@ class LiveGraphReader:
         return found if 0 < found < END else None
 
     def _costs(self, query: str) -> tuple[float, float]:
-        """Return the cores of the units that a query needs: its share of them, and their total."""
+        """Return a query's share of the cores of its units, and their total."""
         index, shared, alone = self._index, 0.0, 0.0
         needed = {self._units[node] for node in self._mill.graph.ancestors(query) if node in self._units}
         for unit in self._mill.dispatcher.running.units:

@@ -1,4 +1,4 @@
-"""Preview of a text: the plan of its queries, and the operators shared with running queries."""
+"""Preview of a text: its plan, and the operators shared with running queries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slicemill.sql.errors import EslError, SourceText
 
 @dataclass(frozen=True, slots=True)
 class TextPreview:
-    """Preview of a text. `shares_with` lists the running queries that use some of the same operators."""
+    """Preview of a text. `shares_with` lists the running queries with some of the same operators."""
 
     plan: str
     queries: list[str]
@@ -40,7 +40,7 @@ class TextPreview:
 
 
 def preview(mill: Mill, text: str) -> TextPreview:
-    """Plan the continuous queries that a text declares. Nothing is run, including code in the text."""
+    """Plan the continuous queries that a text declares, without running any code in it."""
     source = SourceText(text)
     bound = bind_script(source, mill.catalog, imports=False)
     if bound.diagnostics:
@@ -70,9 +70,9 @@ _POLLS = (1, 4, 1, 4, 1, 4)
 
 
 def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
-    """Return the measured costs of the units of queries that a text declares. The mill is not changed.
+    """Measure the unit costs of queries that a text declares.
 
-    The measurement takes one or two seconds of one core.
+    A trial mill runs for one or two seconds on one core. The given mill is not changed.
     """
     source = SourceText(text)
     bound = bind_script(source, mill.catalog, imports=False)
@@ -97,7 +97,7 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
 
 
 def _upstream_relations(catalog: Catalog, names: Iterable[str]) -> set[str]:
-    """Return all relations that some queries read, directly or indirectly, in lower case."""
+    """Return all relations that queries read, directly or indirectly, in lower case."""
     found: set[str] = set()
     waiting = [name.lower() for name in names]
     while waiting:
@@ -111,9 +111,9 @@ def _upstream_relations(catalog: Catalog, names: Iterable[str]) -> set[str]:
 
 
 def _sample_streams(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]:
-    """Yield sample rows of streams: from the source, or the retained rows if the source cannot be read.
+    """Yield sample rows of streams, from their sources if these can be read.
 
-    In retained rows, columns that no query has needed so far are NULL.
+    Otherwise retained rows are used. In retained rows, columns that no query has needed so far are NULL.
     """
     for running in list(mill.streams.values()):
         if running.stream.name.lower() in names:

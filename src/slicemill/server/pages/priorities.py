@@ -1,4 +1,4 @@
-"""Scheduling page: the priority of each unit with its reason, and simulation of another load."""
+"""Scheduling page: priority of each unit with its reason, and simulation of other loads."""
 
 from __future__ import annotations
 
@@ -41,12 +41,15 @@ RULES = {
     "edf": "the earliest deadline goes first",
     "hybrid": "first deadlines that can be met, then most results by time",
 }
-"""Rule of each policy in plain words."""
+"""Rule of each policy, as shown to users."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityLine:
-    """Unit with its position in the schedule, if any of its rows wait, and the reason."""
+    """Unit with its position in the schedule and the reason.
+
+    The position is None if none of its rows wait.
+    """
 
     unit: str
     queries: list[str]
@@ -62,11 +65,11 @@ class PriorityLine:
 
 
 def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
-    """Return all units: first the ready ones in the order of the policy, then the others by CPU use."""
+    """Return ready units in the order of the policy, then other units by CPU use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
     units, now_us = list(running.units), wall_clock_us()
     ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
-    # Units that wait for time or for a run in progress have a priority for later as well.
+    # Units that wait for time or for a run in progress have a priority for their next run as well.
     waiting = [place for place, unit in enumerate(units) if running.rows_waiting(unit.id)[0] > 0]
     positions = np.union1d(ready, np.array(waiting, ready.dtype))
     batches = running.batches(positions, now_us, QUANTUM_S)
@@ -104,7 +107,10 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
 def _priority_reason(
     place: int | None, ready: bool, rows: int, wait_s: float, run_s: float, results: float
 ) -> str:
-    """Return the reason for a priority: waiting rows, their age, and the cost and results of a run."""
+    """Return the reason for a priority as text.
+
+    The text has the waiting rows, their age, and the cost and results of a run.
+    """
     if place is None:
         return "nothing waits"
     if not rows:
@@ -124,9 +130,9 @@ def simulate_policies(
     seconds: float,
     text: str = "",
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Simulate a load under each policy, with the measured costs. Returns a verdict and metrics.
+    """Simulate a load under each policy, with measured costs. Return a verdict and metrics.
 
-    With a text, the queries that it declares are included in the simulation.
+    Queries that `text` declares are included in the simulation.
     """
     names = list(dict.fromkeys(policy_named(name).name for name in policies))
     fresh = costs_of_text(mill, text, rates) if text.strip() else None

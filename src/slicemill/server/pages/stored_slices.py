@@ -1,8 +1,8 @@
-"""Slice chains of joins, as of their last checkpoints, with the history of their cuts.
+"""State slices of joins, as of their last checkpoints, with the history of their cuts.
 
-Each checkpoint is read once for all clients. A background thread reads the checkpoints of units with
-joins even without clients, so that the history of cuts is complete. The thread reads at most every ten
-seconds, and uses at most a five-hundredth of the time.
+Each checkpoint is read once for all clients. A background thread reads the checkpoints of units with joins
+even without clients, so that the history of cuts is complete. The thread reads at most every ten seconds,
+and for at most 1/500 of the time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slicemill.time import US, wall_clock_us
 _LOGGER = logging.getLogger("slicemill")
 _MOVES = 400
 _READ_EVERY_S = 10.0
-_READING_SHARE = 500  # at most one of so many seconds is spent on reading
+_READING_SHARE = 500  # at most 1/500 of the time is spent on reading
 
 
 _JOINS = (SharedJoin, SharedMultiJoin)
@@ -35,8 +35,10 @@ _JOINS = (SharedJoin, SharedMultiJoin)
 
 @dataclass(frozen=True, slots=True)
 class CutMove:
-    """Change of the cuts of a slice chain: time, cell, part of the state, and ages of the new cuts in
-    seconds."""
+    """Change of the cuts of a slice chain.
+
+    `part` is the part of the state, `used` the ages of the new cuts in seconds.
+    """
 
     at_s: float
     cell: int
@@ -55,7 +57,7 @@ class StoredChain:
 
 
 class SliceWatch:
-    """Reads the slice chains of a mill, and records changes of their cuts."""
+    """Reads the slice chains of a mill and records changes of their cuts."""
 
     def __init__(self, mill: Mill) -> None:
         self._mill = mill
@@ -124,7 +126,7 @@ class SliceWatch:
 
 
 def window_extents(mill: Mill, unit: str) -> dict[str, float]:
-    """Return the largest window of each query's joins in a unit, in seconds, if it is bounded."""
+    """Return each query's largest bounded join window in a unit, in seconds."""
     running = mill.dispatcher.units.get(unit)
     found: dict[str, float] = {}
     for node in running.plan.unit.nodes if running is not None else ():
@@ -139,7 +141,10 @@ def window_extents(mill: Mill, unit: str) -> dict[str, float]:
 
 
 def inputs_of(mill: Mill, unit: str) -> list[str]:
-    """Return names for the inputs of a unit's join: the stream, or the streams that the input depends on."""
+    """Return names for the inputs of a unit's join.
+
+    The name of an input is its stream, or all streams that it depends on.
+    """
     running, graph = mill.dispatcher.units.get(unit), mill.graph
     nodes = running.plan.unit.nodes if running is not None else ()
     joins = [graph[node] for node in nodes if node in graph.nodes]
@@ -156,9 +161,9 @@ def inputs_of(mill: Mill, unit: str) -> list[str]:
 
 
 def name_part(part: str, inputs: list[str]) -> str:
-    """Replace the input number in the name of a join's state by the name of the input, if known.
+    """Replace the input number in a state's name by the input's name, if known.
 
-    >>> part_named("input 1, waiting", ["auction", "bid"])
+    >>> name_part("input 1, waiting", ["auction", "bid"])
     'bid, waiting'
     """
     found = re.match(r"input (\d+)", part)

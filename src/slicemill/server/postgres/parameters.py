@@ -1,4 +1,4 @@
-"""Decoding of parameters of PostgreSQL clients from text and binary format."""
+"""Decoding of PostgreSQL client parameters, from text and binary format."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LIST = -1  # a list with elements of unknown type
 
 
 def list_parameters(text: str) -> dict[int, int]:
-    """Return the list types of parameters, by number, that the text of a statement implies.
+    """Return the list types of parameters that a statement's text implies, by number.
 
     >>> list_parameters("SELECT $1::int[], CAST($2 AS varchar[]), k = ANY($3), $4 FROM t")
     {1: 1007, 2: 1009, 3: -1}
@@ -90,7 +90,7 @@ def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
     if content is None:
         return None
     if binary and oid == LIST:
-        oid = 0  # the client was told that the type is text
+        oid = 0  # the server has described this type to the client as text
     element = _ELEMENTS.get(oid)
     if binary and oid not in _FROM_BINARY and element not in _FROM_BINARY:
         raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text")
@@ -98,7 +98,7 @@ def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
         if binary:
             return _FROM_BINARY[oid](content) if element is None else _array_of_bytes(content, element)
         text = content.decode()
-        # Other text is passed on to the query: `'[1, 2]'::int[]`.
+        # Other text is passed to the query unchanged: `'[1, 2]'::int[]`.
         is_list = (element is not None or oid == LIST) and text.lstrip().startswith("{")
         if is_list:
             return _array_values(text, UntypedText if element is None else _FROM_TEXT.get(element, str))
@@ -116,7 +116,7 @@ _INFINITIES = ("infinity", "-infinity")
 
 
 def _without_zone(text: str) -> str:
-    """Remove a time zone from a date, as pgJDBC appends one.
+    """Remove the time zone that pgJDBC appends to a date.
 
     >>> _without_zone("2026-01-31 +00")
     '2026-01-31'
@@ -126,7 +126,10 @@ def _without_zone(text: str) -> str:
 
 
 def _infinite_or(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Decode a date or timestamp. Infinity, which Python does not have, stays text for DuckDB."""
+    """Return a decoder of dates or timestamps that leaves infinity as text.
+
+    Python has no infinite date, so DuckDB decodes the text.
+    """
     return lambda text: UntypedText(text.lower()) if text.lower() in _INFINITIES else read(text)
 
 
@@ -143,7 +146,9 @@ _INTERVAL = re.compile(r"(?:(-?\d+) days?)?,? ?(?:([+-]?)(\d+):(\d\d):(\d\d(?:\.
 
 
 def _interval_of_text(text: str) -> object:
-    """Decode an interval of days and a time. Others, for instance months, stay text, which DuckDB reads.
+    """Decode an interval of days and a time.
+
+    Other intervals, for instance months, stay text, which DuckDB decodes.
 
     >>> _interval_of_text("-1 day, 23:59:56.5"), _interval_of_text("1 mon")
     (datetime.timedelta(days=-1, seconds=86396, microseconds=500000), '1 mon')
@@ -228,7 +233,7 @@ def _array_of_bytes(content: bytes, element: int) -> list[object]:
 
 
 def _numeric_value(content: bytes) -> Decimal:
-    """Decode a binary NUMERIC from its base-10,000 digits; see `values.numeric_bytes`.
+    """Decode a binary NUMERIC from its base-10,000 digits (see `values.numeric_bytes`).
 
     >>> from slicemill.server.postgres.values import numeric_bytes
     >>> _numeric_value(numeric_bytes(Decimal("1200000.05")))

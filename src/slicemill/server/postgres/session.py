@@ -68,9 +68,10 @@ _MUCH_WAITS = 32 << 10
 
 @dataclass(slots=True)
 class PreparedText:
-    """Prepared statement, with the parameter types given by the client or implied by the statement.
+    """Prepared statement with its parameter types.
 
-    `columns` are those that were described to the client before parameter values were known.
+    The client gives the types, or the statement implies them. `columns` are the result columns that were
+    described to the client before parameter values were known.
     """
 
     text: str
@@ -80,7 +81,7 @@ class PreparedText:
 
 @dataclass(slots=True)
 class Portal:
-    """Prepared statement with parameter values. `answer` is set when it is first described or executed."""
+    """Prepared statement with parameter values. `answer` is set on the first Describe or Execute."""
 
     text: str
     values: tuple[object, ...]
@@ -91,7 +92,7 @@ class Portal:
 
 @dataclass(slots=True)
 class CancelKey:
-    """Key that a client must send on another connection to cancel the statement of this connection."""
+    """Key that a client sends on another connection to cancel a statement of this one."""
 
     process: int
     secret: int = field(default_factory=lambda: secrets.randbits(31))
@@ -119,17 +120,17 @@ class PostgresSession:
         self._prepared: dict[str, PreparedText] = {}
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
-        self._failed = False  # an error occurred; skip messages until the next sync
+        self._failed = False  # an error occurred; messages until the next sync are skipped
         self._changed = False  # rows were changed since the transaction began
         self.interrupted = threading.Event()
 
     # -- start-up -------------------------------------------------------------------------------------
 
     async def start(self, tls: ssl.SSLContext | None) -> tuple[int, bytes] | None:
-        """Negotiate TLS and authenticate the client. Returns code and key for a cancel request.
+        """Negotiate TLS and authenticate the client. Return code and key of a cancel request.
 
-        With a certificate, a session starts inside TLS only. A cancel request may arrive in clear text, as
-        libpq sends it, because its secret is useful only while that statement runs.
+        If the server has a certificate, a session starts inside TLS only. A cancel request may arrive in
+        clear text, as libpq sends it, because its secret is useful only while the statement runs.
         """
         asked: set[int] = set()
         while True:
@@ -152,7 +153,7 @@ class PostgresSession:
                 raise wire.ProtocolError("only version 3 of the protocol is spoken here")
 
     async def _begin_tls(self, tls: ssl.SSLContext) -> None:
-        """Start TLS. Bytes that arrived before the handshake are not authentic and end the connection."""
+        """Start TLS. Reject bytes sent before the handshake, because they are not authentic."""
         if self._reader._buffer:  # type: ignore[attr-defined]
             raise wire.ProtocolError("the client sent bytes before the TLS handshake")
         await self._writer.start_tls(tls)
@@ -246,7 +247,7 @@ class PostgresSession:
                 if answer.rows is not None:
                     self._send(wire.row_description(describe_columns(answer.rows.schema)))
                     await self._send_rows(answer.rows, ())
-                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # the tag says it all
+                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # the tag suffices
                     self._send(wire.notice(answer.message))
                 if answer.warning:
                     self._send(wire.notice(answer.warning))
@@ -272,7 +273,7 @@ class PostgresSession:
         return pool.ask_system(question, user, self.interrupted)
 
     async def _run_until_disconnect(self, function: Callable[[], T]) -> T:
-        """Run a function in a thread, and interrupt it if the client disconnects meanwhile."""
+        """Run a function in a thread. Interrupt it if the client disconnects."""
         threads = self._user.service.threads
         running = asyncio.get_running_loop().run_in_executor(threads, function)
         try:
@@ -343,8 +344,10 @@ class PostgresSession:
             await self._drain()
 
     async def _batches(self, rows: AnswerRows, most: float = math.inf) -> AsyncIterator[pa.Table]:
-        """Yield at most `most` further rows in batches. If the client disconnects, the other rows are
-        discarded."""
+        """Yield at most `most` further rows in batches.
+
+        The remaining rows are discarded if the client disconnects.
+        """
         upto = rows.taken + most
         try:
             while rows.taken < upto:
@@ -432,7 +435,7 @@ class PostgresSession:
             self._send(wire.row_description(describe_columns(answer.rows.schema), formats))
 
     async def _shape_of(self, text: str, parameters: int) -> StatementAnswer | None:
-        """Return an answer with the result columns of a statement, without rows; None if it has none."""
+        """Return an answer with a statement's result columns and no rows, or None."""
         found = pieces(SourceText(text))
         if not found or found[0].words[0] not in ("SELECT", "WITH", "VALUES", "SHOW", "DESCRIBE", "EXPLAIN"):
             return None
@@ -444,7 +447,10 @@ class PostgresSession:
         return answer
 
     async def _asked(self, portal: Portal) -> StatementAnswer | None:
-        """Return the answer of a portal. The statement runs once, when it is first described or executed."""
+        """Return the answer of a portal.
+
+        The statement runs once, when the portal is first described or executed.
+        """
         if portal.answer is None and not _SUBSCRIBE.match(portal.text):
             found = pieces(SourceText(portal.text))
             if not found:
@@ -478,15 +484,15 @@ class PostgresSession:
     # -- writing --------------------------------------------------------------------------------------
 
     def _send(self, content: bytes) -> None:
-        """Write content to the client. Raise ConnectionResetError if the client has disconnected."""
+        """Write content to the client. Raise ConnectionResetError if it has disconnected."""
         if self._writer.is_closing():
             raise ConnectionResetError
         self._writer.write(content)
 
     async def _drain(self) -> None:
-        """Wait until the client has read most of its pending output. A stuck client is disconnected.
+        """Wait until the client has read most of its pending output.
 
-        After a reconnect, the client continues from the last epoch that it has seen (SINCE).
+        A stuck client is disconnected. After a reconnect, it can continue from its last epoch (SINCE).
         """
         await drain_writer(self._writer, self._limits)
 
@@ -503,7 +509,7 @@ def _name(subscribed: re.Match[str]) -> str:
 
 
 def _with_lists(text: str, oids: Sequence[int]) -> tuple[int, ...]:
-    """Return the parameter types. An unspecified type is a list type if the statement implies one."""
+    """Return the parameter types. An untyped parameter gets the list type that the statement implies."""
     lists = list_parameters(text)
     count = max([len(oids), *lists])
     known = [*oids, *[0] * (count - len(oids))]
@@ -527,12 +533,15 @@ def _close(portal: Portal) -> None:
 
 
 def _has_ended(reader: asyncio.StreamReader) -> bool:
-    """Return True if the client has closed its side, even if earlier messages are still unread."""
+    """Return True if the client has closed its side, even with unread messages."""
     return bool(reader._eof) or reader.exception() is not None  # type: ignore[attr-defined]
 
 
 def _cast_to_described(answer: StatementAnswer, columns: pa.Schema | None) -> StatementAnswer:
-    """Cast an answer to the column types that were described, because the client decodes rows by them."""
+    """Cast an answer to the column types that were described to the client.
+
+    The client decodes rows by these types.
+    """
     rows = answer.rows
     if rows is None or columns is None or len(columns) != len(rows.schema):
         return answer
@@ -572,7 +581,7 @@ def _as_lines(form: CopyFormat, rows: EpochRows, _: Epoch, __: int) -> bytes:
 
 @cache
 def _lines_of(form: CopyFormat) -> Encoder:
-    """Return one encoder per COPY format, so that followers share encoded rows."""
+    """Return the encoder of a COPY format, cached so that followers share encoded rows."""
     return partial(_as_lines, form)
 
 
@@ -635,9 +644,9 @@ def _error(problem: SlicemillError) -> bytes:
 
 # Answers to statements that clients expect every PostgreSQL server to support.
 #
-# Settings are accepted and ignored. Transactions are accepted without effect, as every statement is
-# committed by itself. `system_catalog` answers queries on PostgreSQL's system catalog; an unsupported one
-# returns no rows.
+# Settings are accepted and ignored. Transactions are accepted without effect, because every statement is
+# committed separately. `system_catalog` answers queries on PostgreSQL's system catalog; an unsupported
+# query returns no rows.
 
 
 SERVER_VERSION = "15.0"  # the PostgreSQL version with this protocol and these types
@@ -692,7 +701,7 @@ def answer_client_statement(
     ask: Callable[[SystemCatalogQuery], pa.Table | None],
     values: Sequence[object] = (),
 ) -> StatementAnswer | None:
-    """Return the answer to a statement that only PostgreSQL clients send; None if it is for the service.
+    """Return the answer to a PostgreSQL-specific statement, or None for other statements.
 
     `relations` returns all relations that an ad hoc query can name. `values` are the values of parameters.
     `ask` executes a query on the system catalog, or returns None if the query is not supported.

@@ -1,8 +1,8 @@
 """PostgreSQL's system catalog for clients: pg_class, pg_attribute and related tables.
 
-Every stream, query and table appears as a table of the schema `public`, and every view as a view. A query
-on the catalog is rewritten for DuckDB, which runs it over the tables built here. Catalog tables without a
-counterpart (indexes, triggers, privileges) exist but are empty.
+Every stream, query and table appears as a table of the schema `public`, and every view as a view. DuckDB
+runs queries on the catalog over the tables built here, after a rewrite of the syntax. Catalog tables without
+a counterpart (indexes, triggers, privileges) exist but are empty.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _EMPTY = {
     "pg_timezone_names": "name abbrev is_dst?",
 }
 
-# Functions of the catalog as DuckDB macros, except those that DuckDB has itself.
+# Functions of the catalog as DuckDB macros. Functions that DuckDB has itself are omitted.
 _MACROS = {
     "pg_table_is_visible(a)": "true",
     "pg_type_is_visible(a)": "true",
@@ -156,10 +156,10 @@ def system_answer(
     views: Collection[str],
     settings: Mapping[str, str],
 ) -> pa.Table:
-    """Execute a query on the system catalog. `relations` are the visible relations as empty tables.
+    """Execute a query on the system catalog.
 
-    `views` names the relations that are views, `values` are for $1, $2, … Raises duckdb.Error or sqlglot's
-    errors if the query is not supported.
+    `relations` are the visible relations as empty tables, and `views` names the views. `values` are the
+    values of $1, $2, … Raises errors of duckdb or sqlglot if the query is not supported.
     """
     tree = _for_duckdb(postgres_tree(sql))
     connection = open_connection()
@@ -321,7 +321,10 @@ _MARKS = {
 
 
 def _rows(columns: str, rows: Sequence[tuple[object, ...]] = ()) -> pa.Table:
-    """Build a table from a column list like `oid# name live? list*`. Columns without a type mark are text."""
+    """Build a table from a column list such as `oid# name live? list*`.
+
+    The marks are the keys of `_MARKS`. A column without a mark is text.
+    """
     names = columns.split()
     values = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table(
@@ -333,7 +336,7 @@ def _rows(columns: str, rows: Sequence[tuple[object, ...]] = ()) -> pa.Table:
 
 
 def _for_duckdb(tree: exp.Expr) -> exp.Expr:
-    """Rewrite the tree for DuckDB bottom-up, so that rewritten parts are inside their rewritten parents."""
+    """Rewrite the tree for DuckDB, bottom-up, so that parents contain rewritten children."""
     for node in reversed(list(tree.walk())):
         if (made := _rewrite_node(node)) is not node:
             tree = made if node is tree else tree
@@ -368,7 +371,7 @@ def _rewrite_node(node: exp.Expr) -> exp.Expr:
 
 
 def _call(node: exp.Expr) -> str:
-    """Return the name of a function that is called without arguments, or an empty text."""
+    """Return the name of a function called without arguments, or an empty text."""
     if isinstance(node, exp.Anonymous):
         return "" if node.expressions else node.name.lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) and not node.args.get("this") else ""
@@ -405,7 +408,7 @@ def _type_word(node: exp.Cast) -> str:
 
 
 def _cast(node: exp.Cast) -> exp.Expr:
-    """Rewrite casts. The types regclass and regtype convert between object names and oids."""
+    """Rewrite a cast. Casts to regclass and regtype convert between names and oids."""
     word = _type_word(node)
     if word in ("regclass", "regtype", "regproc", "regnamespace"):
         if isinstance(node.parent, exp.Cast) and _type_word(node.parent) in ("text", "varchar", "name"):

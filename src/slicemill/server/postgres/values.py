@@ -93,7 +93,7 @@ def _oid(kind: pa.DataType) -> int:
 
 
 def encode_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[bytes | None]]:
-    """Encode the values of each column. `formats` has 1 for columns in binary format."""
+    """Encode the values of each column. `formats` has 1 for binary columns."""
     found: list[list[bytes | None]] = []
     for place, column in enumerate(table.columns):
         binary = place < len(formats) and formats[place] == 1
@@ -125,7 +125,7 @@ def encode_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) ->
 
 
 def _array_text(elements: Sequence[bytes | None]) -> bytes:
-    """Encode an array in text format, with quotes around each value except NULL: `{"1",NULL}`."""
+    """Encode an array in text format, with quotes around values: `{"1",NULL}`."""
     written = (b"NULL" if one is None else b'"' + _escape_quotes(one) + b'"' for one in elements)
     return b"{" + b",".join(written) + b"}"
 
@@ -180,7 +180,7 @@ def _date(value: object) -> bytes:
 
 
 def _calendar_day(days: int) -> tuple[str, str]:
-    """Return a day since 1970 in the proleptic Gregorian calendar, and ` BC` for years before 1.
+    """Return a day since 1970 as Gregorian date, with ` BC` for years before 1.
 
     >>> _calendar_day(0), _calendar_day(-735_160), _calendar_day(20_000_000)
     (('1970-01-01', ''), ('0044-03-15', ' BC'), ('56728-02-22', ''))
@@ -212,7 +212,10 @@ def _interval_bytes(value: object) -> bytes:
 
 
 def _instant_bytes(value: object) -> bytes:
-    """Encode a timestamp as microseconds since 2000. Infinities are the largest and smallest integers."""
+    """Encode a timestamp as microseconds since 2000.
+
+    Infinities are the largest and smallest integers.
+    """
     us = cast(int, value)
     if abs(us) == _INFINITE_US:
         return struct.pack("!q", us if us > 0 else us - 1)
@@ -235,7 +238,7 @@ def _json(value: object) -> bytes:
 
 
 def _text(value: object) -> bytes:
-    """Encode text, and values of types without a PostgreSQL counterpart as text."""
+    """Encode a value as text, also for types without a PostgreSQL counterpart."""
     return (value if isinstance(value, str) else str(value)).encode()
 
 
@@ -291,7 +294,9 @@ DIGITS = 4  # decimal digits in each base-10,000 digit of NUMERIC
 
 
 def numeric_bytes(value: object) -> bytes:
-    """Encode a binary NUMERIC: digit count, weight of the first digit, sign, scale, base-10,000 digits.
+    """Encode a binary NUMERIC.
+
+    The fields are digit count, weight of the first digit, sign, scale, and base-10,000 digits.
 
     >>> numeric_bytes(Decimal("-12.25")).hex()
     '0002000040000002000c09c4'
@@ -312,8 +317,8 @@ def numeric_bytes(value: object) -> bytes:
 class CopyFormat:
     """Format options of COPY TO STDOUT.
 
-    >>> CopyForm.of("WITH (FORMAT csv, HEADER)")
-    CopyForm(csv=True, header=True, delimiter=b',')
+    >>> CopyFormat.of("WITH (FORMAT csv, HEADER)")
+    CopyFormat(csv=True, header=True, delimiter=b',')
     """
 
     csv: bool = False
@@ -343,7 +348,10 @@ class CopyFormat:
         return copy_line(values, self.delimiter)
 
     def _quoted(self, value: bytes) -> bytes:
-        """Quote a CSV value if necessary. Empty text needs quotes, because it would be read as NULL."""
+        """Quote a CSV value if necessary.
+
+        Empty text is quoted, because it would otherwise be read as NULL.
+        """
         if value and not any(mark in value for mark in (b'"', b"\n", b"\r", self.delimiter)):
             return value
         return b'"' + value.replace(b'"', b'""') + b'"'

@@ -34,7 +34,7 @@ class ColumnDescription(NamedTuple):
 
 
 async def read_startup(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Read the first message: its code and the rest of its content."""
+    """Read the first message. Return its code and the rest of its content."""
     (length,) = struct.unpack("!i", await reader.readexactly(4))
     if not 8 <= length <= LONGEST_START:
         raise ProtocolError("the first message has no sensible length")
@@ -60,7 +60,10 @@ def startup_options(content: bytes) -> dict[str, str]:
 
 
 class ContentReader:
-    """Reads the fields of a message in order. Raises ProtocolError if the message is too short."""
+    """Reads the fields of a message in order.
+
+    Raises ProtocolError if the message is too short.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -157,7 +160,7 @@ def parameter_description(oids: Sequence[int]) -> bytes:
 
 
 def error(text: str, code: str = "XX000", extra: Mapping[bytes, str] | None = None) -> bytes:
-    """Encode an error with its SQLSTATE. `extra` has further fields: hint (H), position (P)."""
+    """Encode an error with its SQLSTATE. `extra` has further fields, such as hint (H) and position (P)."""
     fields = {b"S": "ERROR", b"V": "ERROR", b"C": code, b"M": text, **(extra or {})}
     return message(b"E", b"".join(name + text_of(value) for name, value in fields.items()) + b"\0")
 

@@ -1,1 +1,1 @@
-"""Generated code of models, within the loops of other aggregates."""
+"""Code generation for models, inside the loops of other aggregates."""

@@ -1,10 +1,10 @@
-"""Generated accumulators of model cores, a class per method (C14, C17, C24).
+"""Generated accumulators of model cores, one class per method (C14, C17, C24).
 
-`came` writes the code for an arriving element, `left` for an expiring one. Additions and removals
-accumulate rounding errors in sums and products. These are rebuilt from the window's elements after as
-many removals as there are elements (the rebase of C24, at n slides), and earlier if cancellation has lost
-too many digits. That happens after a large number has expired. To detect it, a sum also accumulates the
-absolute values of its elements, and the maximum of that total.
+`came` writes the code for an arriving element, `left` for an expiring one. Additions and removals accumulate
+rounding errors in sums and products. Such an accumulator is rebuilt from the window's elements after as many
+removals as there are elements (the rebase of C24, at n slides). It is rebuilt earlier if cancellation has
+lost too many digits, which happens after a large number has expired. To detect the loss, a sum also
+accumulates the absolute values of its elements, and the maximum of that total.
 
 All fields are initially 0.
 """
@@ -40,7 +40,7 @@ _LEFT_OF_SUM = 2.0**-40
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorTarget:
-    """Target of an accumulator's code: writer, record, and pools by name.
+    """Names that the code of an accumulator uses: writer, record, number and pools.
 
     `count` is the field with the number of elements.
     """
@@ -63,7 +63,7 @@ class AccumulatorTarget:
 
 
 class AccumulatorCode(ABC):
-    """Writes the maintenance code of a core.
+    """Code generator for the accumulator of one core.
 
     An accumulator with rounding errors (`worn`) is rebuilt occasionally. The element counter is already
     incremented when `came` runs, and not yet decremented when `left` runs.
@@ -80,7 +80,7 @@ class AccumulatorCode(ABC):
         return f"{self.place.record}_again{self.place.number}"
 
     def is_spent(self) -> str:
-        """Return the source of a test for lost digits."""
+        """Return the source code of a test for lost digits, or an empty text."""
         return ""
 
     def fields(self) -> dict[str, str]:
@@ -93,7 +93,7 @@ class AccumulatorCode(ABC):
 
     @abstractmethod
     def came(self, image: Pair) -> None:
-        """Write an element's arrival; `image` is its value under the core's transform."""
+        """Write the code for an arriving element. `image` is its value under the core's transform."""
 
     @abstractmethod
     def left(self, image: Pair) -> None: ...
@@ -106,7 +106,7 @@ class AccumulatorCode(ABC):
 
 
 class ElementCount(AccumulatorCode):
-    """Number of elements n, which the loop counts anyway."""
+    """Number of elements n. The loop counts the elements already."""
 
     def came(self, image: Pair) -> None:
         pass
@@ -374,8 +374,9 @@ class RankHeaps(AccumulatorCode):
 class CombiningStacks(AccumulatorCode):
     """Two-stack queue for an operator without an inverse, here gcd.
 
-    Each older element stores the aggregate from itself to the border. The newer elements have one aggregate.
-    When there are no older elements left, the newer ones become the older ones.
+    Each older element stores the aggregate from itself to the border between older and newer elements. The
+    newer elements have one aggregate. When no older elements are left, the newer elements become the older
+    ones.
     """
 
     _pool = "stack"
@@ -427,7 +428,7 @@ def drop_first(place: AccumulatorTarget, pool: str) -> None:
 
 
 def _if_any(place: AccumulatorTarget, pool: str, found: str, least: int = 0) -> Pair:
-    """Write a value, NaN unless there are more than `least` elements."""
+    """Write a value, or NaN if there are not more than `least` elements."""
     name = place.out.fresh("found")
     place.out.line(f"{name} = np.nan")
     with place.out.block(f"if {place.record}.{pool}_rows > {least}:"):
@@ -464,7 +465,7 @@ def simple_accumulator(core: Core, place: AccumulatorTarget, weighed: bool) -> A
     return _SIMPLE[core.aggregate](core, place)
 
 
-# Source of cores that are recomputed from stored elements per result.
+# Code of cores that are recomputed from stored elements for each result.
 
 
 _BEGIN = {"sum": "0.0", "prod": "1.0", "xor": "0.0", "gcd": "0.0", "all": "1.0", "any": "0.0"}
@@ -503,9 +504,9 @@ class RecomputedCore(AccumulatorCode):
         out.line(f"{rows} += 1")
 
     def came(self, image: Pair) -> None:
-        """Write nothing.
+        """Write nothing, because `keep` stores the element.
 
-        The image depends on other elements, so `keep` stores the element.
+        The image depends on other elements and cannot be computed on arrival.
         """
 
     def left(self, image: Pair) -> None:
@@ -616,9 +617,7 @@ class RecomputedCore(AccumulatorCode):
             out.line(f"{h}, {low} = {low} + {h} * ((place % {below}) / {below}), 0.0")
 
 
-# Source of cores in letter form.
-#
-# Each letter maps an array to an array (C4-C9).
+# Code of cores in the paper's letters. Each letter maps an array to an array (C4-C9).
 
 
 _ORDERED = {
@@ -629,9 +628,9 @@ _ORDERED = {
 
 
 class LetteredCore(RecomputedCore):
-    """Core in letter form.
+    """Core in the paper's letters.
 
-    It has no value if a function has none, or if F takes more elements than there are.
+    The core has no value if one of its functions has none, or if F selects more elements than exist.
     """
 
     def value(self) -> Pair:

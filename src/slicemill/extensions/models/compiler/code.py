@@ -1,8 +1,8 @@
 """Code of models in a loop: arrival, expiry and results.
 
 Several models over one window are written together, so that equal cores are stored once
-(`slicemill.extensions.models.joint`). Accumulators with rounding errors or lost digits are rebuilt from
-the window, each independently. So the bits of a result do not depend on the other models.
+(`slicemill.extensions.models.joint`). An accumulator with rounding errors or lost digits is rebuilt from the
+window, independently of other accumulators. So a result is bitwise equal whichever other models run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEADS = ("rows", "begin", "at", "room")  # fields per pool
 
 
 class ModelCode:
-    """Writes a version of one or more models.
+    """Code generator for the base or window version of one or more models.
 
     The cores of the models are the state of the version.
     """
@@ -55,7 +55,7 @@ class ModelCode:
         self.pivots = self._pivots()
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
-        self.answers_if = "True"  # source of a test whether an arriving tuple returns a result
+        self.answers_if = "True"  # source of the test if an arriving tuple returns a result
 
     def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
@@ -65,12 +65,12 @@ class ModelCode:
             return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
-        # Nothing expires in a base version, so that any weight can be maintained.
+        # In a base version no element expires, so any weight can be maintained.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else ShiftedWeightedSum(core, place)
 
     def _is_read_again(self, kept: FilteredCore) -> bool:
-        """Return True if recomputing is cheaper than maintaining (C18).
+        """Return True if recomputing a core is cheaper than maintaining it (C18).
 
         Distances from a pivot are always maintained.
         """
@@ -90,7 +90,7 @@ class ModelCode:
         return found
 
     def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
-        """Yield suffix, conditions and accumulators for each kind of elements."""
+        """Yield suffix, conditions and accumulators for each distinct set of element conditions."""
         for number, conditions in enumerate(self.joint.vectors):
             both = zip(self.joint.kept, self.accumulators, strict=True)
             yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
@@ -128,7 +128,7 @@ class ModelCode:
         return found
 
     def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Map the state of another model code to this one.
+        """Map the state of another `ModelCode` to the state of this one.
 
         `numbers` are the indexes of these models in `other`. `other` has at least as many models, and may
         share state that is separate here. Return record fields and pools, keyed by their names here.
@@ -197,7 +197,7 @@ class ModelCode:
                     self.answer()
 
     def _came(self) -> None:
-        """Write an arrival; rebuild worn accumulators from the window's tuples.
+        """Write the code for an arrival, including the rebuild of worn accumulators.
 
         The newest tuple in the window is the arriving one.
         """
@@ -253,9 +253,9 @@ class ModelCode:
         return Code(text, self.shared.null(f"window {place}", f"{text}_null"))
 
     def _arrive(self, is_newest: str) -> None:
-        """Write a tuple's arrival.
+        """Write the code for a tuple's arrival.
 
-        During a rebuild, all other accumulators process only the newest tuple.
+        During a rebuild, accumulators that are not rebuilt process only the newest tuple.
         """
         out, record = self.out, self.record
         if self._uses_age:
@@ -419,13 +419,13 @@ class ModelCode:
         self.version.give(codes)
 
     def write_values(self) -> tuple[list[Pair], Formulas]:
-        """Write the values of all accumulators; return them and their formulas."""
+        """Write the values of all accumulators. Return the values and their formulas."""
         values = self._values()
         pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
         return pairs, Formulas(self.out, values, rounded=True)
 
     def _values(self) -> dict[Expr, Pair]:
-        """Return the values of cores, computing window values they need first."""
+        """Return the values of cores. Window values that cores need are computed first."""
         names: dict[Expr, Pair] = {}
 
         def need(name: str) -> None:
@@ -457,7 +457,7 @@ class ModelCode:
         return names
 
     def _sums_about_pivots(self) -> list[int]:
-        """Return the first-degree sums that formulas need with distances from a pivot."""
+        """Return the sums of first degree whose distances from a pivot a formula uses."""
         formulas = (*self.joint.results, *self.joint.lets.values())
         asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
         return [number for number in range(len(self.joint.kept)) if f"u{number}" in asked]

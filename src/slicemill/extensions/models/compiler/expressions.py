@@ -1,4 +1,4 @@
-"""Source of model formulas; values are pairs of doubles, NaN means none."""
+"""Code generator for model formulas. A value is a pair of doubles; NaN means no value."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def constant(value: Fraction) -> Pair:
 
 
 class Formulas:
-    """Writes formulas.
+    """Code generator for formulas.
 
     `names` maps columns and symbols, which may have equal names, to pairs. `known` maps other expressions to
-    pairs. With `to_number`, operands have rounding errors, so that a tiny sum or difference becomes 0.
+    pairs. With `rounded`, operands have rounding errors, so a tiny sum or difference is replaced by 0.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Formulas:
         return f"{name}h", f"{name}l"
 
     def _choice(self, condition: str, yes: Expr, no: Expr) -> Pair:
-        """Write a choice that evaluates only one branch."""
+        """Write a choice that evaluates only the chosen branch."""
         name = self._out.fresh("chosen")
         self._out.line(f"{name}h, {name}l = np.nan, 0.0")
         for test, branch in (

@@ -1,6 +1,6 @@
 """Inspection of running models: core values, read from the state (C19).
 
-The code of a result runs once, as Python, for display.
+The code that computes results runs once as Python, for display.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ModelValue:
 
 
 def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> Iterator[ModelValue]:
-    """Yield the models' values in a partition; `arrays` may change later."""
+    """Yield the values of all models in a partition, from a copy of the arrays."""
     (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
     if place >= len(arrays[made.record.upper()]):
         return

@@ -1,6 +1,6 @@
 """Joint evaluation of models over one window, with shared cores stored once.
 
-    calls = ModelCalls([Asked(mean, (price,)), Asked(slope, (price, size))], frame)
+    calls = ModelCalls([ModelCall(mean, (price,)), ModelCall(slope, (price, size))], frame)
     state = calls.uda.start()
     answers = calls.uda.run(state, Tuples(columns_of(calls.arguments), seller, ts))
 
@@ -33,7 +33,7 @@ _MANY = 256
 
 
 class ModelCalls:
-    """Models evaluated as one call; raises NoCompiledForm if impossible.
+    """Models evaluated as one call. Raises NoCompiledForm if there is no compiled form.
 
     `arguments` may include more than the models need, because the layout of a state depends on them. All
     models that use age must use the same time.
@@ -63,10 +63,7 @@ class ModelCalls:
         self.uda = CompiledCall((plain, nullable), returns, types, frame, literals, how, _not_a_number_error)
 
     def only(self, wanted: Collection[ModelCall], state: CompiledState) -> ModelCalls:
-        """Return the call with only these models.
-
-        Drop the state of all others.
-        """
+        """Return the call with only these models. The state of all other models is dropped."""
         numbers = [number for number, each in enumerate(self.asked) if each in wanted]
         left = ModelCalls(
             [self.asked[n] for n in numbers], self._frame, self.arguments, self._form, self._costs
@@ -115,7 +112,7 @@ class ModelCalls:
         )
 
 
-_SUPPOSED = 1000  # elements of a RANGE window; most methods depend only on the share in a slide
+_SUPPOSED = 1000  # assumed elements of a RANGE window; most methods depend only on the share of a slide
 
 
 def slide_of(frame: WindowFrame) -> tuple[int, int] | None:

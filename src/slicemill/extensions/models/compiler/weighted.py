@@ -1,7 +1,8 @@
 """Weighted sums Σ u^r e^(βu) x, per mode and power (C21).
 
-When the oldest element expires, the positions i of all others decrease by one. When an element arrives,
-their j and their age increase. Sums with higher powers are then computed from sums with lower powers:
+When the oldest element expires, the positions i of all other elements decrease by one. When an element
+arrives, j and the age of all other elements increase. Sums with higher powers are then computed from sums
+with lower powers:
 
     (u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu)
 
@@ -38,7 +39,7 @@ def step_of(mode: Mode) -> Fraction:
 
 
 class ModeSums:
-    """Writes the sums of one mode: pairs of doubles, or complex numbers."""
+    """Code generator for the sums of one mode, as pairs of doubles or complex numbers."""
 
     def __init__(self, mode: Mode, degree: int, out: Writer) -> None:
         self.mode, self.degree, self.out = mode, degree, out
@@ -107,7 +108,7 @@ class ModeSums:
             out.line(f"{first}, {second} = dd.{call}({first}, {second}, {scaled[0]}, {scaled[1]})")
 
     def shift(self, stem: str, into: str, by: str, *, whole: bool, turn: bool = True) -> None:
-        """Write the sums with all positions shifted, into `into`, possibly `stem` itself."""
+        """Write the sums with all positions shifted. `into` may be `stem` itself."""
         out = self.out
         weight = self.at(by, whole) if turn else ("1.0", "0.0")
         # From the highest power down, because each power needs the old values of the lower ones.
@@ -179,7 +180,7 @@ def _real_part(term: Term, names: Pair, paired: bool) -> str:
 
 
 class ShiftedWeightedSum(AccumulatorCode):
-    """Weighted sum maintained by shifting; it accumulates rounding errors."""
+    """Weighted sum that is maintained by shifting. It accumulates rounding errors."""
 
     worn = True
 
@@ -188,7 +189,7 @@ class ShiftedWeightedSum(AccumulatorCode):
         assert core.weight is not None
         self.powers = mode_sums_of(core, place.out)
         self.variable = core.weight.variable
-        # does it rotate with the position?
+        # True if the weight rotates with the position
         self.numbered = self.variable == POSITION and core.weight.modes_turn
 
     @property
@@ -347,19 +348,19 @@ class WeightedStacks(AccumulatorCode):
 # deviation of the elements, or expired elements were far greater than the remaining ones.
 
 
-# Squared: the mean is further from the pivot than 2^12 standard deviations.
+# Square of the limit: the mean is further from the pivot than 2^12 standard deviations.
 _FAR = 2.0**-24
-# Share of the squares; a fourth power then has 72 of 104 bits left.
+# Remaining share of the squares at which a pivot is replaced. A fourth power then has 72 of 104 bits left.
 _LEFT_OF_SQUARES = 2.0**-16
-# Twice the first is still a double, and so is the square of the second.
+# Twice `_GREATEST` and the square of `_ENOUGH` are still finite doubles.
 _GREATEST = "1e300"
 _ENOUGH = "1e150"
 
 
 class PivotCode:
-    """Writes the state of one pivot; with `moving`, elements expire.
+    """Code generator for the state of one pivot.
 
-    A pivot with expiring elements may have to be replaced.
+    With `moving`, elements expire, and the pivot may have to be replaced.
     """
 
     def __init__(self, out: Writer, record: str, end: str, count: str, moving: bool) -> None:
@@ -387,10 +388,7 @@ class PivotCode:
         )
 
     def choose(self, image: Pair) -> None:
-        """Write the choice of the first element as pivot.
-
-        It is already counted.
-        """
+        """Write the choice of the first element as pivot. The element is already counted."""
         first = f"{self._count} == 1"
         with self._out.block(f"if {self.again} and {first}:" if self._moving else f"if {first}:"):
             self._out.line(f"{self._field('pivot')} = {image[0]} if abs({image[0]}) < {_GREATEST} else 0.0")
