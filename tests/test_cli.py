@@ -68,7 +68,7 @@ def test_check_as_json_has_statements_and_mistakes() -> None:
     assert len(report["mistakes"]) == 5
 
 
-@pytest.mark.parametrize("form", ["text", "json", "svg"])
+@pytest.mark.parametrize("form", ["text", "json", "svg", "mermaid", "dot"])
 def test_explain_shows_every_query_in_each_format(form: str) -> None:
     done = slicemill("explain", str(AUCTION), "--format", form)
     assert done.returncode == 0, done.stderr
@@ -78,12 +78,23 @@ def test_explain_shows_every_query_in_each_format(form: str) -> None:
         assert json.loads(done.stdout)["nodes"]
     if form == "svg":
         assert ElementTree.fromstring(done.stdout).tag.endswith("svg")
+    if form in ("mermaid", "dot"):
+        assert done.stdout.startswith("flowchart LR\n" if form == "mermaid" else "digraph slicemill {\n")
 
 
 def test_explain_can_show_one_query_alone() -> None:
-    done = slicemill("explain", str(AUCTION), "--query", "HOT_ITEMS")
-    assert "hot_items" in done.stdout
-    assert "local_offers" not in done.stdout
+    for form in ("text", "mermaid", "dot"):
+        done = slicemill("explain", str(AUCTION), "--query", "HOT_ITEMS", "--format", form)
+        assert "hot_items" in done.stdout
+        assert "local_offers" not in done.stdout
+
+
+@pytest.mark.parametrize("form", ["mermaid", "dot"])
+def test_explain_of_a_model_rejects_formats_of_query_graphs(form: str) -> None:
+    models = AUCTION.with_name("models.esl")
+    done = slicemill("explain", str(models), "--model", "spread", "--format", form)
+    assert done.returncode != 0 and done.stdout == ""
+    assert f"a model has no format {form}; use text, json or svg" in done.stderr
 
 
 def test_check_notes_calls_that_run_row_by_row() -> None:

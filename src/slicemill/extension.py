@@ -35,7 +35,7 @@ class StatementHook:
     | `bind` | `(CreateObject, Context) -> ComputedStream or CalledDefinition` |
     | `called` | True if queries call the object like an aggregate; otherwise it is a stream |
     | `replaceable` | True if CREATE OR REPLACE is allowed |
-    | `explain` | `(name, Catalog, format) -> str` for `slicemill explain --<kind> name` |
+    | `explain` | `(name, Catalog, format) -> str` for `explain --<kind> name`: text, json or svg |
     """
 
     kind: str

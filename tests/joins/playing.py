@@ -156,7 +156,9 @@ def check(scene: Scene) -> int:
     alone = _undisturbed(scene)
     with TemporaryDirectory() as folder, ExitStack() as running:
         # Forcing one kind of placement would refuse sets of joins in which not all can have it.
-        running.enter_context(patch.object(unit_changes, "chosen", partial(_drawn_placement, scene)))
+        running.enter_context(
+            patch.object(unit_changes, "choose_placement", partial(_drawn_placement, scene))
+        )
         running.enter_context(patch.object(skew, "LIMITS", EAGER if scene.eager else skew.LIMITS))
         stage = _Stage(scene, Path(folder), scene.cells)
         try:

@@ -116,7 +116,9 @@ def test_a_process_that_dies_while_it_compiles_lets_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLICEMILL_CACHE", str(tmp_path))
-    code = "import time; from slicemill.kernels import store; store.locked('k'); print(); time.sleep(600)"
+    code = (
+        "import time; from slicemill.kernels import store; store.acquire_lock('k'); print(); time.sleep(600)"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         other.kill()

@@ -122,6 +122,14 @@ def test_plans_come_as_text_json_and_picture(client: httpx.Client) -> None:
     assert "price > 10" in client.get("/v1/queries/dear/explain").text
     assert client.get("/v1/explain", params={"format": "json"}).json()["nodes"]
     assert client.get("/v1/explain", params={"format": "svg"}).text.startswith("<svg")
+    for form, kind, first in (
+        ("mermaid", "text/vnd.mermaid", "flowchart LR"),
+        ("dot", "text/vnd.graphviz", "digraph slicemill {"),
+    ):
+        for path in ("/v1/explain", "/v1/queries/dear/explain"):
+            plan = client.get(path, params={"format": form})
+            assert plan.headers["content-type"] == f"{kind}; charset=utf-8"
+            assert plan.text.splitlines()[0] == first and "Query dear" in plan.text
     assert client.get("/v1/explain", params={"format": "pdf"}).status_code == 422
 
 

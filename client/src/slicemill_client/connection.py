@@ -85,7 +85,10 @@ class Connection:
         }
 
     def explain(self, query: str | None = None, form: str = "text") -> str:
-        """Return the execution plan of a query, or of all queries, as text, json or svg."""
+        """Return the execution plan of a query, or of all queries.
+
+        `form` is "text", "json", "svg", "mermaid" or "dot".
+        """
         path = "/v1/explain" if query is None else f"/v1/queries/{query}/explain"
         return self.request("GET", path, params={"format": form}).text
 

@@ -56,9 +56,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(epilog="Example: slicemill check examples/auction.esl")(check.check)
-app.command(epilog="Example: slicemill explain examples/auction.esl --format svg --output auction.svg")(
-    explain.explain
-)
+app.command(
+    epilog="Examples: slicemill explain examples/auction.esl --format svg --output auction.svg; "
+    "slicemill explain examples/auction.esl --query hot_items --format dot | dot -Tpng -o hot_items.png"
+)(explain.explain)
 app.command(epilog=f"Example: slicemill run examples/auction.esl --for 30s\n\n{EXIT_STATUS}")(run.run)
 app.command(epilog="Example: slicemill serve examples/auction.esl --home work")(serve.serve)
 app.command(

@@ -21,11 +21,18 @@ class Format(StrEnum):
     text = "text"
     json = "json"
     svg = "svg"
+    mermaid = "mermaid"
+    dot = "dot"
 
 
 def explain(
     file: File,
-    form: Annotated[Format, typer.Option("--format", help="text, json, or svg: a drawing.")] = Format.text,
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format", help="text; json; svg: a drawing; mermaid, for Markdown; dot, for Graphviz."
+        ),
+    ] = Format.text,
     query: Annotated[str | None, typer.Option(help="Only this query or derived stream.")] = None,
     uda: Annotated[str | None, typer.Option(help="How calls of this aggregate run, with their code.")] = None,
     model: Annotated[str | None, typer.Option(help="What this model keeps and costs, or its graph.")] = None,
@@ -74,6 +81,10 @@ def _render_graph(graph: QueryGraph, form: Format, cells: int, home: Path | None
         from slicemill.explain.svg import explain_svg
 
         return explain_svg(graph)
+    if form in (Format.mermaid, Format.dot):
+        from slicemill.explain.diagrams import explain_dot, explain_mermaid
+
+        return explain_mermaid(graph) if form is Format.mermaid else explain_dot(graph)
     from slicemill.explain.placements import place_units
 
     kept = None
@@ -97,6 +108,8 @@ def _explained_object(kind: str, name: str, catalog: Catalog, form: Format) -> s
     hook = statements().get(kind)
     if hook is None or hook.explain is None:
         raise SlicemillError(f"no extension explains a {kind.lower()}; see docs/internals/extensions.md")
+    if form in (Format.mermaid, Format.dot):
+        raise SlicemillError(f"a {kind.lower()} has no format {form.value}; use text, json or svg")
     text: str = load(hook.explain)(name, catalog, form.value)
     return text
 

@@ -1,1 +1,1 @@
-"""EXPLAIN of query graphs as text, JSON and SVG."""
+"""EXPLAIN of query graphs as text, JSON, SVG, Mermaid and DOT."""

@@ -32,14 +32,12 @@ def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit
     printer = _Printer(graph, max(width, _MIN_WIDTH))
     trees = [printer.tree(graph[root]) for root in _roots(graph)]
     placed = [printer.unit(unit) for unit in units]
-    added = [
-        [title, *(f"  {_printable(line)}" for line in lines)] for title, lines in sections(graph).items()
-    ]
+    added = [[title, *(f"  {printable(line)}" for line in lines)] for title, lines in sections(graph).items()]
     summary = textwrap.wrap(_summary(graph), printer.width)
     return "\n\n".join("\n".join(lines) for lines in (*trees, *placed, *added, summary)) + "\n"
 
 
-def _names(graph: QueryGraph, node_id: str) -> list[str]:
+def names_of(graph: QueryGraph, node_id: str) -> list[str]:
     """Return the names of the streams, tables and views of a node."""
     return [name for name, named in graph.streams.items() if named == node_id]
 
@@ -54,7 +52,7 @@ def _roots(graph: QueryGraph) -> list[str]:
     return list(dict.fromkeys([*shared, *(i for i in unread if i not in sinks), *sinks]))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Escape control characters, so that names cannot send them to the terminal."""
     return "".join(
         char if char.isprintable() or char == _GLUE else char.encode("unicode_escape").decode()
@@ -108,7 +106,7 @@ class _Printer:
         return [*title, *self._facts(placement_facts(placed), "     ")]
 
     def _title(self, node: Node) -> str:
-        names = _names(self.graph, node.id)
+        names = names_of(self.graph, node.id)
         if role_of(node) in (Role.STATELESS, Role.STATEFUL):
             return f"Stream {', '.join(names)}" if names else f"Step {node.name}"
         return describe_node(node, self.graph).title
@@ -123,7 +121,7 @@ class _Printer:
             child = self.graph[source]
             last = port == len(node.inputs) - 1
             alias = port_name(node, port)
-            label = f"{_printable(alias)} = " if alias and alias not in _names(self.graph, source) else ""
+            label = f"{printable(alias)} = " if alias and alias not in names_of(self.graph, source) else ""
             if source in self.roots:
                 time = f" ({TIMESTAMPS[child.kind]})" if role_of(child) is Role.SOURCE else ""
                 first = f"{indent}{'└─ ' if last else '├─ '}{label}↗ "
@@ -145,10 +143,10 @@ class _Printer:
         marks = f"  {_WAITS}" if node.waits_for_time else ""
         if facts:
             with_fact = f"{headline}  {facts[0][1]}"
-            if len(first) + len(_printable(with_fact + marks)) <= self.width:
+            if len(first) + len(printable(with_fact + marks)) <= self.width:
                 headline = with_fact
                 del facts[0]
-        also = _names(self.graph, node.id)
+        also = names_of(self.graph, node.id)
         if role_of(node) in (Role.SOURCE, Role.TABLE) and len(also) > 1:
             facts.append(("also", ", ".join(also[1:])))
         if columns:
@@ -164,7 +162,7 @@ class _Printer:
 
     def _wrapped(self, text: str, first: str, rest: str) -> list[str]:
         lines = textwrap.wrap(
-            _printable(text),
+            printable(text),
             max(self.width, len(rest) + _MIN_WIDTH // 2),
             initial_indent=first,
             subsequent_indent=rest,
@@ -173,7 +171,7 @@ class _Printer:
         return [line.replace(_GLUE, " ") for line in lines]
 
 
-# Names and descriptions of nodes, shared by text, JSON and SVG.
+# Names and descriptions of nodes, shared by all formats.
 
 
 def role_of(node: Node) -> Role:

@@ -18,6 +18,7 @@ from slicemill.columns.arrow_schema import as_results, to_arrow, with_system_col
 from slicemill.columns.rows import plain_table
 from slicemill.connectors.webhook import post
 from slicemill.errors import SlicemillError
+from slicemill.explain.diagrams import explain_dot, explain_mermaid
 from slicemill.explain.json import explain_json
 from slicemill.explain.placements import place_units
 from slicemill.explain.svg import explain_svg
@@ -148,6 +149,14 @@ class MillService:
     def explain_svg(self, name: str | None = None) -> str:
         """Return the execution plan as an SVG drawing."""
         return explain_svg(self.graph(name))
+
+    def explain_mermaid(self, name: str | None = None) -> str:
+        """Return the execution plan as a Mermaid flowchart."""
+        return explain_mermaid(self.graph(name))
+
+    def explain_dot(self, name: str | None = None) -> str:
+        """Return the execution plan in Graphviz's DOT language."""
+        return explain_dot(self.graph(name))
 
     def statements(self) -> list[Entry]:
         """Return the statements in force, with user and time, without passwords."""

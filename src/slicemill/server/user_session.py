@@ -336,12 +336,14 @@ class UserSession:
         return [entry for entry in self.service.statements() if self.principal.may_name(entry["name"])]
 
     def explain(self, name: str | None = None, form: str = "text") -> str:
-        """Return the execution plan of one or all queries, as text, json or svg."""
+        """Return the execution plan of one or all queries in a format."""
         self.require_all_names(name)
         forms = {
             "text": self.service.explain,
             "json": self.service.explain_json,
             "svg": self.service.explain_svg,
+            "mermaid": self.service.explain_mermaid,
+            "dot": self.service.explain_dot,
         }
         return forms[form](name)
 

@@ -256,7 +256,7 @@ def test_means_of_decimals_go_on_with_the_values_that_an_earlier_version_has_kep
         f"SELECT k, {figures} {window}" for figures in ("avg(c) AS m, sum(c) AS a", "sum(c) AS a")
     )
     with monkeypatch.context() as patched:
-        patched.setattr(share_windows, "kept_in_panes", lambda *_: False)
+        patched.setattr(share_windows, "combines_panes", lambda *_: False)
         mill = opened(tmp_path / "home", before)
         feed(mill, 0, 14)
         mill.close()

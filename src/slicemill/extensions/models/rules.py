@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -58,10 +57,8 @@ def filter_as_transform(of: FlowStep) -> Flow | None:
     return step(Op.AC, of.text, transform(chosen, inner.inputs[0]))
 
 
-# R1: T[g] · T[f] = T[g∘f]. The result needs one pass over the elements instead of two.
-
-
 def fuse_transforms(of: FlowStep) -> Flow | None:
+    """R1: T[g] · T[f] = T[g∘f]. One pass over the elements in place of two."""
     inner = of.inputs[0]
     if not of.uniform or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
@@ -73,11 +70,11 @@ def compose(outer: Expr, inner: Expr) -> Expr:
     return replace_parts(outer, lambda part: inner if part == Parameter("x") else None)
 
 
-# R9: equal parts of a graph are merged: the same operator on the same inputs is computed once.
-
-
 def merge_equal(graph: ModelGraph) -> ModelGraph | None:
-    """Merge equal nodes except sources and registers. Return None if no nodes are equal."""
+    """R9: equal parts of a graph are merged: the same operator on the same inputs is computed once.
+
+    Sources and registers are not merged. Return None if no nodes are equal.
+    """
     kept: dict[object, str] = {}
     same: dict[str, str] = {}
     while True:
@@ -142,13 +139,11 @@ def _split_factor(function: Expr) -> tuple[Fraction, Expr]:
     return factor, expression_of(Polynomial.of((monomial, own / factor) for monomial, own in terms))
 
 
-# R7: A[max] · T[f] = T[f] · A[max] for increasing f. A[max] becomes A[min] for decreasing f.
-
-
 _OTHER = {"max": "min", "min": "max"}
 
 
 def search_transformed(of: FlowStep) -> Flow | None:
+    """R7: A[max] · T[f] = T[f] · A[max], if f is increasing; A[min] if f is decreasing."""
     inner = of.inputs[0]
     if of.op is not Op.A or of.text not in _OTHER or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
@@ -225,9 +220,8 @@ Rule = Callable[[FlowStep], Flow | None]
 
 def rule_description(name: str) -> str:
     """Return the one-line description of a rule."""
-    module = __name__ if name == "R9" else RULES[name].__module__
-    words = str(sys.modules[module].__doc__).partition("\n")[0]
-    return words.partition(": ")[2].strip()
+    rule: Callable[..., object] = merge_equal if name == "R9" else RULES[name]
+    return str(rule.__doc__).partition("\n")[0].partition(": ")[2].strip()
 
 
 RULES: dict[str, Rule] = {

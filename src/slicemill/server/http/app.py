@@ -78,7 +78,13 @@ _BUSY: dict[int | str, dict[str, Any]] = {
 _FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
 }
-_PLAN_TYPES = {"text": "text/plain", "json": JSON, "svg": "image/svg+xml"}
+_PLAN_TYPES = {
+    "text": "text/plain",
+    "json": JSON,
+    "svg": "image/svg+xml",
+    "mermaid": "text/vnd.mermaid",
+    "dot": "text/vnd.graphviz",
+}
 _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
@@ -311,7 +317,7 @@ def _add_catalog(app: FastAPI) -> None:
         return await _call(lambda: _explain_response(session, name, format))
 
 
-ExplainFormat = Annotated[str, Query(pattern="^(text|json|svg)$")]
+ExplainFormat = Annotated[str, Query(pattern=f"^({'|'.join(_PLAN_TYPES)})$")]
 
 
 def _explain_response(session: UserSession, name: str | None, form: str) -> Response:

@@ -94,7 +94,7 @@ class Slicemill:
 
 def _local_session() -> Any:
     """Return a local session. Its module depends on the version."""
-    for name in ("slicemill.runtime.spark_session", "slicemill.runtime.session"):
+    for name in ("slicemill.runtime.spark_session", "slicemill.engine.session", "slicemill.runtime.session"):
         try:
             return import_module(name).local_session()
         except ModuleNotFoundError:

@@ -24,7 +24,7 @@ _PATIENCE_S = 600.0
 
 def local_session() -> Any:
     """Return a local session. Its module depends on the version."""
-    for name in ("slicemill.runtime.spark_session", "slicemill.runtime.session"):
+    for name in ("slicemill.runtime.spark_session", "slicemill.engine.session", "slicemill.runtime.session"):
         try:
             return import_module(name).local_session()
         except ModuleNotFoundError:
