@@ -12,11 +12,13 @@ import time
 END = 2**63 - 1
 # Least timestamp: the watermark of an input that has no watermark yet.
 BEGINNING = -END
+# Less than every timestamp, also than BEGINNING: before the first row.
+BEFORE_ALL = -(2**63)
 # 1678-01-01 00:00 UTC: timestamp of results that precede the first row. 1678 is the first whole year in the
 # range of nanosecond timestamps (pandas, Spark's `toPandas`). `BEGINNING` itself is no valid date.
 EARLIEST = -9_214_560_000_000_000
 
-US = 1_000_000
+SECOND_US = 1_000_000
 
 
 class SteadyClock:

@@ -20,7 +20,6 @@ from aggregate.compiler.comparing import call_of, over, tuples_of
 from operators.over.streams import SCHEMA as OVER_SCHEMA
 from operators.over.streams import column, table
 from slicemill import types as t
-from slicemill.aggregates.calls import END
 from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.catalog.builtin_aggregates import BUILTINS
@@ -38,6 +37,7 @@ from slicemill.functions.evaluate import compile_vector
 from slicemill.functions.rows import compile_expression
 from slicemill.functions.signatures import SCALARS, fits, result_type
 from slicemill.operators.window.over import WindowCalls
+from slicemill.time import END
 from slicemill.types import Column, Schema, Timed, Type
 
 NUMBERS = [0.0, -0.0, -1.0, 1.5, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf, None]

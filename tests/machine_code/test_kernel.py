@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
 from slicemill import types as t
-from slicemill.aggregates.calls import END, Uda
+from slicemill.aggregates.calls import Uda
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.binder import bind
 from slicemill.catalog.queries import Window
@@ -21,6 +21,7 @@ from slicemill.errors import SlicemillError
 from slicemill.functions.vectors import to_values
 from slicemill.kernels import kernel as kernels
 from slicemill.kernels.kernel import KernelFunction, interpret_kernels, kernel, names_of, signature_of
+from slicemill.time import END
 from support.stored import stored
 
 PATIENCE_S = 120.0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.aggregates.calls import END, Tuples
+from slicemill.aggregates.calls import Tuples
 from slicemill.aggregates.frames import WindowFrame
 from slicemill.aggregates.udf.compiler.layout import PYTHON
 from slicemill.binder import bind
@@ -25,6 +25,7 @@ from slicemill.extensions.models.cost import ASSUMED, CoreCosts, core_costs, cos
 from slicemill.extensions.models.explain import explain_model, explain_model_json, models_named
 from slicemill.extensions.models.model import expression
 from slicemill.functions.vectors import from_values, to_values
+from slicemill.time import END
 from slicemill.types import DOUBLE
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

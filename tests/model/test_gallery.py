@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from aggregate.compiler.comparing import tuples_of
-from slicemill.aggregates.calls import END
 from slicemill.aggregates.udf.compiler.layout import PYTHON
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.binder import bind
@@ -22,6 +21,7 @@ from slicemill.functions.vectors import to_values
 from slicemill.operators.window.spec import WindowAggregate
 from slicemill.plan.build import build_graph
 from slicemill.sql.errors import SourceText
+from slicemill.time import END
 from slicemill.types import Kind
 from support import gallery
 

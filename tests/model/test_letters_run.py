@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from aggregate.compiler.comparing import call_of, over, tuples_of
 from model.test_letters import letters
-from slicemill.aggregates.calls import END
 from slicemill.aggregates.udf.compiler.layout import PYTHON
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.binder import bind
@@ -18,6 +17,7 @@ from slicemill.extensions.models.flow import flow, value_of
 from slicemill.extensions.models.letters import from_letters
 from slicemill.extensions.models.terms import ModelError
 from slicemill.functions.vectors import to_values
+from slicemill.time import END
 from slicemill.types import DOUBLE
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 

@@ -14,7 +14,6 @@ from slicemill.kernels.arrays import Bools
 from slicemill.types import Type
 
 # The largest timestamp. As a watermark it means that the input has ended.
-END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ from slicemill.sql.errors import Diagnostic, EslError, SourceText
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import StorageFull, raise_storage_full, unique_name
 from slicemill.storage.home import Home
-from slicemill.time import BEGINNING, US, wall_clock_us
+from slicemill.time import BEGINNING, SECOND_US, wall_clock_us
 from slicemill.types import Row
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Mill:
             if behind_us > _CLOCK_BEHIND_US:
                 _LOGGER.warning(
                     "the clock of this machine is %s s behind the last commit of %s: times go on from there",
-                    behind_us // US,
+                    behind_us // SECOND_US,
                     folder_of_home,
                 )
             begun = spark if isinstance(spark, Future) else None
@@ -197,7 +197,7 @@ class Mill:
         self.sinks = SinkRunner(self.home)
         self.alerts = AlertRunner(self, clock)
         self.collector = RetentionCollector(
-            self.home, self.dispatcher, int(keep_s * US), clock, self.watermark
+            self.home, self.dispatcher, int(keep_s * SECOND_US), clock, self.watermark
         )
         self.refreshing = TableRefresher(lambda: self.catalog, self.refresh, clock)
         self._changing = threading.RLock()  # held while tables or declarations change

@@ -41,7 +41,7 @@ from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.statistics import BatchCost, UnitStatistics
 from slicemill.sql.errors import SourceText
 from slicemill.storage.home_reader import HomeReader
-from slicemill.time import US, wall_clock_us
+from slicemill.time import SECOND_US, wall_clock_us
 from slicemill.types import Kind, Timed
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def measure(
         sizes = (*_UNCOUNTED, *counted)
         for number, size in enumerate(sizes):
             progress("measuring what units cost", number / len(sizes))
-            clock.now += int(size * every_s * US)
+            clock.now += int(size * every_s * SECOND_US)
             for name, stream in streams.items():
                 rows = round(samples.rates.get(name, 0.0) * size * every_s)
                 if rows:

@@ -19,7 +19,7 @@ from slicemill.metrics.quality_of_service import QueryStatistics, StaleTime, Sum
 from slicemill.scheduling.capacity import Costs
 from slicemill.scheduling.rehearsal import Outcome, Poll, QueryOutcome
 from slicemill.sql.errors import SourceText
-from slicemill.time import US, wall_clock_us
+from slicemill.time import SECOND_US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ _PATIENCE_S = 300.0
 # Before a turn, event time advances by an hour, and a few uncounted rows close the windows of the previous
 # turn. Event time then advances by two minutes, which is longer than these rows take to run. So no row of the
 # turn is late if the watermark of a stream with SKEW has followed the clock meanwhile.
-_LEAP_US, _SMALL_LEAP_US = 3600 * US, 120 * US
+_LEAP_US, _SMALL_LEAP_US = 3600 * SECOND_US, 120 * SECOND_US
 _FEW_ROWS = 10
 
 
@@ -59,7 +59,9 @@ def try_policies(
                 mill.feed(name, stream.rows(_FEW_ROWS, now_us))
             now_us += _SMALL_LEAP_US
             # The tables are built before the run, so that feeding takes little time.
-            tables = [streams[poll.stream].rows(poll.rows, now_us + int(poll.at * US)) for poll in arrivals]
+            tables = [
+                streams[poll.stream].rows(poll.rows, now_us + int(poll.at * SECOND_US)) for poll in arrivals
+            ]
             mill.dispatcher.run_all()
             mill.policy = policy
             outcome = _run_arrivals(mill, arrivals, tables, costs, progress)
@@ -99,7 +101,7 @@ def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[
     largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
     now_us = wall_clock_us()
     for number in range(_UNCOUNTED):
-        now_us += US
+        now_us += SECOND_US
         for name, stream in streams.items():
             rows = largest[name] // (1 + number % 3)
             if rows:

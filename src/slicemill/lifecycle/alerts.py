@@ -36,7 +36,7 @@ from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import unique_name
 from slicemill.storage.home import Home
 from slicemill.storage.log import Epoch, Log
-from slicemill.time import END, US
+from slicemill.time import END, SECOND_US
 from slicemill.types import TIMESTAMP, VARCHAR
 
 # Delivery of one alert, with an outbox in the journal.
@@ -57,7 +57,7 @@ Send = Callable[[str, bytes, dict[str, str]], None]
 
 _ROWS_PER_MESSAGE = 500
 _MOST_WAITING = 100
-_FIRST_PAUSE_US, _LONGEST_PAUSE_US = US, 300 * US
+_FIRST_PAUSE_US, _LONGEST_PAUSE_US = SECOND_US, 300 * SECOND_US
 _LONGEST_WISH_S = 3600.0
 
 
@@ -183,7 +183,7 @@ class AlertDelivery:
 
     def retry_in_s(self) -> float | None:
         """Return the time until the next retry, or None without error."""
-        return None if self._error is None else max(0.0, (self._retry_us - self._clock()) / US)
+        return None if self._error is None else max(0.0, (self._retry_us - self._clock()) / SECOND_US)
 
     def deliver_new(self) -> None:
         """Send undelivered messages, except during the back-off after an error."""
@@ -234,7 +234,7 @@ class AlertDelivery:
     def _fail(self, problem: Exception) -> None:
         pause_us = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self._failures, 20))
         if isinstance(problem, WebhookError) and problem.after_s is not None:
-            pause_us = max(pause_us, int(US * min(problem.after_s, _LONGEST_WISH_S)))
+            pause_us = max(pause_us, int(SECOND_US * min(problem.after_s, _LONGEST_WISH_S)))
         self._failures += 1
         self._retry_us = self._clock() + pause_us
         self._error = str(problem).strip() or type(problem).__name__
@@ -502,7 +502,7 @@ class AlertRunner:
 # such as the response time of a query without results.
 
 
-OVER_US = 60 * US
+OVER_US = 60 * SECOND_US
 
 Figures = dict[str, Any]
 
@@ -568,17 +568,19 @@ class AlertMetrics:
         fresh = Quantiles(
             {index: n - before.responses.get(index, 0) for index, n in counts.responses.items()}
         )
-        elapsed_s = (now_us - before.at_us) / US
+        elapsed_s = (now_us - before.at_us) / SECOND_US
         stale = min(1.0, (counts.stale_s - before.stale_s) / elapsed_s) if elapsed_s > 0 else None
         return {
             "state": life.state.value,
             "rows": metrics.rows,
             "rate": _rate(counts, before),
             "silence": self._silence(AlertSubject.QUERY, name, counts, query.log),
-            "lag": int(US * running.longest_wait_s(unit.id, now_us)) if unit is not None and waits else 0,
+            "lag": int(SECOND_US * running.longest_wait_s(unit.id, now_us))
+            if unit is not None and waits
+            else 0,
             "rows_waiting": running.rows_waiting(unit.id)[0] if unit is not None and waits else 0,
-            "p50": int(US * fresh.at(0.5)) if fresh.count else None,
-            "p99": int(US * fresh.at(0.99)) if fresh.count else None,
+            "p50": int(SECOND_US * fresh.at(0.5)) if fresh.count else None,
+            "p99": int(SECOND_US * fresh.at(0.99)) if fresh.count else None,
             "staleness": stale,
             "freshness": None if stale is None else 1 - stale,
             "errors": counts.errors - before.errors,
@@ -641,7 +643,7 @@ def _stream_state(stream: RunningStream, life: LifecycleState) -> str:
 
 
 def _rate(now: _Counts, before: _Counts) -> float | None:
-    elapsed_s = (now.at_us - before.at_us) / US
+    elapsed_s = (now.at_us - before.at_us) / SECOND_US
     return (now.rows - before.rows) / elapsed_s if elapsed_s > 0 else None
 
 

@@ -58,16 +58,16 @@ from slicemill.runtime.unit_queue import RunningUnits
 from slicemill.runtime.units import BACKFILL, RunningUnit
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
-from slicemill.time import BEGINNING, END, US
+from slicemill.time import BEGINNING, END, SECOND_US
 
 _LOGGER = logging.getLogger("slicemill")
 
 # A unit has caught up if its oldest unread row arrived at most this long ago.
-_CAUGHT_UP_US = US
+_CAUGHT_UP_US = SECOND_US
 # Window over which a rate is measured, and the interval between samples.
-_RATE_US, _SAMPLES_US = 10 * US, US // 2
+_RATE_US, _SAMPLES_US = 10 * SECOND_US, SECOND_US // 2
 # Interval between attempts to switch a unit from a second read to the stream.
-_AGAIN_US = US // 2
+_AGAIN_US = SECOND_US // 2
 
 
 def backfill_fields(
@@ -275,7 +275,7 @@ class Backfills:
         samples = self._samples.get(unit.id, [])
         rate = None
         if len(samples) > 1 and samples[-1][0] > samples[0][0]:
-            rate = (samples[-1][1] - samples[0][1]) * US / (samples[-1][0] - samples[0][0])
+            rate = (samples[-1][1] - samples[0][1]) * SECOND_US / (samples[-1][0] - samples[0][0])
         rows = backfill["rows"] + sum(backfill.get("arrivals", {}).values())
         unread = sum(
             max(0, count - self._read_again(name, query))

@@ -30,7 +30,7 @@ from slicemill.plan.content import quote_name
 from slicemill.runtime.step_limit import FAR_LONGER
 from slicemill.runtime.units import BACKFILL, RunningUnit
 from slicemill.storage.changes import Change
-from slicemill.time import BEGINNING, US
+from slicemill.time import BEGINNING, SECOND_US
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 MOST_TRIES = 8
@@ -38,7 +38,7 @@ MOST_TRIES = 8
 MOST_STALLS = 3
 # A query that has run this long has its count of failures reset.
 STEADY_S = 600.0
-_LOOK_US = US // 5
+_LOOK_US = SECOND_US // 5
 
 
 class LifecycleState(StrEnum):
@@ -178,12 +178,12 @@ class QueryLifecycle:
 
         The back-off doubles with each failure.
         """
-        steady = now_us - tries.get("began_us", now_us) > STEADY_S * US
+        steady = now_us - tries.get("began_us", now_us) > STEADY_S * SECOND_US
         count = 1 if steady else tries.get("count", 0) + 1
         stalls = (0 if steady else tries.get("stalls", 0)) + 1 if FAR_LONGER in why else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S)
         again = count <= MOST_TRIES and stalls < MOST_STALLS
-        next_us = now_us + int(pause_s * US) if again else None
+        next_us = now_us + int(pause_s * SECOND_US) if again else None
         noted = {"count": count, "failed_us": now_us, "next_us": next_us, "why": why}
         noted |= {"stalls": stalls} if stalls else {}
         self.running.home.commit(Change(lives={log: {"tries": noted}}))

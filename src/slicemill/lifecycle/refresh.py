@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from slicemill.catalog.catalog import Catalog, Table
 from slicemill.errors import SlicemillError
-from slicemill.time import US
+from slicemill.time import SECOND_US
 
 _LOGGER = logging.getLogger("slicemill")
-_FIRST_RETRY_US = US
+_FIRST_RETRY_US = SECOND_US
 _LOOKS_S = 0.2
 
 

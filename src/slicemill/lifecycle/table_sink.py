@@ -25,11 +25,11 @@ from slicemill.lifecycle.running_catalog import RunningCatalog
 from slicemill.lifecycle.tables import TableVersions
 from slicemill.storage.changes import Change
 from slicemill.storage.log import Epoch, Log
-from slicemill.time import US
+from slicemill.time import SECOND_US
 from slicemill.types import OP, Row, Schema
 
 _LOGGER = logging.getLogger("slicemill")
-_EVERY_US = US
+_EVERY_US = SECOND_US
 _MOST_ROWS = 20_000  # per version of a table
 WRITTEN = "written"
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.kernels.arrays import Floats, Int64s
+from slicemill.time import SECOND_US
 
 # Stored spans. A result that was due before the oldest span counts from the end of that span.
 _STRETCHES_KEPT = 1_000
@@ -332,8 +333,7 @@ class Quantiles:
 BUCKET_S = 10.0
 BUCKETS_KEPT = 360
 
-_US = 1_000_000
-_BUCKET_US = BUCKET_S * _US
+_BUCKET_US = BUCKET_S * SECOND_US
 
 Positions = npt.NDArray[np.intp]
 

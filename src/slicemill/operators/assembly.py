@@ -21,10 +21,10 @@ from slicemill.columns.pieces import concat_with_nulls
 from slicemill.functions.vectors import Vector, to_arrow
 from slicemill.kernels.arrays import Bools
 from slicemill.metrics.due_times import trigger_arrivals
+from slicemill.time import BEFORE_ALL
 
 _TS, _SEQ, _ARRIVAL = "_ts", "_seq", "_arr"
 _SYSTEM = (_TS, _SEQ, _ARRIVAL)
-_BEGINNING = -(2**63)
 
 
 class CallAnswerBatch(Protocol):
@@ -179,7 +179,7 @@ class Assembly:
         source = numbers[chosen] - self.state.first
         taken = held.take(pa.array(source))
         leave = expired[chosen]
-        until = np.where(leave, ts[chosen], _BEGINNING)
+        until = np.where(leave, ts[chosen], BEFORE_ALL)
         start = 0
         for slide, part in zip(self._slides, parts, strict=True):
             if slide is not None:
@@ -188,7 +188,7 @@ class Assembly:
                 slots = (ts[chosen] // slide + 1) * slide
                 until = np.where(answered & ~leave, np.maximum(until, slots), until)
             start += len(part.ts)
-        arrivals = np.where(until > _BEGINNING, trigger_arrivals(until), taken.column(_ARRIVAL).to_numpy())
+        arrivals = np.where(until > BEFORE_ALL, trigger_arrivals(until), taken.column(_ARRIVAL).to_numpy())
         columns = {
             _TS: pa.array(ts[chosen]),
             _SEQ: taken.column(_SEQ),

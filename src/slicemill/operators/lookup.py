@@ -23,7 +23,7 @@ from slicemill.kernels.arrays import Int64s
 from slicemill.operators.alignment import Due, borders, due_in_turn
 from slicemill.operators.specs import Lookup, Materialize, Scan
 from slicemill.operators.step import StepContext
-from slicemill.time import END
+from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Column, Kind, Row, Schema, Timed
 
 
@@ -339,9 +339,6 @@ def _concat(parts: list[Int64s]) -> Int64s:
 # stream        x   y       z         x: a b   y: a b   z: c d
 
 
-_EARLIEST = -(2**63)
-
-
 @stored_as("view_lookup", version=1)
 @dataclass(slots=True)
 class ViewState:
@@ -427,7 +424,7 @@ class ViewLookupStep:
         """Count the view rows that no later stream row can match."""
         if self._by_rows:
             return max(len(times) - self._extent, 0)
-        return int(np.searchsorted(times, max(until - self._extent, _EARLIEST), side="right"))
+        return int(np.searchsorted(times, max(until - self._extent, BEFORE_ALL), side="right"))
 
 
 def view_lookup(lookup: Lookup, view_of: Materialize, context: StepContext) -> ViewLookupStep:

@@ -20,9 +20,9 @@ from slicemill.plan.rescale_decision import (
 from slicemill.runtime.rescale import Rescaler, can_change
 from slicemill.runtime.units import RunningUnit
 from slicemill.runtime.workers.sharing import Pool
-from slicemill.time import US
+from slicemill.time import SECOND_US
 
-_LOOK_US = 2 * US
+_LOOK_US = 2 * SECOND_US
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Autoscaler:
     def look(self) -> None:
         """Change placements whose change has been worthwhile for some time; called often."""
         now_us = self.clock()
-        elapsed_s = (now_us - self._looked_us) / US
+        elapsed_s = (now_us - self._looked_us) / SECOND_US
         if now_us - self._looked_us < _LOOK_US:
             return
         self._looked_us = now_us

@@ -21,12 +21,12 @@ from slicemill.runtime.assignments import Assignments
 from slicemill.runtime.streams import RunningStream
 from slicemill.runtime.units import RunningUnit
 from slicemill.scheduling.balance import Balancer, CellId, Move
-from slicemill.time import US
+from slicemill.time import SECOND_US
 
 # Interval of load measurements.
-_LOOK_US = 1 * US
+_LOOK_US = 1 * SECOND_US
 # Checkpoints are due after ten seconds and wait for idle workers. After this time a move becomes urgent.
-_PATIENT_US = 15 * US
+_PATIENT_US = 15 * SECOND_US
 
 
 class Rebalancer:
@@ -44,7 +44,7 @@ class Rebalancer:
 
     def look(self, units: Collection[RunningUnit], streams: Iterable[RunningStream], now_us: int) -> None:
         """Measure the load of workers, and decide on a move."""
-        elapsed_s = (now_us - self._looked_us) / US
+        elapsed_s = (now_us - self._looked_us) / SECOND_US
         if now_us - self._looked_us < _LOOK_US:
             return
         self._looked_us = now_us

@@ -29,8 +29,8 @@ from slicemill.shedding.load import (
     WindowSkipper,
 )
 from slicemill.storage.log import Epoch
+from slicemill.time import SECOND_US
 
-_US = 1_000_000
 _SKIPS_NOTHING = WindowSkipper(0)
 
 
@@ -92,7 +92,7 @@ class LoadControl:
             return {node: SheddingDecision(1.0, skipper.spans) for node, skipper in self._skippers.items()}
         rows = sum(epoch.rows for epoch in pending)
         waiting = WaitingLoad(
-            waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
+            waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / SECOND_US,
             rows=rows,
             state_bytes=state_bytes,
             # Size as received; derived rows in the unit are at most as large.

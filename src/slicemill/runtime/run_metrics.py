@@ -14,7 +14,7 @@ from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.messages import RunDone
 from slicemill.runtime.units import RunningUnit
 from slicemill.shedding.accuracy import merge_reports
-from slicemill.time import US
+from slicemill.time import SECOND_US
 
 
 class RunMetrics:
@@ -28,7 +28,7 @@ class RunMetrics:
 
     def begin(self, query: QueryDefinition) -> QueryMetrics:
         """Start the metrics of a new query."""
-        counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
+        counted = QueryMetrics(query.name, self._clock() / SECOND_US, query.options.weight, query.options.slo)
         self._queries[query.name] = counted
         return counted
 
@@ -45,12 +45,12 @@ class RunMetrics:
         timed = () if unit.catching_up else results
         arrivals = tuple(pair for result in timed for pair in result.arrivals.get(log, ()))
         running = self._dispatcher.running
-        warm_s = running.warm_us(unit, now) / US
-        self._queries[log].add(rows, arrivals, now / US, running.ideal_time(log), self._record, warm_s)
+        warm_s = running.warm_us(unit, now) / SECOND_US
+        self._queries[log].add(rows, arrivals, now / SECOND_US, running.ideal_time(log), self._record, warm_s)
 
     def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
         """Return the current metrics of a query."""
-        metrics.seen_s = self._clock() / US
+        metrics.seen_s = self._clock() / SECOND_US
         running, chooser = self._dispatcher.running, self._dispatcher.chooser
         metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
         unit = running.writers.get(metrics.query)

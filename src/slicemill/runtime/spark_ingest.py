@@ -46,7 +46,7 @@ from slicemill.runtime.spark_session import STOP_S, cause, raise_cause_only
 from slicemill.runtime.streams import Supply
 from slicemill.storage.filesystem import LOCAL, ensure_folder, unique_name
 from slicemill.storage.segments import Extent, SegmentWriter
-from slicemill.time import US, wall_clock_us
+from slicemill.time import SECOND_US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,7 +113,7 @@ class _IdleListener(StreamingQueryListener):
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - as Spark calls it
         if str(event.runId) != self.run:
             return
-        began_us = round(datetime.fromisoformat(event.timestamp).timestamp() * US)
+        began_us = round(datetime.fromisoformat(event.timestamp).timestamp() * SECOND_US)
         self._looked.at_us = max(self._looked.at_us, began_us)
         self._stream.record_empty_poll(began_us)
         self._notify()

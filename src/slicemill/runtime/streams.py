@@ -51,7 +51,7 @@ from slicemill.storage.filesystem import LOCAL, unique_name
 from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home
 from slicemill.storage.segments import Extent, SegmentWriter
-from slicemill.time import END, US, wall_clock_us
+from slicemill.time import END, SECOND_US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -642,5 +642,5 @@ class PollTimer:
             for stream in streams
             if stream.next_read_us is not None and stream.reading_us is None and not stream.ended
         ]
-        soonest = min(((moment - now_us) / US for moment in moments), default=POLL_S)
+        soonest = min(((moment - now_us) / SECOND_US for moment in moments), default=POLL_S)
         return min(max(soonest, self._next_s - time.monotonic(), 0.0), POLL_S)

@@ -27,9 +27,8 @@ from slicemill.scheduling.portions import Positions, QueryGroup, UnitColumns, Wo
 from slicemill.scheduling.statistics import LogOrigin, MadeOf, ideal_time
 from slicemill.shedding.load import Backlog
 from slicemill.storage.log import Log
-from slicemill.time import BEGINNING, END
+from slicemill.time import BEGINNING, END, SECOND_US
 
-_US = 1_000_000
 _LEAST_WAIT_S = 1e-6
 # Share of a worker's time that a backfilling unit gets even under load.
 LEAST_SHARE = 0.1
@@ -292,7 +291,7 @@ class RunningUnits:
     def batches(self, positions: Positions, now_us: int, quantum_s: float = np.inf) -> Batches:
         """Return the pending work of some units, runnable or not."""
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
-        wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
+        wait = np.maximum((now_us - oldest) / SECOND_US, _LEAST_WAIT_S)
         # Rows that will be shed count for neither cost nor value: policy and shedder see the same load (P38).
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
@@ -314,7 +313,7 @@ class RunningUnits:
             pending=pending,
             wait=wait,
             slack=self._slack(positions, wait, now_us),
-            idle=(now_us - self._last_run_us[positions]) / _US,
+            idle=(now_us - self._last_run_us[positions]) / SECOND_US,
         )
 
     def _backfill_rows(self, positions: Positions, quantum_s: float) -> Floats:
@@ -350,7 +349,7 @@ class RunningUnits:
                 continue
             overhead, per_row = self._own[:2, position]
             took_s = overhead + per_row * share * self.rows[position]
-            idle_s = (now_us - self._last_run_us[position]) / _US
+            idle_s = (now_us - self._last_run_us[position]) / SECOND_US
             (first if idle_s * LEAST_SHARE >= took_s else last)[unit] = share
         return {**first, **live, **last}
 
@@ -385,8 +384,8 @@ class RunningUnits:
         ends_us = self._ends_us.copy()
         feeding, windows = self._feeding
         np.minimum.at(ends_us, feeding, self._ends_us[windows])
-        ends_s = (ends_us[positions] - now_us) / _US
-        unknown = self._late_us[positions] / _US - wait
+        ends_s = (ends_us[positions] - now_us) / SECOND_US
+        unknown = self._late_us[positions] / SECOND_US - wait
         return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
 
     def backlog(self, cores: int) -> Backlog:
@@ -501,7 +500,7 @@ class RunningUnits:
             for _, log in unit.plan.unit.outputs
             if log in self._windowed and (goal := self.goals.get(log)) is not None
         ]
-        return min(levels, default=np.inf) * _US
+        return min(levels, default=np.inf) * SECOND_US
 
     def _pairs_with_windows(self) -> tuple[Positions, Positions]:
         """Return pairs (unit, downstream unit with windows), as two arrays."""
@@ -540,7 +539,7 @@ class RunningUnits:
     def longest_wait_s(self, unit: str, now_us: int) -> float:
         """Return how long the oldest row has waited at a unit."""
         oldest = int(self._oldest_us[self.position[unit]])
-        return 0.0 if oldest == END else max(0.0, (now_us - oldest) / _US)
+        return 0.0 if oldest == END else max(0.0, (now_us - oldest) / SECOND_US)
 
 
 def _components(units: Sequence[RunningUnit]) -> dict[str, int]:

@@ -34,7 +34,7 @@ from slicemill.server.metrics_history import (
     read_history,
     write_history,
 )
-from slicemill.time import BEGINNING, END, US, wall_clock_us
+from slicemill.time import BEGINNING, END, SECOND_US, wall_clock_us
 
 _LOGGER = logging.getLogger("slicemill")
 _WATCHED_EVERY_S = 1.0
@@ -287,7 +287,7 @@ class Sampler:
             queries[name] = self._query(name, metrics, unit, totals, situation, keep)
         found = tuple(problems(mill))
         workers = tuple(self._workers(totals))
-        sample = MillSample(now_us / US, mill.policy, found, streams, queries, units, workers)
+        sample = MillSample(now_us / SECOND_US, mill.policy, found, streams, queries, units, workers)
         self._note_events(sample)
         if keep:
             self._kept_s = totals.at
@@ -371,7 +371,7 @@ class Sampler:
             rows_waiting=unit.rows_waiting if unit is not None else 0,
             longest_wait_s=unit.longest_wait_s if unit is not None else 0.0,
             watermarks={
-                stream.name: None if stream.watermark_us is None else stream.watermark_us / US
+                stream.name: None if stream.watermark_us is None else stream.watermark_us / SECOND_US
                 for stream in read
                 # Streams without rows and ended streams are omitted. The clock advances the watermark of
                 # the former, and the latter hold back no query.
@@ -419,7 +419,7 @@ class Sampler:
                 "shed": None if shed is None else shed.dropped,
                 "accuracy": None if shed is None else shed.accuracy,
             }
-            ring.add(self._wall_us() / US, values)
+            ring.add(self._wall_us() / SECOND_US, values)
         return QuerySample(
             name,
             situation.state,
@@ -560,7 +560,7 @@ def _moment(watermark: int) -> int | None:
 
 def _lag_s(watermark_us: int | None, streams: Iterable[float | None]) -> float | None:
     known = [at for at in streams if at is not None]
-    return None if watermark_us is None or not known else max(0.0, max(known) - watermark_us / US)
+    return None if watermark_us is None or not known else max(0.0, max(known) - watermark_us / SECOND_US)
 
 
 def _mean_since(now: Summary, before: Summary) -> float | None:

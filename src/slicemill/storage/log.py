@@ -49,13 +49,13 @@ from slicemill.storage.segments import (
     read_extent,
     reader_of,
 )
+from slicemill.time import BEFORE_ALL
 from slicemill.types import OP, Schema
 
 # Number of epochs among which the oldest arrival is searched.
 _LOOKED_AT = 1_000
 
 # Stands for "no timestamp" in a column of integers.
-_NONE = -(2**63)
 
 EPOCH_COLUMNS = ("number", "arrival_us", "min_ts", "max_ts", "rows_so_far", "extents_so_far")
 EXTENT_COLUMNS = ("segment", "offset", "length", "rows", "crc")
@@ -316,7 +316,7 @@ class Log:
             most = self._rows_until(begin) + most_rows
             until = max(self._until(), begin)
             end = min(max(bisect_right(rows_so_far, most, lo=begin, hi=until), begin + 1), until)
-            left = next((ts for ts in islice(least, end, until) if ts != _NONE), None)
+            left = next((ts for ts in islice(least, end, until) if ts != BEFORE_ALL), None)
             return [self._epoch(position) for position in range(begin, end)], left
 
     def waiting(self, after: int, upto: int) -> tuple[int, int, int | None]:
@@ -339,7 +339,7 @@ class Log:
         with self._lock:
             numbers, greatest, found = self._epochs[0], self._epochs[3], -1
             for position in range(self._start, len(numbers)):
-                if greatest[position] != _NONE and greatest[position] >= ts:
+                if greatest[position] != BEFORE_ALL and greatest[position] >= ts:
                     break
                 found = numbers[position]
             return found
@@ -445,8 +445,8 @@ class Log:
             numbers, arrivals, least, greatest, rows_so_far, extents_so_far = self._epochs
             numbers.append(number)
             arrivals.append(arrival_us)
-            least.append(_NONE if min_ts is None else min_ts)
-            greatest.append(_NONE if max_ts is None else max_ts)
+            least.append(BEFORE_ALL if min_ts is None else min_ts)
+            greatest.append(BEFORE_ALL if max_ts is None else max_ts)
             rows_so_far.append(rows)
             extents_so_far.append(self._freed_extents + len(segment_indexes))
             known = [ts for ts in (self.end.max_ts, max_ts) if ts is not None]
@@ -483,7 +483,7 @@ class Log:
             self._freed_extents -= len(segments)
             for column, values in zip(self._extents, (segments, *columns[1:]), strict=True):
                 column[:0] = array("q", values)
-            times = (_NONE if ts is None else ts for ts in (min_ts, max_ts))
+            times = (BEFORE_ALL if ts is None else ts for ts in (min_ts, max_ts))
             for column, value in zip(
                 self._epochs, (upto, arrival_us, *times, rows_so_far, extents_so_far), strict=True
             ):
@@ -609,8 +609,8 @@ class Log:
             extents,
             sum(rows[begin:end]),
             sum(lengths[begin:end]),
-            None if min_ts == _NONE else min_ts,
-            None if max_ts == _NONE else max_ts,
+            None if min_ts == BEFORE_ALL else min_ts,
+            None if max_ts == BEFORE_ALL else max_ts,
             arrival_us,
         )
 

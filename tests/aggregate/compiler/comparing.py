@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggregate.compiler.by_reference import ByReference
-from slicemill.aggregates.calls import END, Tuples, Uda
+from slicemill.aggregates.calls import Tuples, Uda
 from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.binder import bind
@@ -19,6 +19,7 @@ from slicemill.catalog.queries import AggregateCall, FrameUnit, Window, WindowCa
 from slicemill.errors import SlicemillError
 from slicemill.functions.vectors import from_values, to_values
 from slicemill.kernels.kernel import interpret_kernels
+from slicemill.time import END
 from slicemill.types import Type
 from support.stored import stored
 

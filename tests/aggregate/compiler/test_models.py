@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aggregate.compiler.by_reference import ByReference
 from aggregate.compiler.comparing import call_of, outcome, over, tuples_of
-from slicemill.aggregates.calls import END, Uda
+from slicemill.aggregates.calls import Uda
 from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
 from slicemill.aggregates.udf.compiler.prepare import prepare
 from slicemill.catalog.catalog import Catalog
@@ -22,6 +22,7 @@ from slicemill.catalog.queries import Window
 from slicemill.extensions.models.binder import with_model
 from slicemill.extensions.models.model import Model, expression
 from slicemill.functions.vectors import to_values
+from slicemill.time import END
 from slicemill.types import DOUBLE, TIMESTAMP, Type
 
 SECOND = 1_000_000

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aggregate.compiler.by_reference import ByReference
-from slicemill.aggregates.calls import END, Tuples, Uda
+from slicemill.aggregates.calls import Tuples, Uda
 from slicemill.aggregates.frames import frame_over
 from slicemill.aggregates.udf.compiler.layout import MACHINE, PYTHON
 from slicemill.catalog.catalog import Catalog
@@ -27,6 +27,7 @@ from slicemill.extensions.models.calls import ModelCall, can_share_window, joint
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.model import expression
 from slicemill.functions.vectors import from_values, to_values
+from slicemill.time import END
 from slicemill.types import DOUBLE, TIMESTAMP
 from slicemill_lab.model.reference.catalogue import model
 from support.stored import stored

@@ -21,7 +21,7 @@ from slicemill.runtime.workers.events import WorkerAnswer
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER, stop_idle
 from slicemill.scheduling.balance import Move
-from slicemill.time import US
+from slicemill.time import SECOND_US
 from support.engine import Clock, feed_rows, finish, results_of
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def test_cells_leave_the_worker_that_has_most_to_do(tmp_path: Path) -> None:
         pool.cost_s = lambda done: 0.45 if done.unit == unit and done.cell in heavy else 0.001
         where: list[dict[int, int]] = []
         for second in range(12):
-            clock.now += US
+            clock.now += SECOND_US
             feed(mill, chooser, 20 * second, 20)
             mill.dispatcher.run_all()
             cells = [cell for cell in mill.metrics().plain()["cells"] if cell["unit"] == unit]
@@ -209,7 +209,7 @@ def test_a_worker_that_joins_later_gets_its_share(tmp_path: Path) -> None:
         unit, chooser = unit_of(mill, "pairs"), random.Random(1)
         pool.cost_s = lambda done: 0.2 if done.unit == unit else 0.001
         for second in range(60):
-            clock.now += US
+            clock.now += SECOND_US
             feed(mill, chooser, 20 * second, 10)
             mill.dispatcher.run_all()
             if second == 5:

@@ -10,7 +10,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
-from slicemill.time import US
+from slicemill.time import SECOND_US
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 from support.webhooks import Webhook, listening_webhook
 
@@ -28,7 +28,7 @@ def hook() -> Iterator[Webhook]:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock(1_000 * US)
+    return Clock(1_000 * SECOND_US)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def bid(mill: Mill, *rows: tuple[int, int, int]) -> None:
 def tick(mill: Mill, clock: Clock, seconds: int = 1) -> None:
     """Time passes, second by second: conditions are looked at and messages sent."""
     for _ in range(seconds):
-        clock.now += US
+        clock.now += SECOND_US
         mill.alerts.look()
         mill.alerts.deliver_new()
 
@@ -193,7 +193,7 @@ def test_a_condition_is_told_once_and_when_it_is_over(mill: Mill, hook: Webhook,
     tick(mill, clock, 5)
     assert words(hook) == [("firing", "dear"), ("resolved", "dear")]
     first, second = hook.taken
-    assert first["figures"]["silence"] >= 10 * US
+    assert first["figures"]["silence"] >= 10 * SECOND_US
     assert first["condition"] == "silence > INTERVAL 10 SECONDS"
     assert first["since"] == second["since"] and first["id"] != second["id"]
     assert mill.alerts.status()[0].state == "ok"

@@ -17,7 +17,7 @@ from slicemill.errors import SlicemillError
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
-from slicemill.time import US
+from slicemill.time import SECOND_US
 from support.engine import Clock, feed_rows, finish, inline_pool
 
 _DECLARED = """
@@ -63,7 +63,7 @@ def _opened(home: Path, clock: Clock, script: str = _SCRIPT) -> Mill:
 
 def _look(mill: Mill, clock: Clock) -> None:
     mill.dispatcher.run_all()
-    clock.now += US
+    clock.now += SECOND_US
     mill.writing.look()
 
 
@@ -74,7 +74,9 @@ def _finish(mill: Mill) -> None:
 
 def _feed(mill: Mill, bids: Iterable[Bid], sent: int) -> None:
     """A bid each second."""
-    feed_rows(mill, "bid", [(item, price, (sent + place) * US) for place, (item, price) in enumerate(bids)])
+    feed_rows(
+        mill, "bid", [(item, price, (sent + place) * SECOND_US) for place, (item, price) in enumerate(bids)]
+    )
 
 
 def _assert_written(mill: Mill, bids: list[Bid], *, ended: bool = False) -> None:
@@ -107,7 +109,7 @@ _BIDS = st.lists(st.tuples(st.integers(1, 3), st.integers(-3, 6)), max_size=5)
 @given(st.lists(st.tuples(_BIDS, st.sampled_from(["look", "wait", "restart", "crash"])), max_size=6))
 @example([([(1, 3), (1, 4)], "look"), ([(1, 5)], "crash"), ([(2, 6)], "restart"), ([(1, 6)], "wait")])
 def test_tables_have_every_row_once(steps: list[tuple[list[Bid], str]]) -> None:
-    clock, sent = Clock(US), list[Bid]()
+    clock, sent = Clock(SECOND_US), list[Bid]()
     with tempfile.TemporaryDirectory() as folder:
         mill = _opened(Path(folder), clock)
         for bids, then in steps:
@@ -129,7 +131,7 @@ def test_tables_have_every_row_once(steps: list[tuple[list[Bid], str]]) -> None:
 def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, bids = Clock(US), [(1, 3), (2, 5), (1, 4), (1, 6), (2, 7), (3, 1)]
+    clock, bids = Clock(SECOND_US), [(1, 3), (2, 5), (1, 4), (1, 6), (2, 7), (3, 1)]
     mill = _opened(tmp_path / "home", clock)
     _feed(mill, bids[:3], 0)
     _look(mill, clock)
@@ -157,7 +159,7 @@ def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
 
 
 def test_each_query_that_calls_an_aggregate_writes(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     script = _SCRIPT + "CREATE QUERY more AS SELECT item, climb(item, price) AS bids FROM bid GROUP BY item;"
     with _opened(tmp_path, clock, script) as mill:
         _feed(mill, [(1, 3), (1, 4)], 0)
@@ -167,7 +169,7 @@ def test_each_query_that_calls_an_aggregate_writes(tmp_path: Path) -> None:
 
 
 def test_a_body_reads_the_table_as_it_was_when_its_tuple_came(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     script = """
     CREATE STREAM bid (item bigint, price bigint, ts timestamp) ORDER BY ts;
     CREATE TABLE seen (item bigint PRIMARY KEY, times bigint);
@@ -194,7 +196,7 @@ def test_a_body_reads_the_table_as_it_was_when_its_tuple_came(tmp_path: Path) ->
 
 
 def test_windows_that_answer_at_each_tuple_write_at_each(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     script = """
     CREATE STREAM s (v bigint, ts timestamp) ORDER BY ts;
     CREATE TABLE came (v bigint);
@@ -213,7 +215,7 @@ def test_windows_that_answer_at_each_tuple_write_at_each(tmp_path: Path) -> None
     CREATE QUERY b AS SELECT v, summed(v) OVER (ROWS 1 PRECEDING) AS t FROM s WHERE v < 4;
     """
     with _opened(tmp_path, clock, script) as mill:
-        feed_rows(mill, "s", [(value, value * US) for value in (1, 2, 3, 9)])
+        feed_rows(mill, "s", [(value, value * SECOND_US) for value in (1, 2, 3, 9)])
         _finish(mill)
         assert mill.held("came")[:] == [(1,), (2,), (3,), (9,)]
         assert mill.held("left_")[:] == [(1,), (2,), (3,), (9,)]
@@ -221,7 +223,7 @@ def test_windows_that_answer_at_each_tuple_write_at_each(tmp_path: Path) -> None
 
 
 def test_pausing_a_query_pauses_what_it_writes(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         mill.execute("PAUSE QUERY climbs")
         _feed(mill, [(1, 3), (1, 4)], 0)
@@ -239,7 +241,7 @@ def test_pausing_a_query_pauses_what_it_writes(tmp_path: Path) -> None:
 
 
 def test_another_definition_writes_from_then_on(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         _feed(mill, [(1, 3), (1, 4)], 0)
         mill.execute(
@@ -263,7 +265,7 @@ def test_another_definition_writes_from_then_on(tmp_path: Path) -> None:
 
 
 def test_what_was_written_before_a_replacement_is_not_lost(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         _feed(mill, [(1, 3), (1, 4)], 0)
         mill.dispatcher.run_all()  # in the log, and not in the table
@@ -275,7 +277,7 @@ def test_what_was_written_before_a_replacement_is_not_lost(tmp_path: Path) -> No
 
 
 def test_a_table_that_bodies_write_is_in_use(tmp_path: Path) -> None:
-    with _opened(tmp_path, Clock(US)) as mill:
+    with _opened(tmp_path, Clock(SECOND_US)) as mill:
         with pytest.raises(EslError, match="jumps is used by climb and climbs"):
             mill.execute("DROP TABLE jumps")
         with pytest.raises(EslError, match="climb is used by climbs"):
@@ -289,11 +291,11 @@ def test_a_table_that_bodies_write_is_in_use(tmp_path: Path) -> None:
 
 
 def test_a_column_more_changes_nothing_of_it(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         _feed(mill, [(1, 3), (1, 4)], 0)
         mill.execute("ALTER STREAM bid ADD COLUMN note varchar")
-        feed_rows(mill, "bid", [(1, 5, 2 * US, "x")])
+        feed_rows(mill, "bid", [(1, 5, 2 * SECOND_US, "x")])
         _finish(mill)
         _assert_written(mill, [(1, 3), (1, 4), (1, 5)])
 
@@ -370,7 +372,7 @@ _WRITES = "{ INSERT INTO counts VALUES (item, 1); INSERT INTO RETURN VALUES (ite
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, text: str, message: str, hint: str) -> None:
-    with _opened(tmp_path, Clock(US), _DECLARED) as mill:
+    with _opened(tmp_path, Clock(SECOND_US), _DECLARED) as mill:
         with pytest.raises(EslError) as refused:
             mill.execute(text)
         assert message in refused.value.diagnostics[0].message
@@ -380,7 +382,7 @@ def test_mistakes_are_told(tmp_path: Path, text: str, message: str, hint: str) -
 def test_a_crash_while_a_query_is_replaced_loses_nothing_that_it_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     mill = _opened(tmp_path / "home", clock)
     _feed(mill, [(1, 3), (1, 4)], 0)
     copies: list[Path] = []
@@ -409,7 +411,7 @@ def test_a_crash_while_a_query_is_replaced_loses_nothing_that_it_wrote(
 
 
 def test_a_write_that_fails_stops_no_results_and_is_restarted_with_its_query(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     script = """
     CREATE STREAM s (v bigint, ts timestamp) ORDER BY ts;
     CREATE TABLE far (v bigint);

@@ -8,7 +8,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
-from slicemill.time import US
+from slicemill.time import SECOND_US
 from support.engine import Clock, feed_rows, finish, inline_pool
 
 _SCRIPT = """
@@ -30,13 +30,13 @@ def _opened(home: Path, clock: Clock) -> Mill:
 
 def _look(mill: Mill, clock: Clock) -> None:
     mill.dispatcher.run_all()
-    clock.now += US
+    clock.now += SECOND_US
     mill.refreshing.look()
 
 
 @pytest.mark.parametrize("crash", [None, 0, 1, 2, 3])
 def test_a_tuple_meets_what_the_query_had_come_to(tmp_path: Path, crash: int | None) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     mill = _opened(tmp_path, clock)
     expected: list[tuple[int, int | None]] = []
     total: int | None = None
@@ -58,7 +58,7 @@ def test_a_tuple_meets_what_the_query_had_come_to(tmp_path: Path, crash: int | N
 
 
 def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         feed_rows(mill, "bid", [(1, 5, 1)])
         _look(mill, clock)
@@ -79,7 +79,7 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, text: str, message: str, hint: str) -> None:
-    with _opened(tmp_path, Clock(US)) as mill:
+    with _opened(tmp_path, Clock(SECOND_US)) as mill:
         mill.execute("CREATE QUERY plain AS SELECT item FROM bid")
         with pytest.raises(EslError) as refused:
             mill.execute(text)
@@ -88,7 +88,7 @@ def test_mistakes_are_told(tmp_path: Path, text: str, message: str, hint: str) -
 
 
 def test_a_restart_without_a_script_has_the_table_again(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         feed_rows(mill, "bid", [(1, 5, 1)])
         _look(mill, clock)

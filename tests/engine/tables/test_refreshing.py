@@ -9,7 +9,7 @@ import pytest
 from slicemill.api.mill import Mill
 from slicemill.api.status import problems
 from slicemill.sql.errors import EslError
-from slicemill.time import US
+from slicemill.time import SECOND_US
 from support.engine import Clock, feed_rows, finish, inline_pool
 
 _SCRIPT = """
@@ -18,7 +18,7 @@ CREATE TABLE item (id bigint PRIMARY KEY, name varchar)
   USING csv OPTIONS (path 'item.csv') REFRESH EVERY 10 MINUTES;
 CREATE QUERY named AS SELECT s.id, i.name FROM s, item AS i WHERE s.id = i.id;
 """
-_MINUTE = 60 * US
+_MINUTE = 60 * SECOND_US
 
 
 def test_rows_are_taken_when_they_are_due_and_not_before(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_source_that_fails_keeps_the_rows_is_told_and_tried_again(tmp_path: Pa
             assert list(mill.held("item")) == [(1, "one")]
             assert [one for one in problems(mill) if "table item keeps its rows" in one]
         source.write_text("2,two\n")
-        clock.now += 8 * US
+        clock.now += 8 * SECOND_US
         mill.refreshing.look()
         assert list(mill.held("item")) == [(2, "two")]
         assert problems(mill) == []

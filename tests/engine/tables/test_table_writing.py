@@ -17,7 +17,7 @@ from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
-from slicemill.time import US
+from slicemill.time import SECOND_US
 from support.engine import Clock, feed_rows, finish, inline_pool
 
 _SCRIPT = """
@@ -50,7 +50,7 @@ def _opened(home: Path, clock: Clock) -> Mill:
 
 def _look(mill: Mill, clock: Clock) -> None:
     mill.dispatcher.run_all()
-    clock.now += US
+    clock.now += SECOND_US
     mill.writing.look()
 
 
@@ -80,7 +80,7 @@ _BIDS = st.lists(st.tuples(st.integers(1, 3), st.integers(-3, 6)), max_size=4)
 @given(st.lists(st.tuples(_BIDS, st.sampled_from(["look", "wait", "restart", "crash"])), max_size=6))
 @example([([(1, 3), (1, 2)], "look"), ([(1, -3)], "crash"), ([(2, 6)], "restart"), ([(1, 6)], "wait")])
 def test_tables_have_every_result_once(steps: list[tuple[list[Bid], str]]) -> None:
-    clock, sent = Clock(US), list[Bid]()
+    clock, sent = Clock(SECOND_US), list[Bid]()
     with tempfile.TemporaryDirectory() as folder:
         mill = _opened(Path(folder), clock)
         for bids, then in steps:
@@ -103,7 +103,7 @@ def test_tables_have_every_result_once(steps: list[tuple[list[Bid], str]]) -> No
 def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, bids = Clock(US), [(1, 3), (2, 5), (1, 4), (3, 6)]
+    clock, bids = Clock(SECOND_US), [(1, 3), (2, 5), (1, 4), (3, 6)]
     mill = _opened(tmp_path / "home", clock)
     feed_rows(mill, "bid", [(item, price, place) for place, (item, price) in enumerate(bids[:2])])
     _look(mill, clock)
@@ -120,7 +120,7 @@ def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
         return None
 
     monkeypatch.setattr(mill.home, "commit", copied)
-    clock.now += US
+    clock.now += SECOND_US
     mill.writing.look()
     monkeypatch.undo()
     mill.close()
@@ -132,7 +132,7 @@ def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
 
 
 def test_tuples_meet_what_was_written_before_they_came(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         mill.execute(
             "CREATE QUERY changed AS SELECT b.item, l.price AS before, b.price FROM bid AS b "
@@ -153,7 +153,7 @@ def test_tuples_meet_what_was_written_before_they_came(tmp_path: Path) -> None:
 
 
 def test_rows_of_users_and_of_queries_are_rows_of_one_table(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         feed_rows(mill, "bid", [(1, 3, 1), (2, 4, 2)])
         _look(mill, clock)
@@ -169,7 +169,7 @@ def test_rows_of_users_and_of_queries_are_rows_of_one_table(tmp_path: Path) -> N
 
 
 def test_a_row_that_the_table_does_not_take_is_told_and_tried_again(tmp_path: Path) -> None:
-    clock = Clock(US)
+    clock = Clock(SECOND_US)
     with _opened(tmp_path, clock) as mill:
         feed_rows(mill, "bid", [(1, None, 1)])
         _look(mill, clock)
@@ -201,7 +201,7 @@ def test_a_row_that_the_table_does_not_take_is_told_and_tried_again(tmp_path: Pa
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, text: str, message: str, hint: str) -> None:
-    with _opened(tmp_path, Clock(US)) as mill:
+    with _opened(tmp_path, Clock(SECOND_US)) as mill:
         with pytest.raises(EslError) as refused:
             mill.execute(f"CREATE QUERY q {text}")
         assert message in refused.value.diagnostics[0].message
@@ -209,7 +209,7 @@ def test_mistakes_are_told(tmp_path: Path, text: str, message: str, hint: str) -
 
 
 def test_an_insert_that_would_not_end_names_the_query_that_goes_on(tmp_path: Path) -> None:
-    with _opened(tmp_path, Clock(US)) as mill:
+    with _opened(tmp_path, Clock(SECOND_US)) as mill:
         with pytest.raises(EslError) as refused:
             mill.execute("INSERT INTO seen SELECT price, item FROM bid")
         hint = refused.value.diagnostics[0].hint or ""
@@ -218,7 +218,7 @@ def test_an_insert_that_would_not_end_names_the_query_that_goes_on(tmp_path: Pat
 
 
 def test_a_table_that_is_written_is_in_use(tmp_path: Path) -> None:
-    with _opened(tmp_path, Clock(US)) as mill:
+    with _opened(tmp_path, Clock(SECOND_US)) as mill:
         with pytest.raises(EslError, match="latest is used by to_latest"):
             mill.execute("DROP TABLE latest")
         with pytest.raises(EslError, match="would get no more"):

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from operators.panes.values import call
 from slicemill import types as t
 from slicemill.operators.window.pane_answers import pane_aggregate_of
-from slicemill.operators.window.pane_state import BEGINNING, NEVER, MemberState
+from slicemill.operators.window.pane_state import MemberState
 from slicemill.operators.window.panes import GroupWindows, OverWindows, first_end_after
 from slicemill.operators.window.spans import cut
 from slicemill.operators.window.spec import edge_grids
+from slicemill.time import BEGINNING, END
 from slicemill.types import Column
 from support.stored import stored
 
@@ -41,7 +42,7 @@ def test_the_first_end_after_a_time(ts: int, slide: int) -> None:
 
 
 def test_no_window_ends_later_than_time() -> None:
-    assert first_end_after(NEVER, 10) == first_end_after(NEVER - 1, 10) == NEVER
+    assert first_end_after(END, 10) == first_end_after(END - 1, 10) == END
 
 
 @given(st.lists(st.integers(-50, 50), max_size=10), numbers, numbers)

@@ -18,15 +18,9 @@ from slicemill import types as t
 from slicemill.columns.keys import distinct_keys
 from slicemill.operators.window import pane_state as state
 from slicemill.operators.window.pane_answers import pane_aggregate_of
-from slicemill.operators.window.pane_state import (
-    BEGINNING,
-    NEVER,
-    MemberState,
-    PaneState,
-    PaneStore,
-    StoredKeys,
-)
+from slicemill.operators.window.pane_state import MemberState, PaneState, PaneStore, StoredKeys
 from slicemill.operators.window.partial_aggregates import Columns, ValueList
+from slicemill.time import BEGINNING, END
 from support.stored import stored
 
 SUM = pane_aggregate_of(call("sum", t.BIGINT))
@@ -55,7 +49,7 @@ def sums(columns: Columns) -> dict[tuple[int, int, int], tuple[int, int, int]]:
     for *place, rows, seq, value in zip(
         *(columns[name].tolist() for name in names), total.tolist(), strict=True
     ):
-        before = found.get(tuple(place), (0, NEVER, 0))
+        before = found.get(tuple(place), (0, END, 0))
         found[tuple(place)] = (before[0] + rows, min(before[1], seq), before[2] + value)
     return found
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from slicemill.catalog.expressions import columns_of, conjuncts
 from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, inner_join_of
 from slicemill.operators.join.slices.workload import ASSUMED, ChainCost
+from slicemill.time import SECOND_US
 
 _LOOK = 8.0  # cost of a key lookup in comparisons, assuming about eight slices
 _STORE = 8.0  # cost of storing a row, including rewrites when slices grow
 _WORTH = 1.1  # minimum gain, since estimates are imprecise
-_SECOND_US = 1_000_000
 _ENDLESS = 1e9  # seconds
 _THETA = 1 / 3  # selectivity of a condition that is not an equality
 
@@ -143,7 +143,7 @@ def forms_from_measures(join: SharedMultiJoin) -> JoinFormCosts | None:
     if None in extents:
         return None
     keys = tuple((frozenset(port for port, _ in equal), known.matching) for equal in inner.equal)
-    windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)
+    windows = tuple(max(1, extent or 0) / SECOND_US for extent in extents)
     return forms_of(JoinedStreams(known.rates, windows, keys), tree_order(len(windows), [k for k, _ in keys]))
 
 
@@ -163,7 +163,7 @@ def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
     found: dict[str, float] = {}
     for member in members:
         for name, window, selection in zip(member.inputs, member.windows, member.selections, strict=True):
-            extent = _ENDLESS if window.extent is None else window.extent / _SECOND_US
+            extent = _ENDLESS if window.extent is None else window.extent / SECOND_US
             length = extent * (1.0 if selection is None else ASSUMED.selected)
             found[name] = max(found.get(name, 0.0), length)
     return found
@@ -192,6 +192,6 @@ def forms_of_member(member: MultiJoinMember) -> JoinFormCosts | None:
         (frozenset(int(name.split(".", 1)[0]) for name in columns_of(part)), _THETA)
         for part in conjuncts(member.residual)
     )
-    windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)
+    windows = tuple(max(1, extent or 0) / SECOND_US for extent in extents)
     order = tree_order(len(windows), [over for over, _ in keys])
     return forms_of(JoinedStreams(rates, windows, keys, others), order)

@@ -24,8 +24,8 @@ from slicemill.operators.join.slices.cuts import (
     tuple_seconds,
 )
 from slicemill.operators.join.slices.workload import Statistics
+from slicemill.time import SECOND_US
 
-_SECOND_US = 1_000_000
 _ENOUGH = 10_000  # rows or pairs that must be timed before the measurement is used
 _REWRITING = 8.0  # used until then; measured on one machine
 _MORE = 1.25  # plan again when rows have grown by this factor
@@ -110,7 +110,7 @@ class Measures:
         if self.first_us is None:
             self.first_us = before = first_us
         self.reached_us = until_us
-        return (until_us - before) / _SECOND_US
+        return (until_us - before) / SECOND_US
 
     def is_due(self) -> bool:
         """Return True if enough rows arrived since the last plan."""
@@ -122,7 +122,7 @@ class Measures:
 
     @property
     def elapsed_s(self) -> float:
-        return (self.reached_us - (self.first_us or 0)) / _SECOND_US
+        return (self.reached_us - (self.first_us or 0)) / SECOND_US
 
     @property
     def rewriting(self) -> float:
@@ -156,9 +156,9 @@ class Measures:
         seen = self.sides[side]
         if not seen.sampled or not seen.kept_s:
             return None
-        ending = dict.fromkeys((window / _SECOND_US for window, _ in reach.windows.values()), 0.0)
+        ending = dict.fromkeys((window / SECOND_US for window, _ in reach.windows.values()), 0.0)
         for name, rows in seen.last.items():
-            ending[reach.windows[name][0] / _SECOND_US] += rows / seen.sampled
+            ending[reach.windows[name][0] / SECOND_US] += rows / seen.sampled
         return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
 
     def cuts(self, side: int, reach: WindowReach) -> Cuts | None:

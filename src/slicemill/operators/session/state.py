@@ -12,7 +12,7 @@ from slicemill.codec.registry import stored_as
 from slicemill.columns.pieces import Slice
 from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.kernels.kernel import kernel
-from slicemill.time import BEGINNING
+from slicemill.time import BEGINNING, END
 
 
 @stored_as("sessions.member", version=1)
@@ -111,7 +111,6 @@ def _fit_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 FOREVER = 2**62  # an end that is never reached
-_NONE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ def sessions_of_gaps(
     ((6, 7, 14), [True, True, True])
     """
     which, starts, stops, until, held, is_open = _find_sessions(keys, times, closes, gaps, now, closed)
-    earliest = tuple(None if end == _NONE else end for end in held.tolist())
+    earliest = tuple(None if end == END else end for end in held.tolist())
     return SessionSegments(EndedSessions(which, starts, stops, until), earliest, is_open)
 
 
@@ -171,7 +170,7 @@ def _find_sessions(
             most += many
     which, starts = np.empty(most, np.int64), np.empty(most, np.int64)
     stops, until = np.empty(most, np.int64), np.empty(most, np.int64)
-    held = np.full(many, _NONE, np.int64)
+    held = np.full(many, END, np.int64)
     is_open = np.zeros(rows, np.bool_)
     begun = np.zeros(many, np.int64)
     count = 0

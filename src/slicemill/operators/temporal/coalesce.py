@@ -30,11 +30,11 @@ from slicemill.kernels.kernel import kernel
 from slicemill.operators.temporal.spec import Coalesce
 from slicemill.operators.window.pane_state import StoredKeys
 from slicemill.shedding.accuracy import AccuracySums
+from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
 KEY, TIME, NUMBERED, SELECTED, NUMBER = "key", "ts", "seq", "selected", "number"
-NO_START, END = -(2**63), 2**63 - 1
 
 
 @stored_as("coalesce", version=1)
@@ -48,7 +48,7 @@ class CoalescingState:
 
     keys: StoredKeys = field(default_factory=StoredKeys)
     pieces: list[Slice] = field(default_factory=list)
-    now: int = NO_START
+    now: int = BEFORE_ALL
     closed: int | None = None
     finished: bool = False
     arrived: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -123,7 +123,7 @@ class Coalescing(ABC):
         self._evaluate = compile_many([*self._keys, *attributes, *conditions], schema)
 
     def run(
-        self, table: pa.Table, complete: int, latest_elsewhere: int = NO_START
+        self, table: pa.Table, complete: int, latest_elsewhere: int = BEFORE_ALL
     ) -> tuple[pa.Table | None, int]:
         """Process new rows in order.
 

@@ -26,7 +26,6 @@ from slicemill.operators.temporal import shedding as m
 from slicemill.operators.temporal.coalesce import (
     ARRIVAL,
     KEY,
-    NO_START,
     NUMBER,
     NUMBERED,
     SELECTED,
@@ -46,7 +45,7 @@ from slicemill.operators.temporal.shedding import expire, samples, take, unpack_
 from slicemill.operators.temporal.spec import Coalesce
 from slicemill.shedding.accuracy import SEED, AccuracyReport, MemoryReport, runs_remembered, thin_slides
 from slicemill.shedding.methods import method_of
-from slicemill.time import BEGINNING
+from slicemill.time import BEFORE_ALL, BEGINNING
 from slicemill.types import Schema
 
 
@@ -240,7 +239,7 @@ class CoalescingWithLate(CoalescingByTime):
         self._column, self._within = operator.late.column, operator.late.within_us
 
     def run(
-        self, table: pa.Table, complete: int, latest_elsewhere: int = NO_START
+        self, table: pa.Table, complete: int, latest_elsewhere: int = BEFORE_ALL
     ) -> tuple[pa.Table | None, int]:
         arrived, begun = _integers(table.column(TS)), self._own_times(table)
         in_time = arrived - begun <= self._within

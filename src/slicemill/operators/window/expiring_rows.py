@@ -46,6 +46,7 @@ from slicemill.operators.window.spec import (
     output_items,
     over_calls,
 )
+from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
 
 
@@ -146,8 +147,7 @@ def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table
 # The work is proportional to the number of rows in all windows.
 
 
-TIME, END = "time", "end"
-_BEGINNING, NEVER = -(2**63), 2**63 - 1
+TIME, EXPIRY = "time", "end"
 _AT_ONCE = 1 << 20  # maximum number of rows in copied windows at a time
 
 
@@ -157,7 +157,7 @@ class UnexpiredRowsState:
     """Unexpired rows in order of arrival, and the watermark."""
 
     slices: list[Slice] = field(default_factory=list)
-    now: int = _BEGINNING
+    now: int = BEFORE_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,24 +195,24 @@ class UnexpiredRowsEvaluator:
         rows = pa.concat_tables([*old, new]).combine_chunks()
         fresh = np.arange(len(rows)) >= len(rows) - len(new)
         found = self._each(rows, fresh) if self._slide is None else self._sliding(rows, self._slide, now)
-        limit = now if self._slide is None or now == NEVER else _next(now, self._slide) - 1
-        state.slices = keep_needed(state.slices, new, _numpy(rows, END) > limit)
+        limit = now if self._slide is None or now == END else _next(now, self._slide) - 1
+        state.slices = keep_needed(state.slices, new, _numpy(rows, EXPIRY) > limit)
         state.now = now
         return found
 
     def due(self) -> int | None:
         """Return the end of the next non-empty window."""
         now = self.state.now
-        if self._slide is None or now == NEVER:
+        if self._slide is None or now == END:
             return None
         end: int = _next(now, self._slide)
-        alive = any((_numpy(piece.table, END) >= end).any() for piece in self.state.slices)
+        alive = any((_numpy(piece.table, EXPIRY) >= end).any() for piece in self.state.slices)
         return end if alive else None
 
     def _each(self, rows: pa.Table, fresh: Bools) -> WindowResults:
         """Return results for each new row over its group, including the row."""
         order, _, head = self._sorted(rows)
-        times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
+        times, ends = (_numpy(rows, name)[order] for name in (TIME, EXPIRY))
         asked = np.flatnonzero(fresh[order])
         parts = []
         for first, last in _blocks(asked - head[asked] + 1):
@@ -227,7 +227,7 @@ class UnexpiredRowsEvaluator:
     def _sliding(self, rows: pa.Table, slide: int, now: int) -> WindowResults:
         """Return results of windows that ended, by end, then by first row."""
         order, groups, _ = self._sorted(rows)
-        times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
+        times, ends = (_numpy(rows, name)[order] for name in (TIME, EXPIRY))
         first = _next(np.maximum(times, self.state.now), slide)
         last = np.minimum(ends, now) // slide * slide
         moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
@@ -421,7 +421,7 @@ class _RelationWindowsStep:
     def _rows(self, table: pa.Table, times: Int64s, ends: Int64s) -> pa.Table:
         columns = {
             TIME: pa.array(times),
-            END: pa.array(ends),
+            EXPIRY: pa.array(ends),
             SEQ: table.column(SEQ),
             ARRIVAL: table.column(ARRIVAL),
         }
@@ -466,7 +466,7 @@ class TimedWindowsStep(_RelationWindowsStep):
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table, until = tables[0], complete[0]
-        never = np.full(table.num_rows, NEVER)
+        never = np.full(table.num_rows, END)
         ends = [numbers(table.column(column).combine_chunks()) + length for column, length in self._members]
         rows = self._rows(table, table.column(TS).to_numpy(), np.min([never, *ends], axis=0))
         found = self._lives.run(rows, until)

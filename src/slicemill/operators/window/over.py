@@ -51,6 +51,7 @@ from slicemill.operators.window.over_groups import (
     pane_of,
 )
 from slicemill.operators.window.spec import SharedOver, WindowAggregate, is_plain, returns_many
+from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
 
 
@@ -244,7 +245,6 @@ def builtin_windows(operator: WindowAggregate, context: StepContext) -> WindowsS
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
 _SYSTEM_COLUMNS = (TS, SEQ, ARRIVAL)
-_BEGINNING, _END = -(2**63), 2**63 - 1
 _FEW_KEYS = 1000
 
 
@@ -266,7 +266,7 @@ class WindowState:
     partitions: list[PartitionState]
     groups: list[OverGroupState]
     sequence: int = 0
-    now: int = _BEGINNING
+    now: int = BEFORE_ALL
     waiting: WindowEvents | None = None
 
 
@@ -437,7 +437,7 @@ class WindowCalls:
         rows is unchanged.
         """
         ts = out.ts
-        until = np.where(out.expiry, ts, _BEGINNING)
+        until = np.where(out.expiry, ts, BEFORE_ALL)
         for placed in self._groups:
             window = placed.group.window
             if window.slide is not None and not placed.group.by_rows:
@@ -446,7 +446,7 @@ class WindowCalls:
                     waited = ~out.expiry & (out.marks[call] == ANSWERED)
                     until = np.where(waited, np.maximum(until, slots), until)
         arrivals = numbers(out.tuples.column(ARRIVAL).combine_chunks())
-        found = np.where(until > _BEGINNING, trigger_arrivals(until), arrivals)
+        found = np.where(until > BEFORE_ALL, trigger_arrivals(until), arrivals)
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
     def _expiries(self, place: int, answers: WindowAnswers) -> WindowEvents | None:
@@ -488,7 +488,7 @@ class WindowCalls:
         if self.state.waiting is not None:
             return int(self.state.waiting.ts[0])
         due = self.due()
-        return _END if due is None else due - 1
+        return END if due is None else due - 1
 
     # -- eviction of partitions --------------------------------------------------------------------------
 

@@ -32,9 +32,9 @@ from slicemill.columns.ranges import (
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.operators.window.running import GroupedRows, RunningAggregate, adopt_past, running_aggregate
+from slicemill.time import BEFORE_ALL
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
-_EARLIEST = -(2**63)
 LEAST_PANE = 32  # in rows; a smaller pane saves less memory than it takes
 
 
@@ -425,7 +425,7 @@ class OverGroup:
 
     def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
         """Return the number of expired rows where expiry depends only on time."""
-        limit, passed = max(span.now - self._extent, _EARLIEST), 0
+        limit, passed = max(span.now - self._extent, BEFORE_ALL), 0
         for table in tables:
             found = int(np.searchsorted(_numpy(table, TIME), limit))
             passed += found
@@ -443,7 +443,7 @@ class OverGroup:
             return behind < self._extent
         assert window.slide is not None
         end = _slot_end(span.now, window.slide)
-        in_window = rows.ts >= max(end - self._extent, _EARLIEST)
+        in_window = rows.ts >= max(end - self._extent, BEFORE_ALL)
         candidate = (_slot_end(rows.ts, window.slide) > span.now) & last_of_each(rows.partitions)
         reached: Bools = in_window | candidate
         return reached

@@ -24,9 +24,7 @@ from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.window.partial_aggregates import Columns, PartialAggregate, take_values
 from slicemill.operators.window.spans import first_of_group, sum_by_group
-
-BEGINNING = -(2**63) + 1
-NEVER = 2**63 - 1
+from slicemill.time import BEGINNING, END
 
 _SMALL = 1 << 12
 _FEW = 1 << 10
@@ -215,7 +213,7 @@ class PaneState:
         `since` is the start of the earliest pane that each query still reads.
         """
         horizon = np.array(
-            [min((since[name] for name in p if name in since), default=NEVER) for p in self.patterns]
+            [min((since[name] for name in p if name in since), default=END) for p in self.patterns]
         )
 
         def needed(start: Int64s, pattern: Int64s) -> NDArray[np.bool_]:

@@ -43,8 +43,6 @@ from slicemill.operators.window.pane_answers import (
     view_of,
 )
 from slicemill.operators.window.pane_state import (
-    BEGINNING,
-    NEVER,
     MemberState,
     PaneState,
     StoredKeys,
@@ -61,6 +59,7 @@ from slicemill.operators.window.spec import (
     WindowMember,
     edge_grids,
 )
+from slicemill.time import BEGINNING, END
 from slicemill.types import Column, Schema
 
 
@@ -514,7 +513,7 @@ _SLOT, _KEY = "_slot", "_key"
 
 
 def first_end_after(ts: int, slide: int) -> int:
-    return min((ts // slide + 1) * slide, NEVER)
+    return min((ts // slide + 1) * slide, END)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import kernel
+from slicemill.time import BEGINNING
 
 _ENDS_AT_ONCE = 1 << 20
 
@@ -156,9 +157,6 @@ def _search(begin: Int64s, start: Int64s, length: int, rank: Int64s, end: Int64s
 # Assignment of timestamps to panes, given the edge grids (slicemill.operators.window.spec).
 
 
-_BEFORE = -(2**63) + 1
-
-
 def cut(ts: Int64s, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[Int64s, Int64s]:
     """Return the pane starts of sorted timestamps, and each pane's first position.
 
@@ -177,10 +175,10 @@ def cut(ts: Int64s, edges: tuple[tuple[int, int], ...], not_before: int) -> tupl
 @kernel
 def _cut(ts: Int64s, steps: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s]:
     starts, borders = np.empty(len(ts), np.int64), np.empty(len(ts) + 1, np.int64)
-    count, edge = 0, _BEFORE
+    count, edge = 0, BEGINNING
     for i in range(len(ts)):
         if count == 0 or ts[i] >= edge:
-            begin, edge = _BEFORE, -_BEFORE
+            begin, edge = BEGINNING, -BEGINNING
             for g in range(len(steps)):
                 below = (ts[i] - offsets[g]) // steps[g] * steps[g] + offsets[g]
                 begin, edge = max(begin, below), min(edge, below + steps[g])

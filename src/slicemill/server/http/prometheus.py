@@ -14,7 +14,7 @@ from slicemill.api.mill import Mill
 from slicemill.lifecycle.query import Query
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.server.live_results import LiveCounts
-from slicemill.time import END, US, wall_clock_us
+from slicemill.time import END, SECOND_US, wall_clock_us
 
 _QUANTILES = (0.5, 0.99)
 # Name, help text, and value for a query. Names of counters end in _total.
@@ -174,7 +174,7 @@ class MillCollector(Collector):
         for stream, running in streams.items():
             failing.add_metric([stream], float(running.error is not None))
             watermark = self._mill.watermark(stream)
-            _add(lag, [stream], (now - watermark) / US if 0 < watermark < END else None)
+            _add(lag, [stream], (now - watermark) / SECOND_US if 0 < watermark < END else None)
         yield failing
         yield lag
 

@@ -22,7 +22,7 @@ from slicemill.operators.join.statistics import Cuts
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.specs import Source
 from slicemill.runtime.state_view import StoredSlice, cuts_of_unit, slices_of_unit
-from slicemill.time import US, wall_clock_us
+from slicemill.time import SECOND_US, wall_clock_us
 
 _LOGGER = logging.getLogger("slicemill")
 _MOVES = 400
@@ -119,7 +119,7 @@ class SliceWatch:
         last = {(move.cell, move.part): move.used for move in moves}
         for cell, one in cuts:
             if last.get((cell, one.part)) != one.used:
-                moves.append(CutMove(wall_clock_us() / US, cell, one.part, one.used))
+                moves.append(CutMove(wall_clock_us() / SECOND_US, cell, one.part, one.used))
         chain = StoredChain(unit, slices, cuts, list(moves))
         self._read[unit] = mark, chain
         return chain
@@ -136,7 +136,7 @@ def window_extents(mill: Mill, unit: str) -> dict[str, float]:
                 extent_us = longest_us(member.windows)
                 if extent_us is not None:
                     name = member.name.split(":")[0]
-                    found[name] = max(found.get(name, 0.0), extent_us / US)
+                    found[name] = max(found.get(name, 0.0), extent_us / SECOND_US)
     return found
 
 

@@ -28,6 +28,7 @@ from slicemill.operators.join.slices.workload import (
     windows,
 )
 from slicemill.operators.join.spec import JoinMember, SharedJoin
+from slicemill.time import SECOND_US
 
 Ends = tuple[float, ...]
 Objective = Callable[[ChainCost], float]
@@ -362,9 +363,6 @@ def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False
 # Planned chain of a shared join, for EXPLAIN (S15, S17-S20).
 
 
-_SECOND_US = 1_000_000
-
-
 def chain_of_join(join: SharedJoin) -> PlannedChain | None:
     """Return the slices of a join and their cost, from statistics or assumptions.
 
@@ -383,7 +381,7 @@ def _side(known: Statistics, member: JoinMember, side: int) -> MemberSide:
     window, selection = member.windows[side].extent, member.selections[side]
     assert window is not None
     passing = 1.0 if selection is None else known.passing.get((member.name, side), known.selected)
-    return MemberSide(window / _SECOND_US, selection, passing)
+    return MemberSide(window / SECOND_US, selection, passing)
 
 
 def _in_time(window: Window) -> bool:
