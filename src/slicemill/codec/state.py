@@ -16,9 +16,10 @@ _NONE: External = {}
 
 
 def encode(value: object, external: External = _NONE, *, copied: bool = True) -> Encoded:
-    """Encode a value as JSON and buffers; StorageError for unregistered classes.
+    """Encode a value as a JSON tree and buffers.
 
-    Without copies, the buffers are the arrays themselves: write them before the arrays change.
+    Raises StorageError for an unregistered class. Without `copied`, the buffers share memory with the arrays;
+    write them before the arrays change.
     """
     with _no_collection():
         return Encoder(external, copied).whole(value)
@@ -29,7 +30,7 @@ def decode(
     buffers: Sequence[pa.Buffer],
     external: Callable[[Tree], object] | None = None,
 ) -> Any:
-    """Decode a tree; tables are views, arrays are writable copies."""
+    """Decode a tree. Tables are views of the buffers; arrays are writable copies."""
     with _no_collection():
         return Decoder(tree, buffers, external).whole()
 
