@@ -17,11 +17,11 @@ Types: TypeAlias = tuple[Type, ...]
 RowFunction: TypeAlias = Callable[..., Any]
 RowMaker: TypeAlias = Callable[[Types, Type], RowFunction]
 Conversion: TypeAlias = Callable[[Types, Type], Types]
-# One template per number of arguments ({0} is the first, {type} the result's type), or a function of the
-# call.
+# One template per number of arguments ({0} is the first argument, {type} the result's type), or a function
+# of the call.
 Sql: TypeAlias = str | tuple[str, ...] | Callable[[Call], str | None]
 
-SAME: Final = "as in Spark"  # in place of a template
+SAME: Final = "as in Spark"  # instead of a template: DuckDB and Spark write the call alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class ScalarFunction:
     """Function or operator, in all of its forms. Its signatures are in `signatures`.
 
     - `row` makes, for the types of a call, the function that evaluates one row. It defines the semantics.
-    - `takes` returns the types that the arguments are converted to, in every form.
+    - `row` receives the types of a call and returns the function that evaluates one row. It defines the
+      semantics.
     - A `strict` function is not called if an argument is NULL; the result is NULL. Its arguments are
       evaluated from left to right (with `right_first`, from right to left) up to the first NULL. As in Spark,
       arguments after that NULL are not evaluated and cannot fail.
@@ -51,7 +52,7 @@ class ScalarFunction:
 
 @dataclass(frozen=True, slots=True)
 class Abbreviation:
-    """Function that is an abbreviation of another expression, in every form."""
+    """Function that is replaced by another expression before evaluation."""
 
     expand: Callable[[Call], Expr]
     duckdb: Sql | None = None
@@ -71,10 +72,7 @@ def as_result(types: Types, result: Type) -> Types:
 
 
 def as_common(types: Types, _result: Type) -> Types:
-    """Return the common type for every argument.
-
-    Return the types unchanged if there is no common type.
-    """
+    """Return the common type for every argument, or the types if there is none."""
     merged: Type | None = types[0]
     for type_ in types[1:]:
         merged = t.common(merged, type_) if merged is not None else None

@@ -3,7 +3,7 @@
 Spark's hashes depend on the type of each value: Murmur3 (x86, 32 bits) after Austin Appleby, with Spark's
 own treatment of the last bytes of a string, and XXH64 after Yann Collet. Both start with the seed 42.
 Each value's hash is the seed of the next value; NULL leaves the seed unchanged. The row forms mask Python
-ints to the width; numeric columns wrap. Strings are hashed once per distinct string.
+integers to 32 or 64 bits; NumPy columns wrap around. Strings are hashed once per distinct string.
 """
 
 from __future__ import annotations

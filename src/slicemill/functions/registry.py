@@ -79,7 +79,10 @@ def expand_abbreviation(call: Call) -> Expr:
 def row_form(
     name: str, types: Types, result: Type
 ) -> tuple[list[Callable[[object], object] | None], RowFunction, bool]:
-    """Return the argument conversions (None: unchanged), the row function, and its strictness."""
+    """Return argument conversions, the row function, and its strictness.
+
+    The conversion of an unchanged argument is None.
+    """
     function = function_of(name, types)
     wanted = function.takes(types, result)
     conversions = [

@@ -24,7 +24,7 @@ class Snippet:
     twice: bool = False
 
 
-# Makes the text of a call's value from the texts of its arguments. `ops` are the helpers of generated code.
+# Returns the source of a call, given the source of its arguments. `ops` is the runtime of generated code.
 SnippetMaker: TypeAlias = Callable[..., Snippet]
 # Receives the argument types, the result type, and whether machine code is generated (there strings are
 # integer codes, and integers wrap round). Returns None for types that have no source form.

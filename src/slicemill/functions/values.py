@@ -31,7 +31,7 @@ _SHOWN = 400
 class ExpressionError(SlicemillError):
     """Evaluation error, such as an overflow or a division by zero.
 
-    A long message keeps only its beginning and its end, because the state directory stores the message.
+    A long message is cut in the middle, because the message is stored in the home directory.
     """
 
     def __init__(self, message: str) -> None:
@@ -72,10 +72,7 @@ def integer_check(type_: Type) -> Callable[[int], int]:
 
 
 def representable(value: object, type_: Type) -> object:
-    """Return the value.
-
-    Raise if a column of this type cannot store it.
-    """
+    """Return the value; raise if a column of this type cannot store it."""
     if isinstance(value, int):
         if type_.kind in INTS_32 and not INT_MIN <= value <= INT_MAX:
             raise ExpressionError(f"{value} is out of the range of {type_}")
@@ -112,7 +109,7 @@ def decimal_fit(type_: Type) -> Callable[[Decimal], Decimal]:
 
 
 def decimal_digits(value: Decimal, scale: int) -> int:
-    """Return the digits of a decimal of this scale as an integer."""
+    """Return the unscaled integer of a decimal with this scale."""
     return int(value.scaleb(scale, context=EXACT))
 
 
