@@ -67,7 +67,7 @@ class WindowFrame:
 
     @property
     def length(self) -> int | None:
-        """Return the window's length, comparable with the slide; None if unbounded."""
+        """Return the window's length in the unit of the slide; None if unbounded."""
         if self.preceding is None:
             return None
         return self.preceding + 1 if self.unit == "ROWS" else self.preceding
@@ -106,8 +106,8 @@ def frame_over(window: Window) -> WindowFrame:
 # Window content of one partition, readable by window aggregates (M32, M33).
 #
 # Each tuple has the position that decides its expiry: its arrival number in the partition for ROWS, its
-# timestamp for RANGE. Expiry depends on positions, not on the number of tuples. An aggregate such as max
-# may delete tuples from its window, and must not thereby retain older tuples longer.
+# timestamp for RANGE. Expiry depends on positions, not on the number of tuples. If an aggregate such as max
+# deletes tuples from its window, the other tuples therefore expire as before.
 
 
 Args = tuple[object, ...]

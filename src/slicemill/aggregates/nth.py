@@ -14,11 +14,9 @@ from slicemill.aggregates.frames import Args
 
 
 class NthValue:
-    """Value at index n, counted from 1.
+    """Value of the n-th oldest tuple.
 
-    `n` is the constant second argument.
-
-    The default of n is 1.
+    `n` is the constant second argument, by default 1.
     """
 
     __slots__ = ("_n", "_values")

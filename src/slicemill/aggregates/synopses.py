@@ -54,7 +54,7 @@ def cells(item: object) -> list[int]:
 
 
 class ApproxCount:
-    """Counters of a window's items; the value is the newest item's count.
+    """Count-min sketch of a window; the value is the newest item's count.
 
     The value is NULL for a NULL item.
     """
@@ -106,7 +106,7 @@ def buckets(ones: int) -> Iterator[tuple[int, int]]:
 
 
 def estimate_ones(arrived: int, left: int) -> int:
-    """Return the estimate when `left` of the arrived ones have expired.
+    """Estimate the ones in the window: `arrived` ones, less `left` expired ones.
 
     The estimate is exact until a one expires.
     """
@@ -123,7 +123,7 @@ def estimate_ones(arrived: int, left: int) -> int:
 
 
 class ApproxCountIf:
-    """Number of ones that arrived and that expired, which determine the buckets."""
+    """Numbers of arrived and expired ones, which determine the buckets."""
 
     __slots__ = ("_arrived", "_left")
 
@@ -153,7 +153,7 @@ class ApproxCountIf:
 def _copies_of_last(
     cells: Int64s, weights: Int64s, counted: Bools, starts: Int64s, ends: Int64s, least: Int64s
 ) -> None:
-    """Lower `least` to each window's count of the last row's cell."""
+    """Lower `least` to the count of the last row's cell in each window."""
     counters = np.zeros(cells.max() + 1 if len(cells) else 0, np.int64)
     start = end = 0
     for i in range(len(starts)):

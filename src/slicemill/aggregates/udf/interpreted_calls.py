@@ -1,7 +1,7 @@
 """Interpreter fallback for calls without a compiled form.
 
-It has the interface of compiled calls. Checkpoints do not include the code in the state, such as
-accumulators' routines and conversions. The call that resumes from the state creates this code again.
+The interface is that of compiled calls. Checkpoints store only the data of accumulators. After a restart, the
+call creates the accumulators again and loads the data.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class ResultRow(NamedTuple):
     expired: bool = False
 
 
-# Checkpoints encode about so many group or partition states at most. Runs encode all other states in
-# batches, beginning with those that have been unchanged for longest.
+# Checkpoints encode at most about _FRESH states of groups or partitions. Runs encode all other states in
+# batches of _TOGETHER or more, beginning with the states that have been unchanged for longest.
 _FRESH, _TOGETHER = 1_024, 256
 _STATE = "state"
 
@@ -106,7 +106,7 @@ class RunningCall:
         self.fresh[number] = None
 
     def encode_some(self) -> None:
-        """Encode the states that have been unchanged for longest, if many changed."""
+        """Encode the states that have been unchanged for longest, in large batches."""
         if len(self.fresh) < _FRESH + _TOGETHER:
             return
         numbers, texts = [], []
@@ -164,7 +164,7 @@ register(
 
 
 class InterpretedCall:
-    """Call that runs row by row."""
+    """Aggregate call that the interpreter runs row by row."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class InterpretedCall:
         if found.panes is not None:  # results are exact without panes
             found = replace(found, algebraic=False, panes=None)
         if self._active and found.forgets:
-            # The derived window version reports every expiry, which the user expects.
+            # The derived window version returns values at each expiry, also of tuples that this one deletes.
             found = replace(found, window=None)
         self._definition = found
 

@@ -59,7 +59,7 @@ _SHALLOW = 10  # number of nested calls that fit below Python's own limit, even 
 def resolve_aggregate(
     name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
 ) -> aggregate.RowAggregate:
-    """Return an aggregate by name; `tables` returns stored tables for bodies.
+    """Return an aggregate by name. `tables` returns stored tables that bodies read.
 
     >>> from slicemill.binder import bind
     >>> catalog = bind('''CREATE AGGREGATE total(x Int) : Int { TABLE state(s Int);
@@ -283,7 +283,7 @@ class EslAccumulator:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
     def run_statement(self, state: BodyState, path: StatementPath) -> None:
-        """Run one statement over the current tables and arguments, for its error."""
+        """Run one statement over the current tables and arguments, to raise its error."""
         steps: Sequence[Step] = self._program[state]
         for index in path[:-1]:
             loop = steps[index]
@@ -374,7 +374,7 @@ class ExternalAccumulator:
         return self._call("expire", args)
 
     def terminate(self) -> Returned:
-        """Return no values without a tuple, because the object is not initialised."""
+        """Return the values of `terminate`, or no values before the first tuple."""
         if not self._started or not hasattr(self._object, "terminate"):
             return []
         return self._call("terminate", None)

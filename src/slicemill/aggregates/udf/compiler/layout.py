@@ -39,7 +39,7 @@ _WHOLE = (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.
 def dtype_of(type_: Type, form: str) -> Any:
     """Return a type's dtype in generated code.
 
-    Machine code has texts as codes.
+    Machine code represents strings as integer codes.
     """
     if type_.kind in _WHOLE or (type_.kind is Kind.VARCHAR and form == MACHINE):
         return np.int64
@@ -83,10 +83,10 @@ class RecordColumns:
         for name, type_ in self.types.items():
             fields.append((name, field_of(type_, form)))
             fields += [(f"{name}_null", np.bool_)] if name in self.flagged else []
-        fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # leaves no gaps
+        fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # descending sizes leave no gaps
         if len({name for name, _ in fields}) < len(fields):
             raise NoCompiledForm("names of columns collide in generated code")
-        # An empty record has no array.
+        # A record has at least one field, because fields are stored in arrays.
         return np.dtype(fields or [("unused", np.bool_)], align=True)
 
     def texts(self) -> list[str]:
@@ -110,7 +110,7 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
 def _count(statement: Statement, rows: dict[str, int], most: dict[str, int]) -> None:
     """Update the maximum row counts of tables by a statement.
 
-    `rows` are the counts before and after the statement, `most` the counts at any time.
+    `rows` has the counts after the preceding statement, `most` the maximum counts at any time.
     """
     if isinstance(statement, While):
         while True:  # until a fixed point
@@ -180,7 +180,7 @@ def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool
 
 
 def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int | None:
-    """Return the maximum number of rows statements return; None if unknown."""
+    """Return the maximum number of returned rows; None if unknown."""
     total = 0
     for statement in changes_in(statements):
         if not isinstance(statement, Insert) or statement.table != RETURN:
@@ -203,9 +203,9 @@ _ATOM = re.compile(r"-?[\w.]+(\[[\w. +]*\])?[\w.]*")
 
 
 class NoCompiledForm(Exception):
-    """Raised if something has no form in generated code.
+    """Raised if generated code does not support a construct.
 
-    The message says what.
+    The message names the construct.
     """
 
 
@@ -285,7 +285,7 @@ class Writer:
         self.failing = self.failing or aside.failing
 
     def named(self, code: Code, stem: str = "v") -> Code:
-        """Return repeatable source of a value, if necessary via a variable."""
+        """Return source that can be repeated; assign a variable if necessary."""
         value, null = code.value, code.null
         if not _ATOM.fullmatch(value):
             name = self.fresh(stem)

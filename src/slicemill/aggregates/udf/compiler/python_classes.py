@@ -135,7 +135,7 @@ class ClassCode:
     def _as_declared(self, method: str, returned: object) -> object:
         """Convert the result of a method to the declared types.
 
-        Several columns are a tuple.
+        A result of several columns is a tuple.
         """
         if returned is None:
             return None
@@ -168,7 +168,10 @@ class ClassCode:
 
 
 def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
-    """Return the class's annotated fields; raise NoCompiledForm for other than plain numbers."""
+    """Return the annotated fields of the class.
+
+    Raises NoCompiledForm unless all fields are plain numbers.
+    """
     made = import_class(_external(definition))
     fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
     if not inspect.isclass(made) or made.__init__ is not object.__init__:
@@ -192,7 +195,7 @@ def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> No
     """Raise unless Numba accepts all methods and their return types.
 
     The message has the first line of Numba's error. Only types are inferred; the methods are compiled later,
-    when that pays off.
+    when compilation pays off.
     """
     from slicemill.kernels.numba_kernels import return_type
 
