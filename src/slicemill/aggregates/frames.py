@@ -67,7 +67,7 @@ class WindowFrame:
 
     @property
     def length(self) -> int | None:
-        """Return the window's length in the unit of the slide; None if unbounded."""
+        """Return the length, in the unit of the slide; None if unbounded."""
         if self.preceding is None:
             return None
         return self.preceding + 1 if self.unit == "ROWS" else self.preceding

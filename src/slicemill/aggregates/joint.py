@@ -46,7 +46,7 @@ class JointCall(Protocol):
 
 
 class JointCalls(Protocol):
-    """Compiled calls with shared state. The result has a column for each call."""
+    """Compiled calls with shared state; the result has a column per call."""
 
     @property
     def asked(self) -> tuple[Any, ...]: ...
@@ -63,7 +63,7 @@ class JointCalls(Protocol):
 
 
 def joint_call(call: WindowCall | AggregateCall, catalog: Catalog) -> JointCall | None:
-    """Return a call as a JointCall, or None if its aggregate has no joint form."""
+    """Return a call as a JointCall, or None without a joint form."""
     base, _ = catalog.aggregates(call.name)
     provider = None if base is None else base.provider
     if call.distinct or provider is None or provider.joint is None:

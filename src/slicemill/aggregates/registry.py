@@ -34,7 +34,7 @@ from slicemill.aggregates.synopses import ApproxCount, ApproxCountIf
 
 
 def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -> RowAggregate:
-    """Return an aggregate of moments. Panes pass on moments that are not rounded."""
+    """Return an aggregate of moments. Panes pass on unrounded moments."""
 
     def make() -> Statistic:
         return MomentStatistic(Moments(degree), figure)

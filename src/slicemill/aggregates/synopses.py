@@ -153,7 +153,7 @@ class ApproxCountIf:
 def _copies_of_last(
     cells: Int64s, weights: Int64s, counted: Bools, starts: Int64s, ends: Int64s, least: Int64s
 ) -> None:
-    """Lower `least` to the count of the last row's cell in each window."""
+    """Lower `least` to each window's count of its last row's cell."""
     counters = np.zeros(cells.max() + 1 if len(cells) else 0, np.int64)
     start = end = 0
     for i in range(len(starts)):

@@ -30,7 +30,7 @@ def decode(
     buffers: Sequence[pa.Buffer],
     external: Callable[[Tree], object] | None = None,
 ) -> Any:
-    """Decode a tree. Tables are views of the buffers; arrays are writable copies."""
+    """Decode a tree; tables are views, arrays are writable copies."""
     with _no_collection():
         return Decoder(tree, buffers, external).whole()
 

@@ -98,7 +98,7 @@ def without_unchanged(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def same_values(column: Column, left: Int64s, right: Int64s) -> Bools:
-    """Return a mask of the position pairs with equal values, as in GROUP BY."""
+    """Return a mask of pairs with equal values, as in GROUP BY."""
     same = np.ones(len(left), np.bool_)
     for part in comparable(column):
         a, b = part.take(pa.array(left)), part.take(pa.array(right))

@@ -74,7 +74,7 @@ def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
 
 
 def _in_parts(kind: pa.DataType) -> bool:
-    """Return True if the values of a type are in child arrays or a dictionary."""
+    """Return True if values are in child arrays or a dictionary."""
     return bool(pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
 
 
@@ -253,7 +253,7 @@ class Keys:
 
 
 def _with_rows(old: dict[str, Any]) -> dict[str, Any]:
-    """Convert stored keys from version 1, one table, to version 2, pieces."""
+    """Convert stored keys from version 1 (one table) to version 2 (pieces)."""
     return Keys.restored(old["columns"], old["count"]).plain()
 
 
@@ -265,7 +265,7 @@ def _to_chunked(column: Column) -> pa.ChunkedArray:
 
 
 def normalize_zeros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Replace -0.0 by 0.0, so that output does not depend on the order of arrival."""
+    """Replace -0.0 by 0.0, for output independent of arrival order."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
@@ -286,7 +286,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
-    """Return the cell of each row, from 0 to count - 1, by a hash of the key."""
+    """Return the cell of each row, by a hash of the key."""
     hashes = np.zeros(rows, np.uint64)
     for column in columns:
         for part in comparable(column):
@@ -296,10 +296,10 @@ def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
 
 
 def stripes_of(seqs: NDArray[np.int64], count: int) -> Cells:
-    """Return the cell of each row by its `_seq`, independent of keys (S33, S39).
+    """Return the cells of rows by `_seq`, independent of keys (S33, S39).
 
-    Adjacent rows are in different cells, so that even a short window is distributed evenly. Multiples of
-    the golden ratio are evenly distributed for any first number and any constant step.
+    Consecutive rows are spread over all cells, so that even a short window is distributed evenly. Multiples
+    of the golden ratio are evenly distributed for any first number and any constant step.
     """
     turns = seqs.view(np.uint64) * _STEP
     return np.asarray(((turns >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32), np.uint16)
@@ -434,7 +434,7 @@ class GrowingRows:
 
 
 def mostly_unused(rows: int, used: int) -> bool:
-    """Return True if so many rows are unused that they should be dropped."""
+    """Return True if unused rows are many enough to be dropped."""
     return rows - used > max(used, _MANY_GONE)
 
 

@@ -97,7 +97,7 @@ def _sequence(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _ties_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask of rows that tie with the previous row, and follow it in `_seq`."""
+    """Return a mask of ties with the previous row, in `_seq` order."""
     tied: NDArray[np.bool_] = (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
     return tied
 
@@ -111,7 +111,7 @@ def _int64(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 def _follow_each_other(tables: Sequence[pa.Table], whole: pa.Table) -> bool:
-    """Return True if each table starts after the end of the previous table.
+    """Return True if no table starts before the previous table ends.
 
     `whole` has the rows of all tables.
     """
@@ -151,7 +151,7 @@ _PREFIX = "_tie_"
 
 
 def tie_name(place: int, bits: int) -> str:
-    """Return the name of a tie column; number 0 is the primary sort key."""
+    """Return a tie column's name; number 0 is the primary sort key."""
     return f"{_PREFIX}{place}_{bits}"
 
 
@@ -175,7 +175,7 @@ def merge_ties(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def number_ties(table: pa.Table, bits: int) -> pa.Table:
-    """Number rows with equal (`_ts`, `_seq`) in the low `bits` bits of `_seq`."""
+    """Number rows with equal (`_ts`, `_seq`) in the low bits of `_seq`."""
     if not bits:
         return table
     times, seqs = (table.column(name).to_numpy() for name in (TS, SEQ))

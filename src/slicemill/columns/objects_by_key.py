@@ -79,7 +79,7 @@ class _Entry(Generic[V]):
 
 @dataclass(slots=True, eq=False)
 class _Piece:
-    """Piece of a snapshot. `rows` is at least the number of its rows."""
+    """Piece of a snapshot, with at most `rows` rows."""
 
     slice: Slice
     rows: int
@@ -153,7 +153,7 @@ class _Frozen:
             return pa.Table.from_batches(self._batches, _COLUMNS).combine_chunks()
 
     def _encode_left(self, number: int) -> None:
-        """Encode an object unless the worker has popped it; on failure put it back."""
+        """Encode an object unless the worker did; put it back on failure."""
         entry = self._left.pop(number, None)
         if entry is not None:
             try:
@@ -210,7 +210,7 @@ class ObjectsByKey(Generic[K, V]):
         return list(self._parts)
 
     def items(self, part: Hashable = None) -> Iterator[tuple[K, V]]:
-        """Yield keys and objects of a part, in order of insertion, for reading only."""
+        """Yield a part's keys and objects in insertion order, for reading only."""
         for key, entry in self._entries(part).items():
             yield key, entry.value
 
@@ -220,7 +220,7 @@ class ObjectsByKey(Generic[K, V]):
         return None if entry is None else entry.value
 
     def change(self, key: K, part: Hashable = None) -> V | None:
-        """Return an object that the caller may change in this run, or None."""
+        """Return an object that may be changed in this run, or None."""
         entry = self._entries(part).get(key)
         if entry is None:
             return None
@@ -238,7 +238,7 @@ class ObjectsByKey(Generic[K, V]):
         entries[key] = self._changed[entry.number] = entry
 
     def remove(self, key: K, part: Hashable = None) -> V:
-        """Remove and return an object. The caller may change it in this run."""
+        """Remove and return an object, which may be changed in this run."""
         value = self.change(key, part)
         if value is None:
             raise KeyError(key)
@@ -357,7 +357,7 @@ def _belong_together(older: _Piece, newer: _Piece) -> bool:
 
 
 def _merged(tables: Sequence[pa.Table], parts: frozenset[int], *, first: bool) -> pa.Table:
-    """Return the latest row of each object in these parts, ordered by number.
+    """Return the latest row of each object in these parts, by number.
 
     Rows of removed objects only supersede rows of earlier pieces, so the `first` piece omits them.
     """

@@ -3,21 +3,21 @@
 Each output row of an operator has the `_seq` number of the input row that caused it. So if the rows of
 several cells (partitions) are merged by (`_ts`, `_seq`), they are in the order that one cell would produce:
 
-        output rows                               `_seq`
-        declared stream                           number of the tuple, assigned by the intake
-        selection, projection                     as the input tuple
-        look-up                                   as the input tuple, then by match
-        aggregate with OVER, or of all history    as the input tuple; rows for an expired tuple, and the final
-                                                  row of a group, are *behind* all other rows
-        changes of groups, first rows, DISTINCT   as the input tuple, for both rows of an update; EMIT EVERY:
-                                                  as the first change of the key; readers of changes renumber
-        window of FROM at its end                 as the group's first tuple in the window
-        runs of a partition at a slide            as the first tuple of the partition in the result
-        join                                      as the later tuple, *behind* if it is of the second input;
-                                                  then by the other tuple, oldest first
-        union of declared streams in a join       as the tuple, behind the rows of earlier inputs
-        other unions, classifier, all without     consecutive numbers in the order of rows
-        keys
+    output rows                               `_seq`
+    declared stream                           number of the tuple, assigned by the intake
+    selection, projection                     as the input tuple
+    look-up                                   as the input tuple, then by match
+    aggregate with OVER, or of all history    as the input tuple; *behind* all other rows: rows for an
+                                              expired tuple, and a group's final row (as its first tuple)
+    changes of groups, first rows, DISTINCT   as the input tuple, for both rows of an update; EMIT EVERY:
+                                              as the first change of the key; readers of changes renumber
+    window of FROM at its end                 as the group's first tuple in the window
+    runs of a partition at a slide            as the first tuple of the partition in the result
+    join                                      as the later tuple, *behind* if it is of the second input;
+                                              then by the other tuple, oldest first
+    union of declared streams in a join       as the tuple, behind the rows of earlier inputs
+    other unions, classifier, all without     consecutive numbers in the order of rows
+    keys
 
 At equal timestamps, rows of the first input precede rows of the second. Rows of a union are ordered by
 (timestamp, input, `_seq`).
@@ -26,8 +26,8 @@ Numbers of different streams cannot be compared, and a tuple may cause several r
 additional bits at both ends:
 
     63        bits                     0
-        [ 0 … | behind | number | row of it ]       *behind* sets a bit above all input numbers;
-                                                    rows with the same cause are numbered in the low bits
+    [ 0 … | behind | number | output row ]      *behind* sets a bit above all input numbers;
+                                                rows with the same cause are numbered in the low bits
 
 Numbers of a stream have `SEQ_BITS` bits. The query graph determines the number of bits after each operator.
 If no bits are left at the low end, rows with the same cause share a number. Such rows are in one cell and
@@ -65,7 +65,7 @@ def rank_seqs(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> In
 
 
 def fan_out(table: pa.Table, bits: int) -> pa.Table:
-    """Number the rows with the same cause in the low bits of `_seq`.
+    """Number rows with the same cause in the low bits of `_seq`.
 
     All (`_ts`, `_seq`) become distinct if there are enough bits.
     """

@@ -28,7 +28,7 @@ def concat_with_nulls(tables: Sequence[pa.Table]) -> pa.Table:
 def keep_needed(
     pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_], exactly: bool = False
 ) -> list[Slice]:
-    """Return the pieces with the needed rows of old pieces and of `new`.
+    """Return the pieces with the needed rows, including those of `new`.
 
     `needed` covers the rows of all pieces, then those of `new`. Unless `exactly` is set, unneeded rows may
     remain for a while.

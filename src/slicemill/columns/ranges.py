@@ -22,7 +22,7 @@ FOREVER = 2**62
 
 @kernel
 def by_partition(partitions: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
-    """Sort rows by partition, in order of arrival within each, by counting sort.
+    """Sort rows by partition, then by arrival, with a counting sort.
 
     Return the position that each sorted row has in the input, its partition, and the start of its
     partition.
@@ -62,9 +62,9 @@ def starts_from(head: Int64s, ts: Int64s, lower: Int64s) -> Int64s:
 
 @kernel
 def ends_until(head: Int64s, ts: Int64s, upper: Int64s) -> Int64s:
-    """Return the exclusive end of the rows with ts <= `upper`, per row.
+    """Return the exclusive end of each row's range up to `upper`.
 
-    Only rows of the same partition count. `upper` is not before the row's own time.
+    The range has rows of the same partition with ts <= `upper`. `upper` is not before the row's own time.
     """
     out = np.empty(len(ts), np.int64)
     end = 0
@@ -90,7 +90,7 @@ def running_totals(partitions: Int32s, counted: Any, before: Int64s) -> Int64s:
 
 
 def last_of_each(partitions: Int32s) -> Bools:
-    """Return a mask of the rows that are the last of their partition."""
+    """Return a mask of the last row of each partition."""
     out = np.ones(len(partitions), np.bool_)
     out[:-1] = partitions[1:] != partitions[:-1]
     return out

@@ -10,10 +10,10 @@ _FAN_BITS, _LEFT_BITS = 8, 3
 
 
 def rank_bits(bits: int, ranks: int = 1) -> int:
-    """Return the number of bits after a rank is added above the number."""
+    """Return the number of bits after a rank is added."""
     return min(bits + ranks, MOST_BITS)
 
 
 def fan_out_bits(bits: int) -> int:
-    """Return the number of bits after rows with the same cause are numbered."""
+    """Return the number of bits after `order.fan_out` has numbered rows."""
     return bits + max(0, min(_FAN_BITS, MOST_BITS - _LEFT_BITS - bits))

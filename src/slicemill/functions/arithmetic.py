@@ -60,14 +60,14 @@ def _operands(types: Types, result: Type) -> Types:
 
 
 def _div_operands(types: Types, _result: Type) -> Types:
-    """Return the operand types of DIV: decimals if one operand is a decimal."""
+    """Convert both operands of DIV to decimals if one is a decimal."""
     if Kind.DECIMAL in kinds_of(types) and Kind.NULL not in kinds_of(types):
         return tuple(t.as_decimal(type_) for type_ in types)
     return types
 
 
 def _never(*_values: object) -> None:
-    """Stand in for a row form that is never called: an argument is always NULL."""
+    """Placeholder for a row form: an argument is always NULL."""
 
 
 # -- integer columns that may overflow ----------------------------------------------------------------------

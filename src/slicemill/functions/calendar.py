@@ -85,7 +85,7 @@ def is_date(year: Any, month: Any, day: Any) -> Any:
 
 
 def plus_months(days: Any, months: Any) -> Any:
-    """Add months to a day, clipped to the last day of the month."""
+    """Add months to a day, clipped to the end of the month."""
     year, month, day = civil_of(days)
     years, index = divmod(month - 1 + months, 12)
     year, month = year + years, index + 1

@@ -141,7 +141,7 @@ _TRUNCATED = {
 
 
 def type_of_value(value: object) -> Type:
-    """Return the SQL type of a Python value, for arguments of type ANY."""
+    """Return the SQL type of a Python value, for ANY arguments."""
     if isinstance(value, Decimal):
         exponent = value.as_tuple().exponent
         scale = max(0, -exponent) if isinstance(exponent, int) else 0

@@ -68,7 +68,7 @@ R = TypeVar("R")
 
 
 def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[Outcome]]:
-    """Compile expressions to a function that returns a column or error for each.
+    """Compile expressions to a function that returns their columns or errors.
 
     Equal sub-expressions are evaluated once. Columns of the table are not copied.
     """
@@ -297,7 +297,7 @@ class ColumnSteps:
         return self._known[key]
 
     def _constant(self, expr: Expr) -> int:
-        """Return the step of a constant, evaluated now unless it may take long.
+        """Return the step of a constant, evaluated now unless it is slow.
 
         If the evaluation fails, the row form raises the error for the rows that need the value.
         """
@@ -467,10 +467,10 @@ def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
 
 
 def _reject_long_texts(form: RowForm) -> RowForm:
-    """Make a row form fail if a length argument is large, as in `repeat(x, 1000000)`.
+    """Make a row form fail if an integer argument is large.
 
-    The row becomes a fallback. If a CASE excludes the row, the value is never computed. Otherwise
-    `RootExpression` evaluates the complete expression for the row.
+    An example is `repeat(x, 1000000)`. The row becomes a fallback. If a CASE excludes the row, the value is
+    never computed. Otherwise `RootExpression` evaluates the complete expression for the row.
     """
 
     def unless_long(row: tuple[Any, ...]) -> object:
@@ -484,7 +484,7 @@ def _reject_long_texts(form: RowForm) -> RowForm:
 def evaluate_rows(
     form: RowForm, result: Type, vectors: Sequence[Vector], rows: int
 ) -> tuple[list[Any], list[bool]]:
-    """Return the row form's value for each row, and flags of failed rows.
+    """Return the row form's values, and flags of failed rows.
 
     A failed row has the value None.
     """
@@ -539,7 +539,7 @@ def patch(vector: Vector, own: Bools, form: RowForm, arguments: Sequence[Vector]
 
 
 def distinct_codes(vectors: Sequence[Vector], rows: int) -> tuple[Int64s, Int64s]:
-    """Return the code of each row, and the first row of each code.
+    """Return the code of each row, and each code's first row.
 
     Rows with equal arguments have equal codes.
     """
@@ -562,7 +562,7 @@ def _dictionary_codes(array: pa.Array) -> tuple[Int64s, int]:
 
 
 def _parts(vector: Vector) -> list[pa.Array]:
-    """Return arrays that are equal where the vector is equal. NULL equals NULL."""
+    """Return arrays that are equal where the vector is; NULL equals NULL."""
     data = vector.data
     if is_constant(vector):
         columns = []

@@ -26,11 +26,11 @@ SAME: Final = "as in Spark"  # instead of a template: DuckDB and Spark write the
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """Function or operator, in all of its forms. Its signatures are in `signatures`.
+    """Function or operator, in all forms. `signatures` declares its signatures.
 
-    - `row` makes, for the types of a call, the function that evaluates one row. It defines the semantics.
-    - `row` receives the types of a call and returns the function that evaluates one row. It defines the
-      semantics.
+    - `row` receives the types of a call and returns the function that evaluates one row. This function
+      defines the semantics.
+    - `takes` returns the types that the arguments are converted to, in every form.
     - A `strict` function is not called if an argument is NULL; the result is NULL. Its arguments are
       evaluated from left to right (with `right_first`, from right to left) up to the first NULL. As in Spark,
       arguments after that NULL are not evaluated and cannot fail.
@@ -72,7 +72,7 @@ def as_result(types: Types, result: Type) -> Types:
 
 
 def as_common(types: Types, _result: Type) -> Types:
-    """Return the common type for every argument, or the types if there is none."""
+    """Return the common type for every argument, if there is one."""
     merged: Type | None = types[0]
     for type_ in types[1:]:
         merged = t.common(merged, type_) if merged is not None else None

@@ -1,4 +1,4 @@
-"""Kernels: functions over columns, made for the types and constants of a call."""
+"""Kernels: functions over columns, made for one call's types and constants."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def free_kernel(function: Free) -> KernelMaker:
 
 
 def apply(kernel: Kernel, result: Type, vectors: list[Vector]) -> tuple[Vector, Bools | None]:
-    """Run a kernel; return its vector, and a mask of its own fallback rows.
+    """Run a kernel; return its vector and its own fallback rows.
 
     The fallback rows of the arguments are in the vector.
     """

@@ -48,7 +48,7 @@ from slicemill.types import Kind, Type
 
 
 def _total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """Return NaN or infinity where a Python function raises, as in IEEE 754."""
+    """Return NaN or infinity where a function raises, as in IEEE 754."""
 
     def total(value: float) -> float:
         try:

@@ -101,7 +101,7 @@ def like_pattern(pattern: str, escape: str, ignore_case: bool) -> LikePattern:
 
 
 class PatternMatch(NamedTuple):
-    """Match of a pattern: the text, and the spans of the match and its groups.
+    """Match of a pattern, with the spans of the match and groups.
 
     A group without a match has the span (-1, -1).
     """

@@ -1,4 +1,4 @@
-"""Calls that run row by row because they have no kernel, with replacement hints.
+"""Calls that run row by row, and hints for their replacement.
 
 `slicemill check` reports such calls. This module uses only names and types, so that a script can be
 checked without NumPy and Arrow. A test compares it with the steps of `functions.evaluate`.
@@ -56,7 +56,7 @@ _FUNCTIONS: dict[str, str] = {
 
 
 def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
-    """Yield the calls of a bound statement that run row by row, with hints."""
+    """Yield the calls of a bound statement without a kernel, with hints."""
     if isinstance(value, Call | Cast) and (hint := hint_by_row(value)) is not None:
         yield value, hint
     if is_dataclass(value) and not isinstance(value, type):

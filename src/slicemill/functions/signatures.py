@@ -6,7 +6,7 @@ and types are Spark's; a test compares them with Spark. A function is listed onl
 nothing but its arguments, because a replay after a crash must produce the same rows.
 
 Parameters: `number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or
-DATE; `moment` is a `time` or a text; `any` and `value` are every type except a list; `plain` is every
+DATE; `moment` is a `time` or a string; `any` and `value` are every type except a list; `plain` is every
 type except a list and a PERIOD. `[x]` is optional; `x...` may be repeated. Results: a type, `same` (the
 first argument's type), `common` (the common type of all arguments that are `any` or `plain`), `first`
 (the first argument's type, if there is a common type), `whole` (the integer type of a rounding),
@@ -258,7 +258,7 @@ _FITS = {
 class Signature:
     """Signature of a function.
 
-    The last parameter may repeat; the last `optional` ones may be omitted.
+    The last parameter may repeat; the last `optional` parameters may be omitted.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Kernel: a function that runs as Python until its machine code is available.
+"""Kernel: a function that runs as Python until it is compiled.
 
 For each combination of argument types, a kernel is in one of three states:
 
@@ -98,7 +98,7 @@ def _calling(how: _ExecutionMode) -> Iterator[None]:
 
 
 class KernelTrial:
-    """Measurements of one kernel for given argument types, while it runs as Python."""
+    """Measurements of a kernel that runs as Python, for given argument types."""
 
     def __init__(self) -> None:
         self.spent_s = 0.0
@@ -110,7 +110,7 @@ class KernelTrial:
 
 
 class KernelFunction:
-    """Function that runs as Python, or as machine code once that is ready.
+    """Function that runs as Python, or as machine code when ready.
 
     `rows` is the index of the argument whose length is the number of rows. Without `rows`, the size of the
     largest array is used.

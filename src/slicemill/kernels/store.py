@@ -194,7 +194,7 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtyp
 
 
 def digest_of(function: FunctionType, options: dict[str, Any]) -> str:
-    """Return the digest of a function and of all functions that it calls."""
+    """Return the digest of a function and the functions it calls."""
     found = hashlib.sha256(repr(sorted(options.items())).encode())
     for part in _parts(function, set()):
         found.update(part.encode() + b"\0")

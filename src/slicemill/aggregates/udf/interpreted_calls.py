@@ -63,7 +63,7 @@ class RunningCall:
 
     A call has groups or, with a window, partitions. `fresh` has the numbers of the groups or partitions that
     have changed since they were encoded; the last number changed most recently. `encoded` has the states of
-    all other groups or partitions as text, so that a checkpoint writes them only once. After a restart, a
+    all other groups or partitions as JSON, so that a checkpoint writes them only once. After a restart, a
     state is decoded when its next tuple arrives.
     """
 

@@ -233,9 +233,8 @@ def _delete(statement: Delete, schema: Schema, lookup: Lookup) -> Step:
 # The environment resolves the names in expressions. An inner query can read the columns of its outer
 # queries; its own columns hide them. The `source` of the environment returns the rows of relations.
 #
-# The result of a base aggregate is everything that it returns, at each tuple and in TERMINATE, as on a
-# RETURN receives its rows at each tuple and in TERMINATE. So a non-blocking aggregate over a table of n rows
-# may return n rows.
+# As on a stream, the result of a base aggregate has the rows that it returns at each tuple and in TERMINATE.
+# So a non-blocking aggregate over a table of n rows may return n rows.
 
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
@@ -273,7 +272,7 @@ class QueryEnvironment:
             ) from None
 
     def around(self, columns: Mapping[str, object]) -> QueryEnvironment:
-        """Return the environment inside a row, whose columns hide outer ones."""
+        """Return the environment inside a row, whose columns hide outer columns."""
         return replace(self, columns={**self.columns, **columns})
 
 
@@ -310,7 +309,7 @@ def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[Q
 def assignment(source: Type, target: Type) -> Callable[[object], object]:
     """Return the conversion of a value to the declared type.
 
-    Numbers are converted, texts are truncated. If the source type is ANY, an integer is accepted as a time,
+    Numbers are converted, strings are truncated. If the source type is ANY, an integer is accepted as a time,
     because the value does not show the difference.
     """
     return (

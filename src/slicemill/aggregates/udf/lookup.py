@@ -75,7 +75,7 @@ def resolve_aggregate(
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     """Return a lookup of aggregates, which resolves each name once.
 
-    Bodies may call one another.
+    Bodies may call other aggregates.
     """
 
     found: dict[tuple[str, bool], aggregate.RowAggregate] = {}
@@ -166,7 +166,7 @@ def _base_factory(
         return lambda: ExternalAccumulator(definition, make)
 
     def own_name_is_builtin(name: str, distinct: bool) -> aggregate.RowAggregate:
-        """Look up a name; the aggregate's own name means the built-in one."""
+        """Look up a name; the aggregate's own name means the built-in."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
@@ -283,7 +283,7 @@ class EslAccumulator:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
     def run_statement(self, state: BodyState, path: StatementPath) -> None:
-        """Run one statement over the current tables and arguments, to raise its error."""
+        """Run one statement over the current state, to raise its error."""
         steps: Sequence[Step] = self._program[state]
         for index in path[:-1]:
             loop = steps[index]

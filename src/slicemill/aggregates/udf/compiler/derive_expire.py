@@ -126,7 +126,7 @@ def _image(expr: Expr, column: str) -> Expr | None:
 
 
 def _answer(returned: Statement, kept: LocalTable) -> Insert | None:
-    """Return the INSERT INTO RETURN, in which a column with NULLs is NULL."""
+    """Return the INSERT INTO RETURN, with NULL for columns with NULLs."""
     if not isinstance(returned, Insert) or returned.table != RETURN or returned.query is None:
         return None
     query = returned.query

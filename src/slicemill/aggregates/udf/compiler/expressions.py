@@ -1,7 +1,7 @@
 """Generated source of expressions: a value, its NULL flag and preceding lines.
 
 The semantics are those of `functions.rows`. A strict call is NULL as soon as an argument is NULL, and
-evaluates nothing further. AND, OR, CASE and COALESCE evaluate no more than needed. An error, such as an
+evaluates no further argument. AND, OR, CASE and COALESCE evaluate no more than needed. An error, such as an
 overflow, ends the run; the interpreter then finds the message.
 
 In the Python form, functions without a source form call their row form.

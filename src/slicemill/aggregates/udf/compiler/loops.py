@@ -75,7 +75,7 @@ class CallCode:
         return self.out.lines
 
     def _until_full(self, write: Callable[[], None]) -> None:
-        """Write a loop that stops when a pool is full, grows it, and continues.
+        """Write a loop that stops when a pool is full, to grow it.
 
         The arrays are thus the same while the loop runs. The tuple that found no room is processed again; the
         first attempt has only expired other tuples.
@@ -174,7 +174,7 @@ class CallCode:
     def _yields(self, more: int = 0) -> str:
         """Return source that tests if a tuple ends its row slot.
 
-        The tuple is the current one, or the one after `more` further tuples.
+        The tuple is the current tuple, or the tuple that arrives `more` tuples later.
         """
         arrivals = self.loop.k("arrivals")
         return f"({arrivals} + {more}) % slide == 0" if more else f"{arrivals} % slide == 0"

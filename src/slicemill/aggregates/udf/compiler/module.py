@@ -49,7 +49,7 @@ class Module:
     finish: GeneratedRoutine | None
     records: dict[str, np.dtype[Any]]  # by the name of their array
     pools: dict[str, np.dtype[Any]]
-    texts: dict[str, list[str]]  # the text fields of records and pools
+    texts: dict[str, list[str]]  # the string fields of records and pools
     columns: dict[str, RecordColumns]
     codes: dict[str, AggregateCode]
     closures: dict[str, Any]

@@ -52,7 +52,7 @@ class Tables(Protocol):
         ...
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
-        """Write an `if` around code that reads the row of a single-row table."""
+        """Write an `if` around code that reads a single-row table."""
         ...
 
     def columns_of(self, table: str, alias: str, row: str) -> Columns:
@@ -271,7 +271,7 @@ class SelectWriter:
 
 
 class LocalAggregate:
-    """Built-in aggregate over a local table, with code before, in and after a loop.
+    """Built-in aggregate over a local table: code before, in and after a loop.
 
     Call `step` where the arguments of the row are bound.
     """

@@ -85,12 +85,12 @@ def _load_state(plain: dict[str, Any]) -> CompiledState:
 
 
 def has_objects(array: Any) -> bool:
-    """Return True if the records of an array have objects of Python UDAs."""
+    """Return True if an array's records have objects of Python UDAs."""
     return "object" in (array.dtype.names or ())
 
 
 def _layout(array: Any) -> tuple[Any, int]:
-    """Return an empty array of the same type, and the number of records."""
+    """Return an empty array of the same type, and the record count."""
     return array[:0].copy(), len(array)
 
 
@@ -134,7 +134,7 @@ def _load_object(kept: UserObject) -> Any:
 
 
 def before_change(state: CompiledState, places: Any) -> None:
-    """Prepare the objects in these records for a run that may change them."""
+    """Prepare objects in these records for a run that may change them."""
     for name, array in state.arrays.items():
         if has_objects(array):
             for place in _within(array, places):
@@ -153,7 +153,7 @@ def after_change(state: CompiledState, places: Any) -> None:
 
 
 def _within(array: Any, places: Any) -> list[int]:
-    """Return the indexes that exist in an array, or 0 for a single record."""
+    """Return the indexes that exist in an array, or its only index."""
     found: list[int] = places[places < len(array)].tolist() if len(array) > 1 else [0]
     return found
 

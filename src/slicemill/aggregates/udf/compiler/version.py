@@ -131,7 +131,8 @@ class Version:
         self.filled = surely_filled(definition) & self.single
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
-        # Context of the current statement: its state; flags if arguments are bound, if the window has tuples.
+        # Context of the current statement: its state, a flag that arguments are bound, and a flag that the
+        # window has tuples.
         self.state = BodyState.INITIALIZE
         self.bound = True
         self.window_holds_some = False
@@ -296,7 +297,7 @@ class Version:
 
 
 def _always_fits(source: Type, target: Type) -> bool:
-    """Return True if the conversion never fails, so that it can be omitted."""
+    """Return True if the conversion cannot fail and may be omitted."""
     return source.kind is target.kind or target.kind is Kind.DOUBLE or target.kind is Kind.BIGINT
 
 
@@ -590,7 +591,7 @@ def _read_by(statement: Update | Delete) -> Iterator[str]:
 
 
 class AggregateCode(Protocol):
-    """Writes a version: ESL statements, calls of a Python class, or formulas of an extension.
+    """Writes a version: ESL statements, Python methods, or an extension's formulas.
 
     `pools` are the tables of many rows that it stores outside of its record.
     """
@@ -662,8 +663,8 @@ class JointCode(AggregateCode, Protocol):
         ...
 
     def origins(self, other: Any, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the record fields and pools of `other` whose state this code takes over.
+        """Return the fields and pools of `other` that this code takes over.
 
-        `numbers` are the indexes of these calls in `other`. The keys are the names here.
+        `numbers` are the indexes of these calls in `other`. The keys are the names in this code.
         """
         ...
