@@ -50,7 +50,8 @@ class Windows:
 class History:
     """Condensed rows of each partition, sufficient for all later windows.
 
-    `places` are the positions of the rows to store. The other fields have new values for these rows.
+    `places` are the positions of the rows to store. Each other field, unless None, has a new value for these
+    rows.
     """
 
     places: Int64s

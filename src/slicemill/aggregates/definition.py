@@ -87,8 +87,8 @@ class BaseAccumulator(RowAccumulator, Protocol):
 class WindowAccumulator(RowAccumulator, Protocol):
     """Running state of a window aggregate for one partition.
 
-    It is created with a reference to the window. When `initialize` or `iterate` runs, the window already
-    contains the new tuple (X6).
+    An accumulator is created with a reference to the window. When `initialize` or `iterate` runs, the window
+    already contains the new tuple (X6).
     """
 
     def expire(self, args: Args) -> Returned:

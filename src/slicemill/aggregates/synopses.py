@@ -5,12 +5,12 @@ count-min sketch: each of a few hash functions has a row of counters, with one c
 items may share the cell, so the estimate is the smallest of these counters. It is never too low.
 
 `approx_count_if(condition)` counts the tuples that satisfy a condition, by an exponential histogram
-(Datar, Gionis, Indyk, Motwani 2002). Ones are grouped into buckets of 1, 2, 4, … ones, newest first, with
-`PER_SIZE` or one more buckets of each size:
+(Datar, Gionis, Indyk, Motwani 2002). These tuples, the *ones*, are grouped into buckets of 1, 2, 4, … ones,
+newest first, with `PER_SIZE` or `PER_SIZE` + 1 buckets of each size:
 
     ones       16 15 14 | 13 12 | 11 10 | 9 8 | 7 6 5 4 | 3 2 1 0      (PER_SIZE 2)
 
-A bucket is dropped when its newest one has left the window. Half of the oldest remaining bucket is
+A bucket is dropped when its newest tuple has expired. Half of the oldest remaining bucket is
 counted. So the error is at most half of that bucket, while there are `PER_SIZE` buckets of each smaller
 size. The relative error is at most 1 / (PER_SIZE + 2). The buckets depend only on the number of ones: see
 `buckets`.

@@ -14,6 +14,6 @@ object with one key for its type:
 The tree has four parts. `classes` has the names and versions of the registered classes. `objects` has the
 registered objects, which may be referenced several times, and values at a nesting depth of more than 40, so
 that long linked structures do not nest deeply. `value` is the value. `buffers` is the number of buffers.
-References to the same registered object, array or table are restored as such. Lists and dictionaries are
-copied at each reference.
+After decoding, references to the same registered object, array or table still lead to one object. Lists and
+dictionaries are copied for each reference.
 """

@@ -54,7 +54,8 @@ def replace_ops(table: pa.Table, ops: Ops) -> pa.Table:
 def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Table:
     """Return the changelog that turns the rows `before` into the rows `after`.
 
-    Equal positions belong together. `was` and `is_` mark the positions that have a row before and after.
+    Rows at equal positions belong together. `was` and `is_` mark the positions that have a row before and
+    after.
     """
     count = len(was)
     places = np.arange(2 * count).reshape(2, count).T.reshape(-1)
@@ -69,7 +70,7 @@ def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Tab
 def filter_changes(table: pa.Table, holds: Bools) -> pa.Table:
     """Filter a changelog by the mask `holds`.
 
-    If only one row of an update passes, it becomes a delete or an insert.
+    If only one row of an update passes, this row becomes a delete or an insert.
     """
     ops = ops_of(table)
     other = np.zeros(len(ops), np.bool_)

@@ -110,7 +110,7 @@ def times(a: Numbers, b: Numbers) -> KernelResult:
 
 
 def _within(operation: Callable[..., Any], a: Numbers, b: Numbers, dtype: type[np.generic]) -> bool:
-    """Return True if no result overflows, judged by minima and maxima.
+    """Return True if minima and maxima show that no result overflows.
 
     This is cheaper than a test of each row.
     """

@@ -1,8 +1,8 @@
 """Proleptic Gregorian calendar; parsing and formatting of dates and timestamps.
 
 Python's datetime ends at the years 1 and 9999; a 64-bit timestamp does not. Algorithms: Howard Hinnant,
-chrono-compatible low-level date algorithms. All times are UTC. The formulas serve rows and columns: they
-accept ints and NumPy arrays of 64 bits, for all days of 32 bits.
+chrono-compatible low-level date algorithms. All times are UTC. The formulas accept Python integers and 64-bit
+NumPy arrays, for all days that fit into 32 bits.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Kern
     """Return a kernel for quotients of decimals.
 
     The row form rounds twice, first to 39 places. The kernel rounds once. The results are equal if the
-    divisor has few digits, because then no quotient is close enough to the middle between two results.
+    divisor has few digits, because then no quotient is close enough to a tie.
     """
     scale = result.scale or 0
     places = scale - (types[0].scale or 0) + (types[1].scale or 0)

@@ -1,8 +1,8 @@
 """Periods of valid time [begin, end) and their relations (L7).
 
-Exactly one of Allen's thirteen relations holds between two periods. The last three relations of the table
-are combinations of Allen's and may hold in addition. A column of periods is an (n, 2) array of begins and
-ends.
+Exactly one of Allen's thirteen relations holds between two periods. The last three relations of the table are
+combinations of Allen's relations and may hold in addition. A column of periods is an (n, 2) array of begins
+and ends.
 """
 
 from __future__ import annotations

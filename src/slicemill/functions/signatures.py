@@ -9,8 +9,8 @@ Parameters: `number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGI
 DATE; `moment` is a `time` or a string; `any` and `value` are every type except a list; `plain` is every
 type except a list and a PERIOD. `[x]` is optional; `x...` may be repeated. Results: a type, `same` (the
 first argument's type), `common` (the common type of all arguments that are `any` or `plain`), `first`
-(the first argument's type, if there is a common type), `whole` (the integer type of a rounding),
-`to_number` or `remainder`.
+(the first argument's type, if there is a common type), `whole` (the type of CEIL and FLOOR), `rounded` (of
+ROUND), `remainder` (of MOD), or `list`, `element`, `contained` and `joined` for functions of lists.
 
 Braces contain the allowed values of an argument (`argument_range`), or `any` for all values of its type;
 every integer and pattern parameter has braces. The checker rejects a constant out of its range. A

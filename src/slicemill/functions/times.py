@@ -1,6 +1,6 @@
 """Date and time functions in UTC.
 
-Rows and columns share the calendar formulas.
+Row forms and kernels use the same formulas of `functions.calendar`.
 """
 
 from __future__ import annotations

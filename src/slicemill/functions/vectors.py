@@ -3,10 +3,10 @@
 Numbers and times are NumPy arrays, strings and decimals are Arrow arrays.
 
 A Vector has a value for each row, and two masks: `valid` (not NULL) and `fallback`. A *fallback* is a row
-that a kernel could not evaluate, for example because of an overflow. The row form then returns the value or
-raises the error of that row. So a kernel needs no error messages; it may flag too many rows, but never too
-few. A constant is a vector without a length (0-dimensional, or an Arrow scalar), which NumPy and Arrow
-broadcast.
+that a kernel could not evaluate, for example because of an overflow. The row form (the Python function of
+single values) then returns the value or raises the error of that row. So a kernel needs no error messages;
+it may flag too many rows, but never too few. A constant is a vector without a length (0-dimensional, or an
+Arrow scalar), which NumPy and Arrow broadcast.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ For each combination of argument types, a kernel is in one of three states:
 If a call would take longer as Python than compilation takes, the call waits for the machine code. While
 stored code is read, a call waits for at most the time that it would take as Python. All other calls run as
 Python at once. So the total time is at most about twice that of the better choice.
-SLICEMILL_COMPILE=always compiles at the first call, for tests; never runs everything as Python.
+SLICEMILL_COMPILE=always compiles at the first call, for tests. SLICEMILL_COMPILE=never runs all kernels as
+Python.
 
 Python mode imitates machine code: 64-bit arithmetic wraps around, division by zero is no error, and
 fields of records are attributes.
@@ -82,7 +83,7 @@ def interpret_kernels() -> Iterator[None]:
 def inside_python() -> Iterator[None]:
     """Run nested kernels as Python, with NumPy's warnings disabled.
 
-    Used while the Python version of a kernel runs.
+    The Python version of a kernel runs in this context.
     """
     with _calling(_ExecutionMode.INSIDE), np.errstate(all="ignore"):
         yield
@@ -177,9 +178,9 @@ class KernelFunction:
     def piece(self, rows: int) -> int:
         """Return the number of rows to pass in one call.
 
-        For callers that can split their rows anywhere. The result is all rows if machine code exists, or if
-        waiting for compilation pays off. Otherwise it is as many rows as run for `_PIECE_S` as Python. The
-        first call gets few rows, to measure the time per row.
+        Callers need to be able to split their rows anywhere. The result is all rows if machine code exists,
+        or if waiting for compilation pays off. Otherwise it is as many rows as run for `_PIECE_S` as Python.
+        The first call gets few rows, to measure the time per row.
         """
         if self._code or _mode() == "always":
             return rows

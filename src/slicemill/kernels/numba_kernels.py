@@ -1,6 +1,6 @@
 """Compilation of kernels by Numba, with code from the store.
 
-Imported only when a kernel is compiled.
+This module is imported only when a kernel is compiled.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class RunningCall:
 class InterpretedState:
     """State of a call.
 
-    It is running, or still in stored form after a restart.
+    After a restart, `running` is None until the call is used, and `stored` has the stored form.
     """
 
     running: RunningCall | None
@@ -231,7 +231,7 @@ class InterpretedCall:
     def due(self, state: InterpretedState) -> int | None:
         running = self._running(state)
         if running.negatives:
-            # One after the expiry, because a tuple that arrives at the same time precedes it.
+            # Expiry plus 1 µs, because a tuple that arrives at the same time precedes it.
             return running.negatives[0][0] + 1
         return running.slot_end if running.opened else None
 
@@ -354,7 +354,7 @@ class PartitionWindow(Protocol):
 
 
 class UnboundedWindow:
-    """The base version over all tuples so far."""
+    """Base version over all tuples so far."""
 
     def __init__(self, definition: RowAggregate) -> None:
         self._run = BaseRun(base_of(definition))
@@ -373,9 +373,9 @@ class UnboundedWindow:
 
 
 class TumblingWindow:
-    """The base version, restarted in each slot.
+    """Base version, restarted in each slot.
 
-    It covers the tuples of the slot that are in the window.
+    The result covers the tuples of the slot that are in the window.
     """
 
     def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
@@ -403,11 +403,11 @@ class TumblingWindow:
 
 
 class SlidingWindow:
-    """The window version over a sliding window.
+    """Window version over a sliding window.
 
-    `arrive` expires the oldest tuples, inserts the new one, then calls the aggregate (M32).
+    `arrive` expires the oldest tuples, inserts the new tuple, then calls the aggregate (M32).
 
-    Under ACTIVE EXPIRATION the call calls `expire` by time (M36).
+    Under ACTIVE EXPIRATION, `InterpretedCall` calls `expire` as time passes (M36).
     """
 
     def __init__(self, window: WindowFactory, frame: WindowFrame) -> None:
@@ -450,7 +450,7 @@ class SlidingWindow:
 
 
 class PanedWindow:
-    """The base version per pane, then the window version over pane values.
+    """Base version per pane, then window version over pane values.
 
     A pane has the length gcd(length, slide).
     """

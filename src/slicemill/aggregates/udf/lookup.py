@@ -4,7 +4,7 @@ Aggregates in ESL are interpreted statement by statement, which is slow but simp
 
 A name may have a base and a window version, independent of each other. If the user has defined neither
 version, the name means the built-in aggregate. If only a window version is defined, the base version is
-the built-in one. If only a base version is defined, windows are derived from it.
+that of the built-in aggregate. If only a base version is defined, windows are derived from it.
 
 A body may call its own aggregate over fewer or other rows. Each call has its own tables, and calls nest
 up to MOST_CALLS deep.

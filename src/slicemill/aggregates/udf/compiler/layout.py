@@ -1,9 +1,9 @@
 """Storage layout of local tables: record fields or pools of rows.
 
-A table that never has more than one row is stored in the partition's record. An analysis counts rows
-through the statements of each state: an INSERT adds its maximum, an unconditional DELETE removes all, and
-a loop is repeated to a fixed point. INITIALIZE starts with empty tables, every other state with the
-maximum that any state leaves.
+A table that never has more than one row is stored in the partition's record. An analysis follows the
+maximum row counts through the statements of each state: an INSERT adds its maximum, an unconditional DELETE
+sets the count to 0, and a loop is repeated to a fixed point. INITIALIZE starts with empty tables, every
+other state with the maximum that any state leaves.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def field_of(type_: Type, form: str) -> Any:
 def read(text: str, type_: Type, form: str) -> str:
     """Return the source that reads a value from a record.
 
-    Machine code reads 32-bit integers as 64 bits; in plain Python the source must convert them.
+    Machine code reads 32-bit integers as 64-bit integers. The source has to convert them, because it may run
+    as Python first.
     """
     return f"np.int64({text})" if type_.kind is Kind.INT and form == MACHINE else text
 
@@ -86,7 +87,7 @@ class RecordColumns:
         fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # descending sizes leave no gaps
         if len({name for name, _ in fields}) < len(fields):
             raise NoCompiledForm("names of columns collide in generated code")
-        # A record has at least one field, because fields are stored in arrays.
+        # A record type needs at least one field.
         return np.dtype(fields or [("unused", np.bool_)], align=True)
 
     def texts(self) -> list[str]:

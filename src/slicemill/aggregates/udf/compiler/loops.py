@@ -47,7 +47,7 @@ class CallCode:
     def write(self) -> list[str]:
         """Return the lines of `run`.
 
-        The lines are complete when they add no facts and fields (see `generate`).
+        `generate` calls this method repeatedly, until no facts are added.
         """
         writers: dict[Strategy | None, Callable[[], Callable[[], None]]] = {
             None: self._group,
@@ -77,7 +77,7 @@ class CallCode:
     def _until_full(self, write: Callable[[], None]) -> None:
         """Write a loop that stops when a pool is full, to grow it.
 
-        The arrays are thus the same while the loop runs. The tuple that found no room is processed again; the
+        So the arrays do not change while the loop runs. The tuple that found no room is processed again; the
         first attempt has only expired other tuples.
         """
         out = self.out
@@ -639,7 +639,7 @@ class WindowCode:
     def counted(self) -> bool:
         """Return True if expiry depends only on the window's size.
 
-        Then positions are not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
+        If True, positions are not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
         """
         definition = self.loop.version
         bodies = [] if definition is None else list(definition.bodies.values())

@@ -10,10 +10,10 @@ The class declares its state as annotated fields; its methods access nothing els
         def iterate(self, x): self.low, self.high = min(self.low, x), max(self.high, x)
         def terminate(self): return self.high - self.low
 
-Then `self` is the record of the partition, and the methods run in the same loops as ESL statements.
-Fields are int (64 bits), float or bool. A method returns None or a value of the declared types: float for
-REAL, int for BIGINT, a tuple if the aggregate has several columns. After the first NULL argument, records
-become objects of the class, and the same loop runs in Python.
+In machine code, `self` is the record of the partition, and the methods run in the same loops as ESL
+statements. Fields are int (64 bits), float or bool. A method returns None or a value of the declared types:
+float for REAL, int for BIGINT, a tuple if the aggregate has several columns. After the first NULL argument,
+records become objects of the class, and the same loop runs in Python.
 """
 
 from __future__ import annotations
