@@ -295,7 +295,7 @@ def _as_double(value: object) -> object:
 #
 # | window | aggregate | strategy |
 # |---|---|---|
-# | without a beginning | any | UNBOUNDED |
+# | UNBOUNDED PRECEDING | any | UNBOUNDED |
 # | without slide | any | FINITE |
 # | slide as long as the window, or longer | any | TUMBLE |
 # | shorter slide | ALGEBRAIC | PANES |

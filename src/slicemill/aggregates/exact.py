@@ -211,7 +211,7 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
     while head:
         length += 1
         head >>= np.uint32(1)
-    # A double has 53 bits, and none below the smallest double.
+    # A double has at most 53 bits, and no bits below the smallest double.
     power = exponent - 32 * behind
     dropped = max(0, length - 53, _SMALLEST - power)
     if dropped > length:

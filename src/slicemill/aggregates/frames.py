@@ -43,7 +43,7 @@ class WindowFrame:
     preceding: int | None
     slide: int | None = None
     active: bool = False
-    partition: Callable[[Row], Hashable] = one_partition  # keys that compare as PARTITION BY does
+    partition: Callable[[Row], Hashable] = one_partition  # returns keys that compare as in PARTITION BY
 
     def __post_init__(self) -> None:
         if self.preceding is not None and self.preceding < 0:

@@ -62,7 +62,7 @@ class Moments:
         self.count = 0
         self.sums: list[int | Fraction] = [0] * degree
         self.kinds: Counter[type] = Counter()
-        self.nonfinite: Counter[str] = Counter()  # by name, because a NaN is not found again after a restore
+        self.nonfinite: Counter[str] = Counter()  # by name, because restored NaNs are not equal
 
     def include(self, number: Number, copies: int) -> None:
         self.count += copies
@@ -211,7 +211,7 @@ def skewness(moments: Moments) -> float | None:
 def kurtosis(moments: Moments) -> float | None:
     """Return the population's excess kurtosis; NULL if the variance is 0.
 
-    It is a_4 / a_2^2 - 3, with a_k as in `skewness`.
+    The excess kurtosis is a_4 / a_2^2 - 3, with a_k as in `skewness`.
     """
     if not moments.count:
         return None
@@ -249,7 +249,7 @@ def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
 
 
 ODD = ("nan", "inf", "-inf")  # values that sums cannot contain
-MANY = 2**32  # divisors of limbs are less than this
+MANY = 2**32  # counts must be less than this to divide limbs
 _MOST_DIGITS = 9  # powers of ten up to 10**9 fit into 32 bits
 _LARGE_WORD = 10**38 >> 96
 
@@ -280,7 +280,7 @@ class PreparedNumbers:
     finite: Bools
     odd: dict[str, Int64s]  # NaN and the infinities, by name, if the column has any
     exponent: int
-    bits: int  # of the largest number
+    bits: int  # number of bits of the largest number
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,7 +428,7 @@ class ColumnMoments:
             bits = math.ceil((self.argument.precision or 38) * math.log2(10))
         for _, summary in summaries:
             for degree, value in enumerate(summary.sums, 1):
-                # A sum may have cancelled out while the sum of squares has not.
+                # Positive and negative numbers cancel out in a sum, but not in the sum of squares.
                 bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
         return PreparedNumbers(rows, counts, finite, odd, exponent, bits)
 

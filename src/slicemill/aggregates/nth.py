@@ -50,7 +50,7 @@ class ColumnNthValue:
     n: int
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
-        # Compared before the addition, because n may be as large as any integer.
+        # Compare before the addition, because n may be the largest integer.
         missing = windows.ends - windows.starts < self.n
         places = np.where(missing, 0, windows.starts + (min(self.n, len(rows.arguments[0]) + 1) - 1))
         return rows.arguments[0].take(pa.array(places, mask=missing))

@@ -35,8 +35,8 @@ from slicemill.kernels.kernel import kernel
 class Percentile:
     """Percentile of the values as a float.
 
-    Between two values it is interpolated: the 0.25 percentile of (0, 10) is 2.5. The share is the constant
-    second argument, by default 0.5 (the median). NaN is the greatest value, as in Spark.
+    The percentile is interpolated between two values: the 0.25 percentile of (0, 10) is 2.5. The share is the
+    constant second argument, by default 0.5 (the median). NaN is the greatest value, as in Spark.
     """
 
     __slots__ = ("_share", "_sorted")

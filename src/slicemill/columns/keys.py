@@ -463,7 +463,7 @@ class RowsByNumber:
         return found
 
     def reach(self, count: int) -> None:
-        """Extend to `count` numbers."""
+        """Extend `places` to `count` numbers."""
         self.places = extend_array(self.places, count, -1)
 
     def replace(self, numbers: Int64s, rows: pa.Table) -> None:

@@ -123,7 +123,7 @@ class RowRanges:
     used: int = 0
 
     def reach(self, count: int) -> None:
-        """Extend to `count` numbers."""
+        """Extend `starts` and `lengths` to `count` numbers."""
         self.starts, self.lengths = extend_array(self.starts, count), extend_array(self.lengths, count)
 
     def of(self, numbers: Int64s) -> tuple[pa.Table | None, Int32s]:

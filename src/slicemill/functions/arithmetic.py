@@ -308,7 +308,7 @@ def _quotient(a: Decimal, b: Decimal) -> Decimal:
 def _interval_scaled(on_doubles: RowFunction, on_decimals: RowFunction) -> RowFunction:
     """Return a function that multiplies or divides intervals by numbers.
 
-    It rounds to the nearest microsecond, halves away from zero."""
+    The result is rounded to the nearest microsecond, halves away from zero."""
 
     def scaled(us: int, factor: int | float | Decimal) -> int:
         if isinstance(factor, float):

@@ -26,7 +26,7 @@ BLANKS = "".join(map(chr, range(33))) + "\x7f"
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _TIME = re.compile(
     r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*([^\d\s].*)?)?)?", re.ASCII
-)  # a zone may follow seconds only
+)  # a time zone may follow only the seconds
 _OFFSET = re.compile(
     r"(?:UTC|GMT|UT)?([+-])(?:(\d\d)(\d\d)(\d\d)?|(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)", re.ASCII
 )

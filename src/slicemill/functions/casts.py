@@ -248,7 +248,7 @@ def _parse_column(pattern: str, target: pa.DataType) -> Strict:
         try:
             found = pc.cast(text if known else pc.if_else(usual, text, None), target)
         except pa.ArrowInvalid:
-            raise Fallback from None  # such as February 30
+            raise Fallback from None  # an invalid value, such as February 30
         return KernelResult(numbers(found), fallback=None if known else ~numbers(usual))
 
     return parse

@@ -302,7 +302,7 @@ class ColumnSteps:
         If the evaluation fails, the row form raises the error for the rows that need the value.
         """
         if any(isinstance(node, Call) and may_take_long(node) for node in walk(expr)):
-            # Time limits apply only while a step runs.
+            # Evaluate slow calls in `run`, because time limits apply only while a step runs.
             late = ColumnStep(expr, (), _compute_once(expr, self.schema))
             return self._once(("late constant", repr(expr)), lambda: late)
         vector = _value_of(expr, self.schema)
@@ -383,7 +383,7 @@ def _compute_once(expr: Expr, schema: Schema) -> Run:
     def run(batch: pa.RecordBatch, _inputs: list[Vector]) -> Vector:
         if not known:
             known.append(_value_of(expr, schema))
-        # The kernels were chosen for a column, not for a constant.
+        # Full length, because the kernels were chosen for a column and not for a constant.
         return full_length(known[0], batch.num_rows)
 
     return run

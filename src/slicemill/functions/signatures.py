@@ -311,7 +311,7 @@ def _pattern(words: str, compiled: Callable[[str], object]) -> ArgumentRange:
 
 _REGULAR = _pattern("a regular expression", java_pattern)
 _LIKE = _pattern("a pattern", lambda pattern: like_pattern(pattern, "\\", False))
-# Ranges of the pattern operands of operators.
+# Allowed values of the pattern in LIKE, ILIKE and RLIKE.
 PATTERN_RANGES = {"like": _LIKE, "ilike": _LIKE, "rlike": _REGULAR}
 _LONG_UNITS = "year|yyyy|yy|quarter|month|mm|mon|week"
 _SHORT_UNITS = "day|dd|hour|minute|second|millisecond|microsecond"

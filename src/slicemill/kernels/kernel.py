@@ -311,7 +311,7 @@ class _Compiler:
         self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, KernelTrial]] = queue.SimpleQueue()
 
     def ask(self, wanted: KernelFunction, signature: Signature, trial: KernelTrial) -> None:
-        if self._process != os.getpid():  # a forked process has only the thread that forked
+        if self._process != os.getpid():  # a forked process has no compiler thread yet
             self._process, self._asked = os.getpid(), queue.SimpleQueue()
             threading.Thread(target=self._work, name="slicemill compiler", daemon=True).start()
         self._asked.put((wanted, signature, trial))

@@ -187,7 +187,7 @@ class _KernelCache(caching._Cache):
             return None
         try:
             return _compiler.CompileResult._rebuild(target_context, *_serialize.loads(content[1]))
-        except Exception:  # this version of Numba cannot read the file, in spite of its key
+        except Exception:  # Numba cannot read the file, although its key matches
             return None
 
     def enable(self) -> None: ...

@@ -177,7 +177,7 @@ class InterpretedCall:
         self.how = how or ExecutionForm("interpreter", "", "")
         self._frame = frame_of(call)
         found = aggregate_lookup(catalog, tables)(call.name, call.distinct)
-        if found.panes is not None:  # results are exact without panes
+        if found.panes is not None:  # panes are an optimisation that the interpreter skips
             found = replace(found, algebraic=False, panes=None)
         if self._active and found.forgets:
             # The derived window version returns values at each expiry, also of tuples that this one deletes.

@@ -210,7 +210,7 @@ class CallNesting:
 
     def enter(self, name: str) -> None:
         self._depth += 1
-        # Only for deep calls, because the limit applies to the whole process.
+        # Raise Python's limit only for deep calls, because the limit applies to the whole process.
         if self._depth == _SHALLOW and sys.getrecursionlimit() < MOST_CALLS * _FRAMES:
             sys.setrecursionlimit(MOST_CALLS * _FRAMES)
         if self._depth > MOST_CALLS:
