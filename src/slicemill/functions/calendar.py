@@ -190,6 +190,7 @@ def date_text(days: int) -> str:
 
 def timestamp_text(us: int) -> str:
     """Format microseconds since 1970 as a UTC timestamp.
+
     >>> timestamp_text(1_500_000), timestamp_text(-1)
     ('1970-01-01 00:00:01.5', '1969-12-31 23:59:59.999999')
     """
