@@ -1,7 +1,7 @@
 """Aggregate functions: one statistic per file, by row and over columns.
 
-`definition` has the interface of an aggregate for the operators that run it, `registry` the built-in
-aggregates by name, `frames` the rows that a window covers, `exact` the sums that are rounded once.
-User-defined aggregates are in `udf`: row by row in an interpreter, or as code that `udf.compiler`
-generates. This package depends neither on plans nor on operators or Spark.
+`definition` declares the interface of aggregates for operators, `registry` lists the built-in aggregates by
+name, `frames` defines the rows that a window covers, and `exact` computes exact sums. User-defined
+aggregates are in `udf`: an interpreter runs them row by row, or `udf.compiler` generates code for them. This
+package depends neither on plans nor on operators or Spark.
 """

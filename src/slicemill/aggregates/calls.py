@@ -18,10 +18,9 @@ from slicemill.types import Type
 
 @dataclass(frozen=True, slots=True)
 class Tuples:
-    """Next tuples of a call: argument columns, partitions and timestamps.
+    """Chunk of input tuples: argument columns, partitions and timestamps.
 
-    Partitions (or groups) are dense numbers from 0, with the same meaning in every chunk. Timestamps never
-    decrease.
+    Partitions (or groups) are dense numbers from 0, the same in all chunks. Timestamps never decrease.
     """
 
     arguments: Sequence[Vector]
@@ -31,11 +30,12 @@ class Tuples:
 
 @dataclass(frozen=True, slots=True)
 class CallAnswers:
-    """Returned values, one row each, in the reference engine's order.
+    """Values that a call returned, in the order of the reference engine.
 
-    `numbers` are the arrival numbers of the tuples that the values belong to. `ts` is the tuple's own
-    timestamp, or the time of its expiry where `expired` is set. All values that the tuples before `answered`
-    return on arrival have been emitted. Tuples before `needed_from` will not occur in `numbers` again.
+    `numbers` has the arrival number of the tuple that each value belongs to. `ts` is the timestamp of the
+    tuple, or the time of its expiry where `expired` is set. Tuples with arrival numbers below `answered` have
+    emitted all results of their arrival. Arrival numbers below `needed_from` will not occur in `numbers`
+    again.
     """
 
     numbers: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Results:
 class ExecutionForm:
     """Execution form of a call: `machine code`, `Python` or `interpreter`.
 
-    `why` says why no faster form is possible; `source` is the generated source.
+    `why` is the reason why no faster form is possible. `source` is the generated source.
     """
 
     form: str
@@ -73,9 +73,9 @@ class ExecutionForm:
 
 
 class Uda(Protocol):
-    """Compiled call. Its state is separate, so one call serves many states.
+    """Executable call of an aggregate, with its state in separate objects.
 
-    Calls are not pickled. Other processes prepare the call again, in milliseconds, and load its machine code.
+    Calls are not pickled. Each process prepares a call itself, in milliseconds, and loads its machine code.
     """
 
     @property
@@ -85,7 +85,7 @@ class Uda(Protocol):
     def how(self) -> ExecutionForm: ...
 
     def start(self) -> Any:
-        """Return the state before any tuple; checkpoints store it, `run` mutates it."""
+        """Return the state before the first tuple. `run` changes it in place."""
         ...
 
     def run(self, state: Any, tuples: Tuples, complete: int | None = None) -> CallAnswers:

@@ -20,8 +20,8 @@ class Rows:
     """Rows sorted by partition, then by arrival.
 
     Under UNBOUNDED PRECEDING, earlier rows are condensed: a row may represent `weights` equal rows, or all
-    earlier rows (`summaries`). `numbers` are arrival numbers in the partition. `ones` counts the tuples of
-    the partition that satisfied the condition so far.
+    earlier rows (`summaries`). `numbers` are arrival numbers in the partition. `ones` is the running number
+    of tuples in the partition that satisfied the condition of approx_count_if.
     """
 
     partitions: NDArray[np.int32]
@@ -50,7 +50,8 @@ class Windows:
 class History:
     """Condensed rows of each partition, sufficient for all later windows.
 
-    These are some of the rows, possibly with changed values.
+    `places` are the positions of the rows to store. Each other field, unless None, has a new value for these
+    rows.
     """
 
     places: Int64s
@@ -67,7 +68,7 @@ class ColumnStatistic(Protocol):
         ...
 
     def history(self, rows: Rows, partitions: Windows) -> History:
-        """Condense rows for UNBOUNDED PRECEDING; `partitions` are their ranges."""
+        """Condense the rows of each partition, for UNBOUNDED PRECEDING."""
         ...
 
 
@@ -110,7 +111,7 @@ def distinct_codes(array: pa.Array) -> tuple[Int64s, Bools]:
 def first_of_each(partitions: NDArray[np.int32], codes: Int64s, counted: Bools) -> tuple[Int64s, Int64s]:
     """Return the first row of each distinct (partition, code), in row order.
 
-    Also return the group of each row.
+    Also return the group of each counted row.
     """
     places = np.flatnonzero(counted)
     if not len(places):

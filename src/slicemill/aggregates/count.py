@@ -28,7 +28,7 @@ from slicemill.kernels.kernel import kernel
 
 
 class Count:
-    """Number of tuples without a NULL argument; without arguments, of all tuples."""
+    """Number of tuples without a NULL argument; count(*) counts all tuples."""
 
     __slots__ = ("_count",)
 

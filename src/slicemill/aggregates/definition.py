@@ -3,8 +3,8 @@
 An aggregate has up to two independent versions. The *base* version receives tuples one by one, and may
 return values at each tuple and at the end (TERMINATE). The *window* version can also read the window, and
 is called for each tuple that expires (EXPIRE). Both versions return values by inserting into RETURN. A
-call returns the list of these values: often none, often one, possibly several. If RETURN has several
-columns, a value is a tuple.
+call returns the list of these values, which may be empty. If RETURN has several columns, a value is a
+tuple.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Returned = list[object]
 
 @stored_as("special", version=1)
 class NanKey(Enum):
-    """Stand-in for NaN in keys.
+    """Key that stands for NaN in groups.
 
-    Unlike NaN it equals itself, also after a restore.
+    NaN does not equal itself. This key equals itself, also after a restore.
     """
 
     NAN = "NaN"
@@ -51,9 +51,9 @@ def normalize_zeros(values: Row) -> Row:
 
 
 class RowAccumulator(Protocol):
-    """Routines that both versions share, and the state that is stored.
+    """Interface that base and window accumulators share.
 
-    The state consists of plain values.
+    The stored state consists of plain values.
     """
 
     def state(self) -> object: ...
@@ -87,8 +87,8 @@ class BaseAccumulator(RowAccumulator, Protocol):
 class WindowAccumulator(RowAccumulator, Protocol):
     """Running state of a window aggregate for one partition.
 
-    It is created with a reference to the window. When `initialize` or `iterate` runs, the window already
-    contains the new tuple (X6).
+    An accumulator is created with a reference to the window. When `initialize` or `iterate` runs, the window
+    already contains the new tuple (X6).
     """
 
     def expire(self, args: Args) -> Returned:
@@ -105,10 +105,10 @@ WindowFactory = Callable[[Inwindow], WindowAccumulator]
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """Pane aggregate and combiner, unless an aggregate combines its own results.
+    """Aggregate of a pane, and aggregate that combines panes.
 
     `pane` computes one value per pane. The window version of `combine` receives these values as its
-    arguments.
+    arguments. An aggregate without `Panes` combines its own results.
     """
 
     pane: BaseFactory
@@ -140,7 +140,7 @@ class RowAggregate:
     statistic: Callable[[], Any] | None = None
 
     def row_of(self, value: object) -> Row:
-        """Return a returned value as a row of columns."""
+        """Convert a returned value to a row."""
         if self.columns != 1:
             return cast(Row, value)
         return (value if self.finish is None or value is None else self.finish(value),)
@@ -170,7 +170,7 @@ class Stepper:
         return self._accumulator.initialize(args)
 
     def state(self) -> tuple[object, bool]:
-        """Return the accumulator's state, and True if it has had a tuple."""
+        """Return the accumulator's state, and a flag that a tuple has arrived."""
         return self._accumulator.state(), self._started
 
     def restore(self, state: tuple[Any, bool]) -> None:
@@ -179,11 +179,11 @@ class Stepper:
 
 
 class BaseRun:
-    """Running base aggregate: values returned at the latest tuple, then TERMINATE's.
+    """Running base aggregate of one group.
 
-    Both together are the value of the aggregate *at* that tuple. This covers blocking aggregates, which
-    return only in TERMINATE, and non-blocking aggregates, which return only at tuples. So cumulative windows,
-    tumbles, panes and recomputed windows agree.
+    Its value *at* a tuple is what the routines returned for the tuple, followed by what TERMINATE returns. So
+    cumulative windows, tumbles, panes and recomputed windows treat blocking aggregates, which return only in
+    TERMINATE, like non-blocking aggregates, which return only at tuples.
     """
 
     __slots__ = ("_accumulator", "_latest", "_stepper")
@@ -295,7 +295,7 @@ def _as_double(value: object) -> object:
 #
 # | window | aggregate | strategy |
 # |---|---|---|
-# | without a beginning | any | UNBOUNDED |
+# | UNBOUNDED PRECEDING | any | UNBOUNDED |
 # | without slide | any | FINITE |
 # | slide as long as the window, or longer | any | TUMBLE |
 # | shorter slide | ALGEBRAIC | PANES |

@@ -2,7 +2,7 @@
 
 A number is a row of 32-bit limbs, lowest first, in two's complement. All rows of a column have as many
 limbs as the sums need (`limbs_for`). Doubles are integer multiples of one power of two, the `exponent`.
-Sums may wrap round: differences of prefix sums are right if the differences themselves fit. `round_ratio`
+Sums may wrap round: a difference of prefix sums is correct if the difference itself fits. `round_ratio`
 converts an exact number to a double.
 """
 
@@ -211,7 +211,7 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
     while head:
         length += 1
         head >>= np.uint32(1)
-    # A double has 53 bits, and none below the smallest double.
+    # A double has at most 53 bits, and no bits below the smallest double.
     power = exponent - 32 * behind
     dropped = max(0, length - 53, _SMALLEST - power)
     if dropped > length:
@@ -396,9 +396,9 @@ def ints_of(numbers: Limbs) -> list[int]:
 
 # Exact sums of doubles as unevaluated pairs (hi, lo).
 #
-# Each step is an error-free transformation. If an error remains, the returned flag is set, and the caller
-# must compute with integers instead. So sums do not depend on the order of the summands, and a prefix can
-# be subtracted. `hi` of a sum is the exact sum, rounded once.
+# Each step is an error-free transformation. If a rounding error remains, a flag in the result tells the
+# caller to compute with integers instead. So sums do not depend on the order of the summands, and a prefix
+# can be subtracted. `hi` of a sum is the exact sum, rounded once.
 
 
 _SPLIT = 134217729.0  # 2 ** 27 + 1
@@ -507,7 +507,7 @@ def pair_quotients(hi: Floats, lo: Floats, count: Int64s) -> tuple[Floats, Bools
         left, lost = two_sum((hi[i] - p) - e, lo[i])
         rest = left / n
         out[i] = q + rest
-        # If the previous steps were exact, as for half of a sum, the last addition rounds an exact value.
+        # If the previous steps were exact, the last addition is the only rounding.
         p, e = two_product(rest, n)
         if lost != 0.0 or p != left or e != 0.0:
             doubt[i] = q + rest * (1.0 - _DOUBT) != q + rest * (1.0 + _DOUBT)
@@ -515,7 +515,7 @@ def pair_quotients(hi: Floats, lo: Floats, count: Int64s) -> tuple[Floats, Bools
     return out, doubt
 
 
-# Exact sums of spans; their doubles, means and variances, each rounded once.
+# Exact sums over spans of rows, and their doubles, means and variances, each rounded once.
 #
 # A sum is a number of units, as a 64-bit or a Python integer, or a pair of doubles. Infinities and NaNs are
 # counted separately, since subtraction cannot remove them from a sum.
@@ -605,7 +605,7 @@ def with_nonfinite(
 
 @kernel
 def _whole_means(whole: Int64s, count: Int64s) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return sum / count, flagged if the sum is no double."""
+    """Return sum / count, flagged if a double cannot represent the sum."""
     found, doubt = np.empty(len(whole)), np.empty(len(whole), np.bool_)
     for i in range(len(whole)):
         found[i] = whole[i] / max(count[i], 1)
@@ -622,9 +622,9 @@ def _ratio(whole: int, divisor: int) -> float:
 
 
 def span_variances(first: Totals, second: Totals, count: Int64s, bias: int) -> NDArray[np.float64]:
-    """Return squared deviations from the mean over the count less `bias`.
+    """Return each span's squared deviations from the mean over (count - bias).
 
-    Each is rounded once, and arbitrary if the count is too small.
+    The variance is rounded once. It is arbitrary if the count is too small.
     """
     n = np.maximum(count, bias + 1)
     found = np.zeros(len(count))
@@ -648,9 +648,9 @@ def span_variances(first: Totals, second: Totals, count: Int64s, bias: int) -> N
 
 # Exact accumulator of doubles for compiled code.
 #
-# It is an integer of 32-bit `limbs` that covers the range from the smallest to beyond the greatest double.
-# Each limb is an int64, so that carries are propagated only when the sum is read. Three more cells count
-# infinities and NaNs.
+# The accumulator is an integer of 32-bit `limbs`, which covers the range of all doubles. Each limb is stored
+# as an int64, so that carries are propagated only when the sum is read. Three more cells count infinities and
+# NaNs.
 
 
 DIGITS = 68

@@ -1,9 +1,9 @@
 """min, max, min_by, max_by, first, last and priority_sample.
 
-Each of them selects one tuple. The base version remembers the winner so far. The window version deletes
-from the window every tuple that a newer tuple beats, since it can never win again; so the oldest
-remaining tuple is the winner (M33). Over columns, a monotonic queue has the candidates, each beaten by
-its predecessor (C17).
+Each aggregate selects one tuple, the winner. The base version stores the winner so far. The window version
+deletes from the window every tuple that a newer tuple beats, because it cannot win again; so the oldest
+remaining tuple is the winner (M33). Over columns, a monotonic queue has the candidates, from best to worst
+(C17).
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Comparison:
 
 
 class Winner:
-    """Base version: the tuple that wins over all others.
+    """Base version: the tuple that beats all others so far.
 
-    Outside of windows it counts the arrival numbers itself.
+    Outside of windows, `Winner` counts the arrival numbers itself.
     """
 
     __slots__ = ("_best", "_contest", "_numbered", "_seen", "_value")
@@ -207,9 +207,7 @@ Choice = Callable[[Rows, Windows], Int64s]
 def ranks_of(array: pa.Array) -> Int64s:
     """Return integers in the order of the values.
 
-    NaN is the greatest double.
-
-    The integers of NULLs are arbitrary.
+    NaN is the greatest double. The integers of NULLs are arbitrary.
     """
     kind = array.type
     if pa.types.is_floating(kind):
@@ -265,7 +263,7 @@ CHOICES: dict[str, Choice] = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnExtreme:
-    """The first argument of the winning row."""
+    """Column form: the first argument of the winning row."""
 
     choice: Choice
 

@@ -43,7 +43,7 @@ class WindowFrame:
     preceding: int | None
     slide: int | None = None
     active: bool = False
-    partition: Callable[[Row], Hashable] = one_partition  # keys that compare as PARTITION BY does
+    partition: Callable[[Row], Hashable] = one_partition  # returns keys that compare as in PARTITION BY
 
     def __post_init__(self) -> None:
         if self.preceding is not None and self.preceding < 0:
@@ -67,7 +67,7 @@ class WindowFrame:
 
     @property
     def length(self) -> int | None:
-        """Return the window's length, comparable with the slide; None if unbounded."""
+        """Return the length, in the unit of the slide; None if unbounded."""
         if self.preceding is None:
             return None
         return self.preceding + 1 if self.unit == "ROWS" else self.preceding
@@ -106,8 +106,8 @@ def frame_over(window: Window) -> WindowFrame:
 # Window content of one partition, readable by window aggregates (M32, M33).
 #
 # Each tuple has the position that decides its expiry: its arrival number in the partition for ROWS, its
-# timestamp for RANGE. Expiry depends on positions, not on the number of tuples. An aggregate such as max
-# may delete tuples from its window, and must not thereby retain older tuples longer.
+# timestamp for RANGE. Expiry depends on positions, not on the number of tuples. If an aggregate such as max
+# deletes tuples from its window, the other tuples therefore expire as before.
 
 
 Args = tuple[object, ...]

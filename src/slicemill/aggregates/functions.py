@@ -1,4 +1,4 @@
-"""Built-in aggregate calls over columns: selects the implementation of a call."""
+"""Implementations of built-in aggregate calls over columns, by name."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def priority(arrival_number: int) -> int:
 def bits_of(value: object) -> int:
     """Return 64 bits of a value; equal values have equal bits.
 
-    Different texts, decimals or binary values may have equal bits.
+    Different strings, decimals or binary values may have equal bits.
     """
     if isinstance(value, int):
         return value & _MASK

@@ -1,6 +1,7 @@
 """Joint evaluation of calls over one window, which share state.
 
-A provider of aggregates (`slicemill.extension`) may evaluate calls jointly: models keep equal sums once.
+An extension (`slicemill.extension`) may evaluate several calls together. For example, models store equal sums
+only once.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from slicemill.extension import load
 
 
 class JointCall(Protocol):
-    """Call that can share state with others: a frozen dataclass, registered for states."""
+    """Call that can share state with other calls.
+
+    Implementations are frozen dataclasses that are registered in `codec`.
+    """
 
     @property
     def arguments(self) -> tuple[Expr, ...]: ...
 
     def shares_with(self, others: Sequence[Any]) -> bool:
-        """Return True if the call can be evaluated with the others, which share state already."""
+        """Return True if this call can share the state of `others`."""
         ...
 
     def together(
@@ -33,15 +37,16 @@ class JointCall(Protocol):
         arguments: tuple[Expr, ...] | None = None,
         costs: Any = None,
     ) -> JointCalls:
-        """Return the joint evaluation of calls, of which this is one; raise NoCompiledForm if impossible.
+        """Return the joint evaluation of `calls`, which include this call.
 
-        The layout of a state depends on `arguments`, which default to those of the calls, and on `costs`.
+        Raises NoCompiledForm if it is impossible. The layout of the state depends on `arguments`, by default
+        those of the calls, and on `costs`.
         """
         ...
 
 
 class JointCalls(Protocol):
-    """Compiled calls with one state; the result has a column for each."""
+    """Compiled calls with shared state; the result has a column per call."""
 
     @property
     def asked(self) -> tuple[Any, ...]: ...
@@ -53,12 +58,12 @@ class JointCalls(Protocol):
     def uda(self) -> Uda: ...
 
     def only(self, wanted: Collection[Any], state: Any) -> JointCalls:
-        """Return the evaluation of the wanted calls, and drop the state of others."""
+        """Return the evaluation of the wanted calls, and drop all other state."""
         ...
 
 
 def joint_call(call: WindowCall | AggregateCall, catalog: Catalog) -> JointCall | None:
-    """Return a call in the form that shares state; None for other aggregates."""
+    """Return a call as a JointCall, or None without a joint form."""
     base, _ = catalog.aggregates(call.name)
     provider = None if base is None else base.provider
     if call.distinct or provider is None or provider.joint is None:

@@ -1,8 +1,8 @@
 """collect_list, array_agg and collect_set: the values of a window in arrival order.
 
 NULLs are omitted, as in Spark, so that a window without a value has an empty list. A set has the first of
-equal values; NaN equals NaN. Over all history a list has at most `LONGEST` values, because each new row
-emits the whole list of its group.
+several equal values; NaN equals NaN. Over all history a list has at most `LONGEST` values, because each new
+row emits the whole list of its group.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ColumnList:
         before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
         firsts = before[windows.starts]
         counts = before[windows.ends] - firsts
-        # Only rows of windows without a beginning have weights. The others expire.
+        # Only rows under UNBOUNDED PRECEDING have weights, and never expire.
         if rows.weights is not None and not self.distinct:
             check_length(int(counts.max(initial=0)))
         owners = np.repeat(np.arange(len(windows)), counts)
@@ -118,18 +118,18 @@ class ColumnList:
         return pa.ListArray.from_arrays(offsets, values.take(pa.array(places)))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        """Return the rows that later lists contain, which are all values."""
+        """Return the rows whose values later lists contain."""
         values = rows.arguments[0]
         if not self.distinct:
             return History(np.flatnonzero(valid_mask(values)))
         return History(first_of_each(rows.partitions, *distinct_codes(values))[0])
 
 
-# listagg and string_agg: the texts of a window, joined in arrival order.
+# listagg and string_agg: the strings of a window, joined in arrival order.
 
 
 class JoinedTexts:
-    """Joined texts. The separator is the constant second argument, by default empty."""
+    """Joined strings. The separator is the constant second argument, or empty."""
 
     __slots__ = ("_separator", "_texts")
 
@@ -159,9 +159,9 @@ class JoinedTexts:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTexts:
-    """Joined texts over columns.
+    """Joined strings over columns.
 
-    The texts of a window are contiguous, so each value is a slice of one long text.
+    The strings of a window are contiguous, so each value is a slice of one long string.
     """
 
     separator: str

@@ -1,8 +1,8 @@
 """sum, avg, variances, skewness and kurtosis from exact sums of powers (M32).
 
-Each result is rounded once. A window that adds and subtracts floats would drift, and its result would
-depend on how the tuples are grouped into panes (M35). Row by row, sums are rational numbers; over
-columns, see `exact.limbs`.
+Each result is rounded once. If a window added and subtracted floats, rounding errors would accumulate, and
+the result would depend on the panes (M35). Row by row, sums are rational numbers; over columns, sums are
+integers in limbs (`aggregates.exact`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Moments:
         self.count = 0
         self.sums: list[int | Fraction] = [0] * degree
         self.kinds: Counter[type] = Counter()
-        self.nonfinite: Counter[str] = Counter()  # by name, because a NaN is not found again after a restore
+        self.nonfinite: Counter[str] = Counter()  # by name, because restored NaNs are not equal
 
     def include(self, number: Number, copies: int) -> None:
         self.count += copies
@@ -84,9 +84,9 @@ class Moments:
             self.nonfinite[number] += copies * count
 
     def to_number(self, exact: int | Fraction) -> Number:
-        """Return an exact figure as an SQL number of the inputs' type.
+        """Convert an exact result to the type of the inputs.
 
-        A fraction is a float, unless the inputs are decimals.
+        A fraction becomes a float, unless the inputs are decimals.
         """
         if +self.nonfinite:
             return sum(map(float, self.nonfinite.elements()))
@@ -117,9 +117,9 @@ register("moments", 1, Moments, _moments_plain, _moments_of)
 
 @dataclass(frozen=True, slots=True)
 class MomentStatistic:
-    """Figure of the moments.
+    """Statistic that is computed from moments, such as a variance.
 
-    Its argument is a number, or a pane's moments.
+    `add` and `remove` take a number, or the moments of a pane.
     """
 
     moments: Moments
@@ -175,7 +175,7 @@ def population_deviation(moments: Moments) -> float | None:
 
 
 def _variance(moments: Moments, bias: int) -> float | None:
-    """Return the squared deviations from the mean, over the count less `bias`."""
+    """Return the squared deviations from the mean, over (count - bias)."""
     n = moments.count
     if n <= bias:
         return None
@@ -211,7 +211,7 @@ def skewness(moments: Moments) -> float | None:
 def kurtosis(moments: Moments) -> float | None:
     """Return the population's excess kurtosis; NULL if the variance is 0.
 
-    It is a_4 / a_2^2 - 3, with a_k as in `skewness`.
+    The excess kurtosis is a_4 / a_2^2 - 3, with a_k as in `skewness`.
     """
     if not moments.count:
         return None
@@ -249,8 +249,8 @@ def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
 
 
 ODD = ("nan", "inf", "-inf")  # values that sums cannot contain
-MANY = 2**32  # divisors of limbs are less than this
-_MOST_DIGITS = 9  # of a power of ten within 32 bits
+MANY = 2**32  # counts must be less than this to divide limbs
+_MOST_DIGITS = 9  # powers of ten up to 10**9 fit into 32 bits
 _LARGE_WORD = 10**38 >> 96
 
 STATISTICS: dict[str, Callable[[Moments], object]] = {
@@ -280,12 +280,12 @@ class PreparedNumbers:
     finite: Bools
     odd: dict[str, Int64s]  # NaN and the infinities, by name, if the column has any
     exponent: int
-    bits: int  # of the largest number
+    bits: int  # number of bits of the largest number
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMoments:
-    """One of STATISTICS over columns, for an argument type."""
+    """Column form of one of STATISTICS, for an argument type."""
 
     name: str
     argument: Type
@@ -330,7 +330,7 @@ class ColumnMoments:
         else:
             assert squares is not None, "variances have sums of squares"
             bias = 0 if self.name.endswith("_pop") else 1
-            # 10 ** (2 * scale), without its power of two.
+            # Divide by 10 ** (2 * scale): by its power of five here, by its power of two in the exponent.
             divisor, exponent = 5 ** (2 * self._scale), exponent - self._scale
             out = limbs.variances(
                 sums, squares, windows.starts, windows.ends, counts, bias, divisor, exponent
@@ -352,7 +352,7 @@ class ColumnMoments:
 
     @property
     def in_limbs(self) -> bool:
-        """Return True if figures are computed without Python numbers."""
+        """Return True if results are computed from limbs, without Python numbers."""
         if self.degree > LIMB_DEGREE:
             return False
         if self.argument.kind is not Kind.DECIMAL or self.name == "sum":
@@ -428,7 +428,7 @@ class ColumnMoments:
             bits = math.ceil((self.argument.precision or 38) * math.log2(10))
         for _, summary in summaries:
             for degree, value in enumerate(summary.sums, 1):
-                # A sum may have cancelled out while the sum of squares has not.
+                # Positive and negative numbers cancel out in a sum, but not in the sum of squares.
                 bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
         return PreparedNumbers(rows, counts, finite, odd, exponent, bits)
 
@@ -465,8 +465,7 @@ class ColumnMoments:
         found = limbs.differences(sums, windows.starts, windows.ends)
         valid = counts > 0
         if self.argument.kind is Kind.DECIMAL:
-            # A sum column is wide enough unless it has 38 digits. Then large sums are checked by the row
-            # form.
+            # Only a sum column of 38 digits can overflow. The row form then checks large sums.
             if self.column.precision == MAX_DECIMAL_PRECISION:
                 upper = found[:, limbs.WHOLE - 1].view(np.int32).astype(np.int64)
                 large = np.abs(upper) >= _LARGE_WORD
@@ -487,7 +486,7 @@ class ColumnMoments:
             convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
 
     def _with_nonfinite(self, found: NDArray[np.float64], odd: Mapping[str, Bools]) -> NDArray[np.float64]:
-        """Replace figures of windows with NaN or infinities."""
+        """Replace the results of windows that contain NaN or infinities."""
         if not odd:
             return found
         none = np.zeros(len(found), np.bool_)
@@ -504,7 +503,7 @@ class ColumnMoments:
         return self.by_moments(self._moments(prepared, windows, counts, in_units=in_units))
 
     def by_moments(self, all_moments: Sequence[Moments]) -> pa.Array:
-        """Return the figures of moments, by the row form's arithmetic."""
+        """Return the results from moments, with the arithmetic of the row form."""
         figure, convert = STATISTICS[self.name], result_converter(self.column)
         values = [figure(moments) for moments in all_moments]
         if convert is not None:

@@ -14,11 +14,9 @@ from slicemill.aggregates.frames import Args
 
 
 class NthValue:
-    """Value at index n, counted from 1.
+    """Value of the n-th oldest tuple.
 
-    `n` is the constant second argument.
-
-    The default of n is 1.
+    `n` is the constant second argument, by default 1.
     """
 
     __slots__ = ("_n", "_values")
@@ -52,7 +50,7 @@ class ColumnNthValue:
     n: int
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
-        # Compared before the addition, because n may be as large as any integer.
+        # Compare before the addition, because n may be the largest integer.
         missing = windows.ends - windows.starts < self.n
         places = np.where(missing, 0, windows.starts + (min(self.n, len(rows.arguments[0]) + 1) - 1))
         return rows.arguments[0].take(pa.array(places, mask=missing))

@@ -35,10 +35,8 @@ from slicemill.kernels.kernel import kernel
 class Percentile:
     """Percentile of the values as a float.
 
-    NaN is the greatest value (Spark).
-
-    Between two values it is interpolated: the 0.25 percentile of (0, 10) is 2.5. The share is the constant
-    second argument; the default is 0.5, the median.
+    The percentile is interpolated between two values: the 0.25 percentile of (0, 10) is 2.5. The share is the
+    constant second argument, by default 0.5 (the median). NaN is the greatest value, as in Spark.
     """
 
     __slots__ = ("_share", "_sorted")
@@ -75,7 +73,7 @@ class Percentile:
 
     @staticmethod
     def _key(arg: object) -> tuple[bool, float]:
-        # Only one zero, because the order of 0.0 and -0.0 must not matter.
+        # Adding 0.0 turns -0.0 into 0.0, so that their order does not matter.
         number = float(cast(Number, arg)) + 0.0
         return (True, math.nan) if math.isnan(number) else (False, number)
 

@@ -1,8 +1,8 @@
 """Built-in aggregates, with base and window versions (M37, X6, X12, X13).
 
-All of them skip NULLs, except first, last and priority_sample, which treat a NULL as any other value.
-Over no value, a count is 0 and every other aggregate is NULL. variance and stddev are those of a sample.
-All this is as in Spark.
+As in Spark, aggregates skip NULLs; only first, last and priority_sample treat a NULL as any other value.
+Without a value, a count is 0, a list is empty, and every other aggregate is NULL. variance and stddev are
+those of a sample.
 
 `BUILTINS` maps a name to its definition; count(DISTINCT …) is `count_distinct`.
 """
@@ -34,7 +34,7 @@ from slicemill.aggregates.synopses import ApproxCount, ApproxCountIf
 
 
 def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -> RowAggregate:
-    """Return a statistic of moments; its panes exchange unrounded moments."""
+    """Return an aggregate of moments. Panes pass on unrounded moments."""
 
     def make() -> Statistic:
         return MomentStatistic(Moments(degree), figure)

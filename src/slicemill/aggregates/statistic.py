@@ -53,7 +53,7 @@ class StatisticBase:
 class StatisticWindow:
     """Window version of a statistic: returns values at arrivals and expiries.
 
-    It returns no value over an empty window (X13).
+    No value is returned over an empty window (X13).
     """
 
     __slots__ = ("_inwindow", "_statistic")

@@ -5,12 +5,12 @@ count-min sketch: each of a few hash functions has a row of counters, with one c
 items may share the cell, so the estimate is the smallest of these counters. It is never too low.
 
 `approx_count_if(condition)` counts the tuples that satisfy a condition, by an exponential histogram
-(Datar, Gionis, Indyk, Motwani 2002). Ones are grouped into buckets of 1, 2, 4, … ones, newest first, with
-`PER_SIZE` or one more buckets of each size:
+(Datar, Gionis, Indyk, Motwani 2002). These tuples, the *ones*, are grouped into buckets of 1, 2, 4, … ones,
+newest first, with `PER_SIZE` or `PER_SIZE` + 1 buckets of each size:
 
     ones       16 15 14 | 13 12 | 11 10 | 9 8 | 7 6 5 4 | 3 2 1 0      (PER_SIZE 2)
 
-A bucket is dropped when its newest one has left the window. Half of the oldest remaining bucket is
+A bucket is dropped when its newest tuple has expired. Half of the oldest remaining bucket is
 counted. So the error is at most half of that bucket, while there are `PER_SIZE` buckets of each smaller
 size. The relative error is at most 1 / (PER_SIZE + 2). The buckets depend only on the number of ones: see
 `buckets`.
@@ -54,7 +54,7 @@ def cells(item: object) -> list[int]:
 
 
 class ApproxCount:
-    """Counters of a window's items; the value is the newest item's count.
+    """Count-min sketch of a window; the value is the newest item's count.
 
     The value is NULL for a NULL item.
     """
@@ -106,7 +106,7 @@ def buckets(ones: int) -> Iterator[tuple[int, int]]:
 
 
 def estimate_ones(arrived: int, left: int) -> int:
-    """Return the estimate when `left` of the arrived ones have expired.
+    """Estimate the ones in the window: `arrived` ones, less `left` expired ones.
 
     The estimate is exact until a one expires.
     """
@@ -123,7 +123,7 @@ def estimate_ones(arrived: int, left: int) -> int:
 
 
 class ApproxCountIf:
-    """Number of ones that arrived and that expired, which determine the buckets."""
+    """Numbers of arrived and expired ones, which determine the buckets."""
 
     __slots__ = ("_arrived", "_left")
 
@@ -153,7 +153,7 @@ class ApproxCountIf:
 def _copies_of_last(
     cells: Int64s, weights: Int64s, counted: Bools, starts: Int64s, ends: Int64s, least: Int64s
 ) -> None:
-    """Lower `least` to each window's count of the last row's cell."""
+    """Lower `least` to each window's count of its last row's cell."""
     counters = np.zeros(cells.max() + 1 if len(cells) else 0, np.int64)
     start = end = 0
     for i in range(len(starts)):

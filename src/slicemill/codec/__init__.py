@@ -11,8 +11,9 @@ object with one key for its type:
     {"column": {"name": "price", "type": {"type": {...}}}}                a registered class, by value
     {"$ref": 4}                                                           entry 4 of "objects"
 
-The tree has four parts. `classes` has the registered classes with their versions. `objects` has
-registered objects that may be referenced several times, and deeply nested values, so that the depth is
-bounded also for long linked structures. `value` is the value. `buffers` is the number of buffers.
-Identity is kept for registered objects, arrays and tables, not for lists and dictionaries.
+The tree has four parts. `classes` has the names and versions of the registered classes. `objects` has the
+registered objects, which may be referenced several times, and values at a nesting depth of more than 40, so
+that long linked structures do not nest deeply. `value` is the value. `buffers` is the number of buffers.
+After decoding, references to the same registered object, array or table still lead to one object. Lists and
+dictionaries are copied for each reference.
 """

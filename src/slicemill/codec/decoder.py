@@ -20,7 +20,7 @@ _TREES = (dict, list)
 
 
 class Decoder:
-    """Decoder of one value; `external` loads objects that are stored elsewhere."""
+    """Decoder of one value. `external` loads objects that are stored elsewhere."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Decoder:
         for codec, version in self._codecs.values():
             codec.check(version)
         self._objects: list[Any] = [_MISSING] * len(tree["objects"])
-        self._loaded: dict[int, Any] = {}  # by buffer
+        self._loaded: dict[int, Any] = {}  # decoded arrays and tables, by buffer number
 
     def whole(self) -> Any:
         entries = self._tree["objects"]
-        # Create all objects that are filled by field first, because they may refer to each other.
+        # Create all objects with named fields first, because they may refer to each other.
         filled = {number: codec for number, entry in enumerate(entries) if (codec := self._filled(entry))}
         for number, codec in filled.items():
             self._objects[number] = codec.new()
@@ -61,7 +61,7 @@ class Decoder:
         return codec if codec is not None and codec.from_plain is None and not codec.by_value else None
 
     def _resolve(self, wanted: int) -> None:
-        """Create an entry after those that it refers to.
+        """Decode an entry of `objects`, after the entries that it refers to.
 
         An explicit stack avoids deep recursion in long chains.
         """
@@ -198,7 +198,7 @@ class Decoder:
 
 
 def _references(tree: Tree) -> list[int]:
-    """Return the entries that a tree refers to."""
+    """Return the numbers of the entries that a tree refers to."""
     found, left = [], [tree]
     while left:
         each = left.pop()

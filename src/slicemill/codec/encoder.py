@@ -19,7 +19,7 @@ from slicemill.codec.registry import Codec, StorageError, codec_of
 
 Tree: TypeAlias = Any  # JSON value
 
-# Encoders of objects that are stored elsewhere, by class; they return a reference for the tree.
+# Encoders by class, for objects that are stored elsewhere. Each returns a reference for the tree.
 External: TypeAlias = Mapping[type, Callable[[Any], Tree]]
 
 _DEPTH = 40
@@ -30,7 +30,7 @@ _PLAIN = frozenset((str, bool, type(None)))
 
 @dataclass(slots=True)
 class Encoded:
-    """Value as a JSON tree, with buffers or still unserialized tables."""
+    """Encoded value: a JSON tree, with buffers and not yet serialized tables."""
 
     tree: dict[str, Tree]
     payloads: list[Payload] = field(default_factory=list)
@@ -40,9 +40,10 @@ class Encoded:
 
 
 class Encoder:
-    """Encoder of one value; `external` has the classes that are stored elsewhere.
+    """Encoder of one value.
 
-    If arrays are not `copied`, they must not change before the value is written.
+    `external` has the encoders of classes that are stored elsewhere. Without `copied`, arrays must not change
+    before the value is written.
     """
 
     def __init__(self, external: External, copied: bool) -> None:
@@ -51,12 +52,11 @@ class Encoder:
         self._classes: dict[str, int] = {}
         self._objects: list[Tree] = []
         self._payloads: list[Payload] = []
-        # Entries of `objects` with a number but without content yet, with the function that encodes the
-        # content.
+        # Reserved entries of `objects`: the number, and the function that encodes the content.
         self._open: deque[tuple[int, Callable[[], Tree]]] = deque()
-        # References by object identity; `_alive` keeps the objects, so that no id is reused.
+        # References by object identity. `_alive` holds the objects, so that no id is reused.
         self._known: dict[int, Tree] = {}
-        self._values: dict[int, tuple[Tree, int]] = {}  # trees of objects stored by value, and their depth
+        self._values: dict[int, tuple[Tree, int]] = {}  # trees of objects stored by value, with their depth
         self._alive: list[object] = []
 
     def whole(self, value: object) -> Encoded:
@@ -91,7 +91,7 @@ class Encoder:
         return self._other(value)
 
     def _entry(self, make: Callable[[], Tree]) -> Tree:
-        """Add an entry to `objects`, encoded after the current value."""
+        """Reserve an entry of `objects`; the content is encoded later."""
         number = len(self._objects)
         self._objects.append(None)
         self._open.append((number, make))
@@ -168,7 +168,7 @@ class Encoder:
             self._classes[codec.name] = codec.version
             return {codec.name: dict(zip(codec.names, self._list(value, depth), strict=True))}
         if codec.by_value:
-            # A tree is reused only at the same depth or less, so depth stays bounded.
+            # An encoded tree is reused only at the same or a smaller depth, so the total depth stays bounded.
             tree, deepest = self._values.get(id(value), (None, -1))
             if depth > deepest:
                 self._classes[codec.name] = codec.version
@@ -303,7 +303,7 @@ def dtype_of(tree: Any) -> np.dtype[Any]:
 def array_bytes(array: np.ndarray[Any, Any], copied: bool) -> tuple[dict[str, Any], pa.Buffer]:
     """Return the description and the bytes of an array without objects.
 
-    Kernels change arrays in place, so the bytes are copied unless they are written before the next run.
+    Kernels change arrays in place. So set `copied`, unless the bytes are written before the next run.
     """
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     tree: dict[str, Any] = {"dtype": dtype_tree(array.dtype), "shape": list(array.shape)}
@@ -318,7 +318,7 @@ def array_bytes(array: np.ndarray[Any, Any], copied: bool) -> tuple[dict[str, An
 
 
 def array_of(tree: Any, data: pa.Buffer) -> np.ndarray[Any, Any]:
-    """Return a new, writable array."""
+    """Return an array as a writable copy of its bytes."""
     if not data.size:
         return empty_array(tree)
     flat = np.frombuffer(data, np.uint8).copy()
@@ -327,7 +327,7 @@ def array_of(tree: Any, data: pa.Buffer) -> np.ndarray[Any, Any]:
 
 
 def empty_array(tree: Any) -> np.ndarray[Any, Any]:
-    """Return an array whose fields or items are filled one by one."""
+    """Return an uninitialized array of the stored type and shape."""
     made = np.empty(tree["shape"], dtype_of(tree["dtype"]))
     return made.view(np.recarray) if tree.get("recarray") else made
 
@@ -345,7 +345,7 @@ def as_table(data: Any) -> pa.Table:
 def stream_of(table: pa.Table) -> pa.Buffer:
     """Serialize a table as an Arrow IPC stream of one batch.
 
-    One batch gives kernels each column as one vector.
+    In one batch each column is contiguous, as kernels require.
     """
     whole = table.combine_chunks() if _pieces(table) > 1 else table
     counted = pa.MockOutputStream()

@@ -1,8 +1,8 @@
 """Registry of the classes in checkpoints, with stable names and versions.
 
 A class is registered once, next to its definition, under a name that never changes. So a class can be
-renamed or moved without breaking a home. Its fields are stored by name, or the plain value that the class
-converts to.
+renamed or moved, and stored state remains readable. An object is stored as its named fields, or as the plain
+value that it converts to.
 
     @stored_as("panes", version=2, upgrade={1: lambda old: old | {"seen": 0}})
     @dataclass(slots=True)
@@ -11,8 +11,8 @@ converts to.
     register("keys", 1, Keys, Keys.plain, Keys.from_plain)
 
 Objects of an immutable class (a frozen dataclass, a named tuple, an enumeration) are stored by value
-wherever they occur. An object of another class is stored once, and all references to it lead to the same
-object again after loading.
+wherever they occur. An object of any other class is stored once; after loading, all references to it lead to
+one object again.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ _HINT = "run `slicemill home upgrade` with the version of slicemill that wrote i
 
 
 class StorageError(SlicemillError):
-    """Value that cannot be stored, or that this version cannot read."""
+    """Error: a value cannot be stored, or this version cannot read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Storage of objects of one class.
+    """Codec of one class.
 
-    `names` are the stored fields; otherwise `to_plain` and `from_plain` convert the object.
+    An object is stored as the fields in `names`. If `from_plain` is set, it is stored as the value that
+    `to_plain` returns.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Codec:
     from_plain: Callable[[Any], Any] | None
     upgrades: Mapping[int, Upgrade]
     named_tuple: bool = False
-    # fields that are not stored, with their constant value
+    # Fields that are not stored, with their constant values.
     unstored: Mapping[str, Any] = field(default_factory=dict)
 
     def upgrade(self, plain: Any, version: int) -> Any:
@@ -83,7 +84,7 @@ class Codec:
                 )
 
     def new(self) -> Any:
-        """Return an object without fields."""
+        """Return an object whose fields are not set yet."""
         made: Any = object.__new__(self.cls)
         return made
 
@@ -118,10 +119,10 @@ def stored_as(
     fields: tuple[str, ...] | None = None,
     upgrade: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[C], C]:
-    """Register the decorated class; its fields are stored by name.
+    """Register the decorated class, and store its fields by name.
 
-    The fields are the compared fields of a dataclass (others get their defaults), the fields of a named
-    tuple, or `__slots__`; for other classes `fields` names them. An enumeration stores the member's name.
+    A dataclass stores the fields that it compares; all other fields get their defaults. A named tuple stores
+    its fields, any other class its `__slots__` or the given `fields`. An enumeration stores its name.
     """
 
     def registered(cls: C) -> C:
@@ -150,9 +151,9 @@ def register(
     by_value: bool | None = None,
     upgrade: Mapping[int, Upgrade] | None = None,
 ) -> None:
-    """Register a class that is stored as a converted value.
+    """Register a class whose objects are stored as converted values.
 
-    `by_value` marks immutable classes; frozen dataclasses are immutable by default.
+    `by_value` marks an immutable class. By default, frozen dataclasses are immutable.
     """
     immutable = _is_frozen(cls) if by_value is None else by_value
     _add(Codec(name, version, cls, immutable, (), to_plain, from_plain, upgrade or {}))

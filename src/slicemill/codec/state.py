@@ -16,9 +16,10 @@ _NONE: External = {}
 
 
 def encode(value: object, external: External = _NONE, *, copied: bool = True) -> Encoded:
-    """Encode a value as JSON and buffers; StorageError for unregistered classes.
+    """Encode a value as a JSON tree and buffers.
 
-    Without copies, the buffers are the arrays themselves: write them before the arrays change.
+    Raises StorageError for an unregistered class. Without `copied`, the buffers share memory with the arrays;
+    write them before the arrays change.
     """
     with _no_collection():
         return Encoder(external, copied).whole(value)

@@ -2,9 +2,9 @@
 
 A stored table starts with three int64 columns: `_ts` (timestamp, µs), `_seq` (arrival number, assigned
 once at the intake and kept in derived streams) and `_arr` (arrival time, µs). The stream's own columns
-follow. A table may also have the row order by partition for each exchange (`runtime.shuffle`), or the
-sort keys of rows that several partitions produced (`columns.merge`). Tuples are always ordered by (`_ts`,
-`_seq`).
+follow. A table may also have helper columns: the row order by partition for a shuffle (`runtime.shuffle`),
+or the sort keys for merging rows of several partitions (`columns.merge`). Tuples are always ordered by
+(`_ts`, `_seq`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _ESL: dict[pa.DataType, Type] = {
     pa.null(): NULL,
 }
 
-# Properties without an Arrow type are kept in the field's metadata.
+# Metadata keys for properties that Arrow types do not express.
 _LENGTH = b"esl.length"
 _MONTHS = b"esl.months"
 _DEFAULT = b"esl.default"
@@ -91,7 +91,7 @@ class ArrowSchemaError(SlicemillError):
 def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
     """Return the Arrow type of an ESL type.
 
-    `large` uses 64-bit offsets for text and bytes (for one vector above 2 GiB).
+    `large` selects 64-bit offsets for text and bytes, for columns of more than 2 GiB.
     """
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision, type_.scale)
@@ -104,7 +104,10 @@ def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
 
 
 def to_arrow(schema: Schema, large: bool = False) -> pa.Schema:
-    """Return a stream's own columns; `from_arrow` restores VARCHAR(n) and month intervals."""
+    """Return an ESL schema as an Arrow schema, without system columns.
+
+    Metadata marks VARCHAR(n) and month intervals, so that `from_arrow` restores them.
+    """
     return pa.schema([_field(column, large) for column in schema])
 
 
@@ -149,9 +152,9 @@ def esl_type(field: pa.Field) -> Type:
 
 
 def with_default(columns: pa.Schema, values: pa.Table) -> pa.Schema:
-    """Set defaults of columns from the one row of `values`.
+    """Set column defaults from the single row of `values`.
 
-    Rows that were stored without these columns get the defaults.
+    A row that was stored without one of these columns is read with the default.
     """
     for name in values.column_names:
         place = columns.get_field_index(name)
@@ -172,7 +175,7 @@ def without_defaults(columns: pa.Schema) -> pa.Schema:
 
 
 def with_default_columns(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Add columns with a default that a stored table lacks."""
+    """Add missing columns that have a default to a stored table."""
     for field in columns:
         if _DEFAULT in (field.metadata or {}) and field.name not in table.column_names:
             table = table.append_column(field.name, _missing(field, table.num_rows))
@@ -184,7 +187,7 @@ def columns_with_default(columns: pa.Schema) -> frozenset[str]:
 
 
 def _missing(field: pa.Field, rows: int) -> pa.Array:
-    """Return a missing column: its default, or NULL."""
+    """Return a column filled with the field's default, or with NULL."""
     default = (field.metadata or {}).get(_DEFAULT)
     if default is None:
         return pa.nulls(rows, field.type)
@@ -203,9 +206,9 @@ def with_system_columns(columns: pa.Schema) -> pa.Schema:
 
 
 def as_results(table: pa.Table) -> pa.Table:
-    """Convert a stored table to results, with `_ts` as UTC timestamp.
+    """Convert a stored table to the form that users read.
 
-    The kind of change of a changelog row becomes text.
+    `_ts` becomes a UTC timestamp and `_op` becomes text; `_seq` and `_arr` are dropped.
     """
     shown = table.select([name for name in table.column_names if name not in (SEQ, ARRIVAL)])
     if (place := shown.schema.get_field_index(OP)) >= 0:
@@ -214,7 +217,7 @@ def as_results(table: pa.Table) -> pa.Table:
 
 
 def op_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the kinds of changes of a changelog as text."""
+    """Return the `_op` column of a changelog as text."""
     words = pa.array(OPS)
     chunks = [words.take(chunk) for chunk in column.chunks]
     return pa.chunked_array(chunks, pa.string())
@@ -223,8 +226,8 @@ def op_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table:
     """Convert a stored table to the columns of `schema`.
 
-    A missing `_seq` is 0, a missing `_arr` is `arrival_us`. Columns of the right type are not copied. Other
-    missing columns, which no query needed or which were added later, have their default or NULL.
+    A missing `_seq` is 0, a missing `_arr` is `arrival_us`. Any other missing column is filled with its
+    default or NULL: no query needed it, or it was added later. Columns of the right type are not copied.
     """
     if table.schema.equals(schema):
         return table

@@ -1,8 +1,8 @@
 """Changelogs: rows with an operation, in the order of changes.
 
-A change is an insert, a delete, or an update. An update is a pair of neighbouring rows with the same
-timestamp and number: the values before, and the values after. For counting rows, `update_before` acts as
-a delete and `update_after` as an insert:
+A change is an insert, a delete, or an update. An update is a pair of adjacent rows with equal `_ts` and
+`_seq`: the old values (`update_before`), then the new values (`update_after`). For counting rows,
+`update_before` acts as a delete and `update_after` as an insert:
 
     _op             a table of sums by item
     insert          (clock, 10)      the item's first bid
@@ -34,15 +34,15 @@ def ops_of(table: pa.Table) -> Ops:
 
 
 def adds(ops: Ops) -> Bools:
-    """Return a mask of the rows that are added to the table.
+    """Return a mask of the rows that are inserts or `update_after`.
 
-    All other rows are removed from it.
+    All other rows are retractions.
     """
     return np.asarray((ops == INSERT) | (ops == UPDATE_AFTER))
 
 
 def with_ops(table: pa.Table, ops: Ops, place: int = 3) -> pa.Table:
-    """Insert the `_op` column behind the system columns."""
+    """Insert the `_op` column after the system columns."""
     return table.add_column(place, pa.field(OP, pa.int8()), pa.array(ops))
 
 
@@ -52,9 +52,10 @@ def replace_ops(table: pa.Table, ops: Ops) -> pa.Table:
 
 
 def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Table:
-    """Return the changes from rows of one table to rows of another.
+    """Return the changelog that turns the rows `before` into the rows `after`.
 
-    `was` and `is_` say in which positions there is a row before and after.
+    Rows at equal positions belong together. `was` and `is_` mark the positions that have a row before and
+    after.
     """
     count = len(was)
     places = np.arange(2 * count).reshape(2, count).T.reshape(-1)
@@ -67,9 +68,9 @@ def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Tab
 
 
 def filter_changes(table: pa.Table, holds: Bools) -> pa.Table:
-    """Filter a changelog.
+    """Filter a changelog by the mask `holds`.
 
-    If the condition holds for only one half of an update, that half becomes a delete or an insert.
+    If only one row of an update passes, this row becomes a delete or an insert.
     """
     ops = ops_of(table)
     other = np.zeros(len(ops), np.bool_)
@@ -98,7 +99,7 @@ def without_unchanged(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def same_values(column: Column, left: Int64s, right: Int64s) -> Bools:
-    """Return where two positions have equal values, as in GROUP BY."""
+    """Return a mask of pairs with equal values, as in GROUP BY."""
     same = np.ones(len(left), np.bool_)
     for part in comparable(column):
         a, b = part.take(pa.array(left)), part.take(pa.array(right))
@@ -109,10 +110,10 @@ def same_values(column: Column, left: Int64s, right: Int64s) -> Bools:
 
 
 def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
-    """Return the current rows of a changelog, without `_op`.
+    """Return the table that a changelog describes, without `_op`.
 
-    With a key these are the last rows of each key. Without a key each row appears as often as it was
-    inserted and not deleted. Rows are ordered by their last insertion.
+    If the schema has a key, this is the last row of each key that is not deleted. Otherwise each row appears
+    once for each insert without a matching delete. Rows are ordered by their last insert.
     """
     stored = table.column(OP)
     in_words = pa.types.is_string(stored.type)
@@ -137,7 +138,10 @@ def inserts_of(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _remaining_rows(numbered: NDArray[np.int32], comes: Bools) -> Int64s:
-    """Return the positions of the remaining rows, the latest of equal ones."""
+    """Return the positions of inserts without a matching delete.
+
+    Of equal rows, the latest inserts remain.
+    """
     sign = np.where(comes, 1, -1)
     counts = np.bincount(numbered, sign, minlength=int(numbered.max(initial=-1)) + 1).astype(np.int64)
     places = np.flatnonzero(comes)[::-1]

@@ -1,7 +1,8 @@
 """Group and partition keys as dense numbers (dictionary encoding).
 
 Equality is that of GROUP BY: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Python code runs per
-distinct key of a table, not per row. Rows have the position of their key among the distinct keys.
+distinct key of a table, not per row. Each row refers to its key by the index of the key among the distinct
+keys.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LARGEST_PRODUCT = 2**62
 class DistinctKeys:
     """Distinct keys of a table.
 
-    `values[codes[row]]` is the key of a row. `rows` has the first row of each key.
+    `values[codes[row]]` is the key of a row. `rows` has the position of the first row of each key.
     """
 
     codes: NDArray[np.int64]
@@ -40,14 +41,17 @@ class DistinctKeys:
     rows: NDArray[np.int64]
 
 
-# Keyed by the buffer addresses of columns. The columns are referenced, so that no others reuse the memory.
+# By the buffer addresses of the columns. The memo references the columns, so that their memory is not reused.
 _Memo: TypeAlias = dict[tuple[Any, ...], tuple[Sequence[Column], DistinctKeys]]
 _memo: ContextVar[_Memo | None] = ContextVar("keys found in this run", default=None)
 
 
 @contextmanager
 def keys_found_once() -> Iterator[None]:
-    """Cache distinct keys per column, because many windows read one table."""
+    """Cache distinct keys within this context.
+
+    Many windows read the same columns of a table.
+    """
     token = _memo.set({})
     try:
         yield
@@ -56,9 +60,9 @@ def keys_found_once() -> Iterator[None]:
 
 
 def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
-    """Return the distinct keys of rows.
+    """Return the distinct keys in these columns of a table.
 
-    Without columns all rows have the same key.
+    Without columns, all rows have the same key.
     """
     memo = _memo.get()
     if memo is None or not columns or any(_in_parts(column.type) for column in columns):
@@ -70,7 +74,7 @@ def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
 
 
 def _in_parts(kind: pa.DataType) -> bool:
-    """Return True if a column refers to more memory than its own buffers."""
+    """Return True if values are in child arrays or a dictionary."""
     return bool(pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
 
 
@@ -111,7 +115,7 @@ def _distinct(columns: Sequence[Column], rows: int) -> DistinctKeys:
 
 
 def first_rows(integers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct integers in order of appearance, and each one's first position."""
+    """Return distinct integers in order of appearance, with their first positions."""
     codes, distinct = _dictionary_encode(pa.array(integers))
     return distinct.to_numpy(), _first_rows(codes, len(distinct))
 
@@ -129,9 +133,9 @@ def _first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def comparable(column: Column) -> list[pa.Array]:
-    """Return the column in a form where equal keys have equal values.
+    """Return the column as arrays in which equal keys have equal values.
 
-    For example, floats are represented by their bits.
+    For example, floats become their bits, and a struct becomes an array for each field.
     """
     array = to_array(column)
     kind = array.type
@@ -157,7 +161,7 @@ def comparable(column: Column) -> list[pa.Array]:
 
 
 def _offsets(array: pa.ListArray) -> pa.Array:
-    """Return the offsets of lists among their values. NULL has no values."""
+    """Return the list offsets of an array whose NULLs are empty lists."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
@@ -165,12 +169,12 @@ def _offsets(array: pa.ListArray) -> pa.Array:
 class Keys:
     """Dictionary of keys, numbered by first appearance.
 
-    A key keeps its number in later runs.
+    The number of a key stays the same in later runs.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        self._rows = GrowingRows()  # of key columns; empty if there are no columns
+        self._rows = GrowingRows()  # key columns by number; empty if there are no columns
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -206,9 +210,9 @@ class Keys:
         return [to_array(column) for column in self._rows.at(numbers).columns]
 
     def plain(self) -> dict[str, Any]:
-        """Return the stored form of keys: their rows.
+        """Return the stored form: the key columns, in pieces.
 
-        Without columns there is one key once a row was seen.
+        Without key columns, `count` is 1 after the first row.
         """
         return {"pieces": list(self._rows.pieces), "count": len(self._numbers)}
 
@@ -221,7 +225,7 @@ class Keys:
 
     @staticmethod
     def of_pieces(pieces: list[Slice], count: int) -> Keys:
-        """Return the keys with these rows, numbered in this order."""
+        """Return the keys in stored pieces, numbered in this order."""
         columns = list(concat_with_nulls([piece.table for piece in pieces]).columns) if pieces else []
         keys = Keys.restored(columns if pieces or count else None, count)
         if pieces:
@@ -238,9 +242,9 @@ class Keys:
         return keys
 
     def keep(self, alive: NDArray[np.bool_]) -> Int32s:
-        """Evict keys.
+        """Keep the keys of the mask `alive`, and evict all other keys.
 
-        Return the new number of each old key, -1 for evicted ones.
+        Return the new number of each old key, -1 for evicted keys.
         """
         renumbered = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)
         self._numbers = {key: int(renumbered[n]) for key, n in self._numbers.items() if alive[n]}
@@ -249,10 +253,7 @@ class Keys:
 
 
 def _with_rows(old: dict[str, Any]) -> dict[str, Any]:
-    """Return version 2 of stored keys.
-
-    Version 1 stored the columns as one table.
-    """
+    """Convert stored keys from version 1 (one table) to version 2 (pieces)."""
     return Keys.restored(old["columns"], old["count"]).plain()
 
 
@@ -264,13 +265,13 @@ def _to_chunked(column: Column) -> pa.ChunkedArray:
 
 
 def normalize_zeros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Replace -0.0 by 0.0, for output independent of the order of arrival."""
+    """Replace -0.0 by 0.0, for output independent of arrival order."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
 # Hash partitioning: the cell (partition) of a key or row.
 #
-# The result is the same in every process, run and version. Equal keys have the same cell, in any columns.
+# The result is the same in every process, run and version. Equal keys of all tables have the same cell.
 # Equality is that of GROUP BY (`columns.keys`): NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Integers
 # of any width, dates and times are hashed as 64-bit integers, so that both sides of a join agree. Values of
 # other types are hashed once per distinct value.
@@ -285,7 +286,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
-    """Return each row's cell, from 0 to count - 1, by its key."""
+    """Return the cell of each row, by a hash of the key."""
     hashes = np.zeros(rows, np.uint64)
     for column in columns:
         for part in comparable(column):
@@ -295,17 +296,17 @@ def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
 
 
 def stripes_of(seqs: NDArray[np.int64], count: int) -> Cells:
-    """Return the cells of rows with these numbers, independent of keys (S33, S39).
+    """Return the cells of rows by `_seq`, independent of keys (S33, S39).
 
-    Stripes are one row wide, so that even a short window is distributed evenly. Multiples of the golden
-    ratio are evenly distributed for any start, and also for numbers with constant steps.
+    Consecutive rows are spread over all cells, so that even a short window is distributed evenly. Multiples
+    of the golden ratio are evenly distributed for any first number and any constant step.
     """
     turns = seqs.view(np.uint64) * _STEP
     return np.asarray(((turns >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
 
 def _words(column: pa.Array) -> Words:
-    """Return a word for each value. Equal values have equal words."""
+    """Return a 64-bit word for each value. Equal values have equal words."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         filled = column.fill_null(False if pa.types.is_boolean(kind) else 0) if column.null_count else column
@@ -328,19 +329,19 @@ def _mix_bits(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-# Values and rows by key number, for runs with few of many keys.
+# Arrays and rows by key number, for runs that touch few of many keys.
 #
-# `keys` numbers the keys. The cost of a run depends on its number of rows and not on the number of keys. A
-# run reads and writes only the entries of its own keys. Arrays are copied only to grow, which is amortised
-# by doubling.
+# `Keys` assigns the numbers. The cost of a run depends on its number of rows, not on the number of keys,
+# because a run reads and writes only the entries of its own keys. An array is copied only to grow, by half
+# of its length.
 
 
 Figure = TypeVar("Figure", bound=np.generic)
 
 _LEAST_ROOM = 64
-# A piece is merged with the next one while it is less than _STEP times as long, or both are small.
+# A piece is merged with the next one if it is less than _GROWTH_STEP times as long, or if both are small.
 _GROWTH_STEP, _SMALL = 8, 4_096
-# Unused rows are dropped when they outnumber the used ones and this number.
+# Unused rows are dropped when they are more than the used rows, and more than this number.
 _MANY_GONE = 1_024
 
 
@@ -351,10 +352,10 @@ def distinct_numbers(numbered: NDArray[np.integer[Any]]) -> tuple[Int64s, Int32s
 
 
 def extend_array(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figure]:
-    """Return `figures` extended to `count` keys, for writing.
+    """Extend an array of values by key number to `count` keys.
 
-    New keys start with `first`. The result is the start of a larger array, which the next call reuses. So
-    the caller must own the array, and must not share parts of it.
+    New keys get the value `first`. The result is a view of a larger array, which the next call extends in
+    place. So the caller must own the array and must not share views of it.
     """
     known = len(figures)
     if known >= count:
@@ -368,7 +369,7 @@ def extend_array(figures: NDArray[Figure], count: int, first: int = 0) -> NDArra
 
 
 def _room_of(figures: NDArray[Figure]) -> NDArray[Figure] | None:
-    """Return the larger array that `figures` is the start of, or None."""
+    """Return the larger array of which `figures` is the beginning, or None."""
     room = figures.base
     if not isinstance(room, np.ndarray) or room.base is not None or room.ndim != 1:
         return None
@@ -385,7 +386,7 @@ def _no_positions() -> Int64s:
 class GrowingRows:
     """Append-only rows in immutable pieces.
 
-    Neighbouring pieces are merged, so that there are few. Rows keep their positions.
+    Adjacent pieces are merged, so that there are few. The position of a row never changes.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -421,7 +422,7 @@ class GrowingRows:
         return concat_with_nulls(found).combine_chunks().take(pa.array(back))
 
     def behind(self, places: NDArray[np.integer[Any]], new: pa.Table) -> pa.Table:
-        """Return the rows at these positions, followed by new ones."""
+        """Return the rows at these positions, followed by the new rows."""
         return concat_with_nulls([self.at(places), new]) if len(places) else new
 
     def only(self, places: NDArray[np.integer[Any]]) -> GrowingRows:
@@ -433,16 +434,16 @@ class GrowingRows:
 
 
 def mostly_unused(rows: int, used: int) -> bool:
-    """Return True if so many rows are unused that compaction pays off."""
+    """Return True if unused rows are many enough to be dropped."""
     return rows - used > max(used, _MANY_GONE)
 
 
 @stored_as("rows.by_number", version=1)
 @dataclass(slots=True)
 class RowsByNumber:
-    """One row for each number. `replace` supersedes it.
+    """Rows by key number, one row for each number.
 
-    `places` has the position of the row, -1 for none:
+    `places` has the position of each number's row in `added`, -1 for none:
 
         added   a1 b1 c1      places   a  b  c  d      `replace` b and d by b2 and d1: they are appended,
                 b2 d1                  0  3  2  4      and b1 is dropped when many rows are unused
@@ -462,7 +463,7 @@ class RowsByNumber:
         return found
 
     def reach(self, count: int) -> None:
-        """Make room for `count` numbers."""
+        """Extend `places` to `count` numbers."""
         self.places = extend_array(self.places, count, -1)
 
     def replace(self, numbers: Int64s, rows: pa.Table) -> None:
@@ -474,12 +475,12 @@ class RowsByNumber:
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
-        """Drop all numbers but these, and renumber them."""
+        """Keep the numbers of the mask `alive`, and renumber them."""
         self.places = self.places[alive]
         self._tidy()
 
     def _tidy(self) -> None:
-        """Drop unused rows."""
+        """Drop unused rows from `added`."""
         numbers = np.flatnonzero(self.places >= 0)
         in_order = np.sort(self.places[numbers])
         self.added = self.added.only(in_order)

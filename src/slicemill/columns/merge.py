@@ -13,7 +13,7 @@ from slicemill.columns.arrow_schema import SEQ, TS
 from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Int64s
 
-# Handling a run takes about as long as copying this many rows.
+# Slicing one sorted run out of a table takes about as long as copying this many rows.
 _ROWS_PER_RUN = 1_000
 _FEW_TABLES = 8
 
@@ -27,7 +27,7 @@ class OrderError(SlicemillError):
 def time_range(table: pa.Table) -> tuple[int | None, int | None]:
     """Return the timestamp range of a sorted table.
 
-    Both are None without rows. Raises OrderError if the table is not sorted.
+    Both times are None for an empty table. Raises OrderError if the table is not sorted.
     """
     if table.num_rows == 0:
         return None, None
@@ -41,8 +41,8 @@ def time_range(table: pa.Table) -> tuple[int | None, int | None]:
 def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge tables that are each sorted by (`_ts`, `_seq`).
 
-    Rows with equal keys keep the order of the tables. Nothing is copied if no table starts before the end of
-    the previous one.
+    Rows with equal keys keep the order of the tables. If each table starts after the end of the previous
+    table, no row is copied.
     """
     filled = [table for table in tables if table.num_rows] or tables[:1]
     if len(filled) == 1:
@@ -56,8 +56,8 @@ def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
 def in_order(table: pa.Table) -> pa.Table:
     """Sort rows by (`_ts`, `_seq`).
 
-    A sorted table is returned as it is. Files and partitions are usually sorted in themselves. If rows are in
-    long sorted runs, the runs are reordered and no row is copied.
+    A sorted table is returned unchanged. If the rows are in long sorted runs, such as those of files or
+    partitions, the runs are reordered as slices and no row is copied.
     """
     return take_rows(table, order_of(*_keys(table)))
 
@@ -72,7 +72,7 @@ def order_of(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.intp]:
 
 
 def take_rows(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
-    """Return the rows at some positions, as slices if possible."""
+    """Return the rows in this order, as slices where rows are adjacent."""
     if len(order) == 0:
         return table.slice(0, 0)
     starts = np.concatenate(([0], np.flatnonzero(np.diff(order) != 1) + 1))
@@ -97,7 +97,7 @@ def _sequence(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _ties_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return True where a row ties with the previous one, in order."""
+    """Return a mask of ties with the previous row, in `_seq` order."""
     tied: NDArray[np.bool_] = (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
     return tied
 
@@ -111,7 +111,7 @@ def _int64(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 def _follow_each_other(tables: Sequence[pa.Table], whole: pa.Table) -> bool:
-    """Return True if the tables follow each other in time.
+    """Return True if no table starts before the previous table ends.
 
     `whole` has the rows of all tables.
     """
@@ -133,26 +133,25 @@ def _ends(table: pa.Table) -> tuple[tuple[int, int], tuple[int, int]]:
 
 # Ties: sort keys that merge result rows of several partitions.
 #
-# The result rows of one input row are numbered (`columns.order`). A single partition numbers them at once.
-# If several partitions produce some of the rows, none knows the numbers. Each partition then stores the
-# sort keys of its rows in extra columns, the *ties*. All rows of one input row are in one epoch, so a
-# reader of the log sorts the rows of an epoch, numbers them and drops the ties. `storage.log` does so for
-# all readers.
+# If one input row causes several result rows, these are numbered in the low bits of `_seq` (`columns.order`).
+# If several partitions produce these rows, no partition knows the numbers. Each partition then stores the
+# sort keys of its rows in extra columns, the *ties*. All result rows of one input row are in one epoch. So
+# `storage.log` sorts the rows of an epoch when it is read, numbers them and drops the ties.
 #
 #     cell 0   _ts  _seq  _tie_0_8  _tie_1_8          as read   _ts     _seq
 #              700     5        20        11                    700   5·2⁸
 #              700     5        60        14                    700   5·2⁸ + 1
 #     cell 1   700     5        40         9                    700   5·2⁸ + 2
 #
-# The name of a tie ends with the number of bits of row numbers. Rows beyond that range share the last
-# number.
+# The name of a tie ends with the number of bits for row numbers. If there are more rows than numbers, the
+# last rows share the last number.
 
 
 _PREFIX = "_tie_"
 
 
 def tie_name(place: int, bits: int) -> str:
-    """Return the name of a tie column; 0 is the primary key."""
+    """Return a tie column's name; number 0 is the primary sort key."""
     return f"{_PREFIX}{place}_{bits}"
 
 
@@ -167,7 +166,7 @@ def ties_of(table: pa.Table) -> list[str]:
 
 
 def merge_ties(tables: Sequence[pa.Table]) -> pa.Table:
-    """Merge the partitions' rows into the order of one partition."""
+    """Merge rows of several partitions by their ties, and number them."""
     table = pa.concat_tables(tables)
     ties = ties_of(table)
     order = np.lexsort([table.column(name).to_numpy() for name in (*reversed(ties), SEQ, TS)])
@@ -176,7 +175,7 @@ def merge_ties(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def number_ties(table: pa.Table, bits: int) -> pa.Table:
-    """Number sorted rows with equal keys, in this many bits of `_seq`."""
+    """Number rows with equal (`_ts`, `_seq`) in the low bits of `_seq`."""
     if not bits:
         return table
     times, seqs = (table.column(name).to_numpy() for name in (TS, SEQ))

@@ -1,22 +1,21 @@
-"""Objects by key, with snapshots that take no longer for many objects than for few.
+"""Objects by key, with incremental snapshots.
 
-Row operators keep a Python object for each key: a group, a session, the rows of a join key. To encode a
-million objects takes 20 s, but a checkpoint must not block a worker for more than 100 ms. So a snapshot
-only
+Row operators store a Python object for each key: a group, a session, the rows of a join key. Encoding a
+million objects takes 20 s, but a checkpoint must not block a worker for more than 100 ms. So a snapshot only
 *freezes* the objects that have changed since the last snapshot. The thread that writes the checkpoint
-encodes them, while the worker runs:
+encodes them while the worker continues:
 
     run        change a, b       change b           remove a
     snapshot            freeze {a, b}       freeze {b}       freeze {a removed}
     pieces              [a b]               [a b][b]         [a b][b][a removed]    later rows supersede
 
-A frozen object that the worker is about to change is encoded first, by the worker. A snapshot is a list
+If the worker is about to change a frozen object, the worker encodes the object first. A snapshot is a list
 of immutable pieces, which are slices (`columns.pieces`). A piece is encoded and written once, so the cost
 of a checkpoint depends on the number of objects that have changed. Short pieces are merged, as in a
-log-structured merge tree. The merge too is computed by the thread that writes the checkpoint.
+log-structured merge tree. The thread that writes the checkpoint also merges the pieces.
 
-Objects are divided into parts, such as windows. To drop a part takes no longer for many objects than for
-few.
+Objects are grouped into parts, such as windows. The time to drop a part does not depend on its number of
+objects.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ _COLUMNS = pa.schema(
 _StoredRow: TypeAlias = tuple[int, int, bytes | None, list[bytes] | None]
 
 _BATCH = 1_024
-# Pieces are merged if both are small, or if the older one is less than twice as long. All pieces are merged
-# if they have several times as many rows as there are objects.
+# Two pieces are merged if both are small, or if the older piece is less than twice as long. All pieces are
+# merged if they have several times as many rows as there are objects.
 _SMALL, _RATIO, _MOST_ROWS = 4_096, 2, 4
-# The worker waits so long for an object that is being encoded.
+# The worker sleeps for this time while the other thread encodes an object that the worker needs.
 _MOMENT_S = 50e-6
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 class _Removed:
-    """Value of an entry that has been removed."""
+    """Value of a removed entry."""
 
 
 _REMOVED = _Removed()
@@ -80,7 +79,7 @@ class _Entry(Generic[V]):
 
 @dataclass(slots=True, eq=False)
 class _Piece:
-    """Part of a snapshot. `rows` is at least the number of its rows."""
+    """Piece of a snapshot, with at most `rows` rows."""
 
     slice: Slice
     rows: int
@@ -120,7 +119,7 @@ class _Frozen:
         self.done = False
 
     def encode_now(self, number: int) -> None:
-        """Encode an object that is about to change."""
+        """Encode an object in the worker, before the worker changes it."""
         self._worker_busy = True  # precedes the pop, see `table`
         try:
             while (entry := self._left.pop(number, None)) is None:
@@ -128,13 +127,13 @@ class _Frozen:
                     return
                 time.sleep(_MOMENT_S)
             self._encode(entry)
-        except Exception as problem:  # the checkpoint fails, and not the run
+        except Exception as problem:  # fails the checkpoint, not the run
             self._failure = problem
         finally:
             self._worker_busy = False
 
     def table(self) -> pa.Table:
-        """Encode all objects that are left and return the rows of the piece."""
+        """Encode all remaining objects, and return the rows of the piece."""
         with self._lock:
             for number in list(self._left):
                 self._busy = number  # precedes the pop, see `encode_now`
@@ -145,7 +144,7 @@ class _Frozen:
                 if len(self._encoded) >= _BATCH:
                     self._add_batch()
                 keep_pace()
-            while self._worker_busy:  # with the last object, perhaps
+            while self._worker_busy:  # the worker may be encoding the last object
                 time.sleep(_MOMENT_S)
             if self._failure is not None:
                 raise self._failure
@@ -154,7 +153,7 @@ class _Frozen:
             return pa.Table.from_batches(self._batches, _COLUMNS).combine_chunks()
 
     def _encode_left(self, number: int) -> None:
-        """Encode an object unless the worker has; the object is left if that fails."""
+        """Encode an object unless the worker did; put it back on failure."""
         entry = self._left.pop(number, None)
         if entry is not None:
             try:
@@ -186,15 +185,15 @@ class _Frozen:
 class ObjectsByKey(Generic[K, V]):
     """Objects by part and key.
 
-    `plain` converts an object to values that `codec` can store, and `made` converts them back. An
-    object is changed in place only after `change` has returned it, in the same run.
+    `plain` converts an object to values that `codec` can store, and `made` converts them back. To change an
+    object in place, call `change` in the same run first.
     """
 
     __slots__ = ("_begun", "_changed", "_frozen", "_known", "_made", "_parts", "_pieces", "_plain")
 
     def __init__(self, plain: Callable[[V], Any], made: Callable[[Any], V]) -> None:
         self._plain, self._made = plain, made
-        # By part, its number and its entries by key.
+        # For each part its number, and its entries by key.
         self._parts: dict[Any, tuple[int, dict[K, _Entry[V]]]] = {}
         self._begun = 0  # number of the next entry or part
         self._known = 0  # entries with lower numbers are in pieces
@@ -211,17 +210,17 @@ class ObjectsByKey(Generic[K, V]):
         return list(self._parts)
 
     def items(self, part: Hashable = None) -> Iterator[tuple[K, V]]:
-        """Yield the keys and objects of a part in the order in which they were added, to be read."""
+        """Yield a part's keys and objects in insertion order, for reading only."""
         for key, entry in self._entries(part).items():
             yield key, entry.value
 
     def get(self, key: K, part: Hashable = None) -> V | None:
-        """Return an object to be read, or None."""
+        """Return an object for reading only, or None."""
         entry = self._entries(part).get(key)
         return None if entry is None else entry.value
 
     def change(self, key: K, part: Hashable = None) -> V | None:
-        """Return an object to be changed in this run, or None."""
+        """Return an object that may be changed in this run, or None."""
         entry = self._entries(part).get(key)
         if entry is None:
             return None
@@ -256,7 +255,7 @@ class ObjectsByKey(Generic[K, V]):
         self._parts.pop(part, None)
 
     def snapshot(self) -> dict[str, Any]:
-        """Freeze all objects as they are now and return the stored form."""
+        """Freeze the current objects, and return the stored form."""
         numbers = frozenset(number for number, _ in self._parts.values())
         self._frozen = [frozen for frozen in self._frozen if not frozen.done]
         if self._changed:
@@ -273,7 +272,7 @@ class ObjectsByKey(Generic[K, V]):
 
     @staticmethod
     def restored(stored: dict[str, Any]) -> ObjectsByKey[Any, Any]:
-        """Return the objects of a snapshot as plain values."""
+        """Load a snapshot; the objects are plain values until `opened`."""
         found: ObjectsByKey[Any, Any] = ObjectsByKey(_same, _same)
         by_number: dict[int, dict[Any, _Entry[Any]]] = {}
         for part, number in stored["parts"]:
@@ -291,7 +290,7 @@ class ObjectsByKey(Generic[K, V]):
         return found
 
     def opened(self, plain: Callable[[T], Any], made: Callable[[Any], T]) -> ObjectsByKey[K, T]:
-        """Return the same objects with other conversions, such as those of an operator after a restore."""
+        """Return the same objects, converted by these functions after a restore."""
         found: ObjectsByKey[K, T] = ObjectsByKey(plain, made)
         for part, (number, entries) in self._parts.items():
             opened = {
@@ -333,7 +332,7 @@ class ObjectsByKey(Generic[K, V]):
         return self._begun - 1
 
     def _tidy(self, parts: frozenset[int]) -> None:
-        """Merge short pieces, so that there are few."""
+        """Merge short pieces, to limit their number."""
         pieces = self._pieces
         if sum(piece.rows for piece in pieces) > _MOST_ROWS * len(self) + _SMALL:
             self._merge(len(pieces), parts)
@@ -341,7 +340,7 @@ class ObjectsByKey(Generic[K, V]):
             self._merge(2, parts)
 
     def _merge(self, count: int, parts: frozenset[int]) -> None:
-        """Replace the last pieces by one."""
+        """Replace the last `count` pieces by one piece."""
         merged = self._pieces[-count:]
         if count == 1:
             return
@@ -358,9 +357,9 @@ def _belong_together(older: _Piece, newer: _Piece) -> bool:
 
 
 def _merged(tables: Sequence[pa.Table], parts: frozenset[int], *, first: bool) -> pa.Table:
-    """Return the last row of each number of these parts, by number.
+    """Return the latest row of each object in these parts, by number.
 
-    Rows of removed objects are needed only to supersede rows of earlier pieces.
+    Rows of removed objects only supersede rows of earlier pieces, so the `first` piece omits them.
     """
     table = pa.concat_tables(tables)
     numbers = table.column("number").to_numpy()

@@ -1,41 +1,40 @@
 """Row order: by (`_ts`, `_seq`), for any number of cells.
 
-Each output row of an operator has the number of the row that caused it. So if the rows of several cells
-(partitions) are merged by (`_ts`, `_seq`), they are in the order that one cell would produce:
+Each output row of an operator has the `_seq` number of the input row that caused it. So if the rows of
+several cells (partitions) are merged by (`_ts`, `_seq`), they are in the order that one cell would produce:
 
-    rows                                      `_seq`
-    of a declared stream                      the tuple's number, assigned by the intake
-    selection, projection                     that of the tuple
-    look-up                                   that of the tuple, then that of the match
-    aggregate with OVER, or of all history    that of the tuple; *behind* the others: rows of a tuple that
-                                              expires, and the final row of a group (its first tuple's)
-    changes of groups, first rows, DISTINCT   that of the tuple, for both halves of an update; EMIT EVERY:
-                                              that of a key's first change; readers of changes renumber
-    window of FROM at its end                 that of the group's first tuple in the window
-    runs of a partition at a slide            that of the first tuple of the partition that is shown
-    join                                      that of the later tuple, *behind* if it is of the second
-    input;
+    output rows                               `_seq`
+    declared stream                           number of the tuple, assigned by the intake
+    selection, projection                     as the input tuple
+    look-up                                   as the input tuple, then by match
+    aggregate with OVER, or of all history    as the input tuple; *behind* all other rows: rows for an
+                                              expired tuple, and a group's final row (as its first tuple)
+    changes of groups, first rows, DISTINCT   as the input tuple, for both rows of an update; EMIT EVERY:
+                                              as the first change of the key; readers of changes renumber
+    window of FROM at its end                 as the group's first tuple in the window
+    runs of a partition at a slide            as the first tuple of the partition in the result
+    join                                      as the later tuple, *behind* if it is of the second input;
                                               then by the other tuple, oldest first
-    union of declared streams that is joined  that of the tuple, behind those of the inputs before its own
-    other unions, classifier, all without     renumbered in the order of their rows
+    union of declared streams in a join       as the tuple, behind the rows of earlier inputs
+    other unions, classifier, all without     consecutive numbers in the order of rows
     keys
 
 At equal timestamps, rows of the first input precede rows of the second. Rows of a union are ordered by
 (timestamp, input, `_seq`).
 
-Numbers of different streams cannot be compared, and a tuple may cause many rows. So numbers get bits at
-both ends:
+Numbers of different streams cannot be compared, and a tuple may cause several rows. So numbers get
+additional bits at both ends:
 
     63        bits                     0
-    [ 0 … | behind | number | row of it ]       *behind* sets a bit above all input numbers;
-                                                rows with one cause are numbered in the low bits
+    [ 0 … | behind | number | output row ]      *behind* sets a bit above all input numbers;
+                                                rows with the same cause are numbered in the low bits
 
-Numbers of a stream have `SEQ_BITS` bits. The query graph determines how many bits they have after each
-operator. If there is no room on the right, rows with one cause share a number. Such rows are in one cell
-and keep the cell's order, until an operator repartitions them by another key. If there is no room on the
-left, numbers lose bits on the right.
+Numbers of a stream have `SEQ_BITS` bits. The query graph determines the number of bits after each operator.
+If no bits are left at the low end, rows with the same cause share a number. Such rows are in one cell and
+keep the cell's order, until an operator repartitions them by another key. If no bits are left at the high
+end, numbers lose low bits.
 
-If rows with one cause come from several cells, their reader numbers them (`columns.merge`).
+If rows with the same cause come from several cells, the reader numbers them (`columns.merge`).
 """
 
 from __future__ import annotations
@@ -57,18 +56,18 @@ from slicemill.kernels.kernel import kernel
 
 
 def rank_seqs(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> Int64s:
-    """Return numbers ordered by rank, then by number.
+    """Return numbers ordered by rank, then by `_seq`.
 
-    Numbers have `bits` bits and ranks `ranks` bits.
+    `seqs` have `bits` bits, and ranks have `ranks` bits.
     """
     lost = max(0, bits + ranks - MOST_BITS)
     return np.asarray((seqs >> lost) + (np.asarray(rank, np.int64) << (bits - lost)))
 
 
 def fan_out(table: pa.Table, bits: int) -> pa.Table:
-    """Number the rows with one cause.
+    """Number rows with the same cause in the low bits of `_seq`.
 
-    If there is room for the bits, all (`_ts`, `_seq`) become distinct.
+    All (`_ts`, `_seq`) become distinct if there are enough bits.
     """
     return number_ties(table, fan_out_bits(bits) - bits)
 
@@ -77,8 +76,8 @@ def fan_out(table: pa.Table, bits: int) -> pa.Table:
 class Numbering:
     """Numbering of an operator's output rows.
 
-    Numbers of the causes have `bits` bits. `ranks` is set if some rows follow others of their timestamp,
-    and `fans` if a cause may have several rows.
+    `_seq` of the input has `bits` bits. `ranks` is set if some rows are ordered behind other rows of their
+    timestamp, and `fans` if an input row may cause several rows.
     """
 
     bits: int = SEQ_BITS
@@ -95,9 +94,9 @@ class Numbering:
 
 
 def merge_cells(tables: Sequence[pa.Table]) -> pa.Table:
-    """Merge the rows of all cells in order.
+    """Merge the rows of all cells by (`_ts`, `_seq`).
 
-    Rows with equal numbers keep their order, unless ties define it.
+    Rows with equal numbers keep their order, unless tie columns define it.
     """
     filled = [table for table in tables if table.num_rows] or tables[:1]
     if ties_of(filled[0]):

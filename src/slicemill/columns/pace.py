@@ -1,4 +1,4 @@
-"""Pace of a background thread, which leaves the interpreter to the worker's runs.
+"""Pace of a background thread, so that runs are not delayed.
 
 A thread that runs Python code returns the interpreter to other threads only every 5 ms. A run that calls
 100 Arrow functions, each of which releases the interpreter, would then take half a second longer. So a
@@ -16,7 +16,7 @@ _WORK_S, _REST_S = 0.001, 0.001
 
 
 class _Pace(threading.local):
-    """When the current thread rests next; None if it never rests."""
+    """Time of the current thread's next rest; None for no rest."""
 
     rests_at: float | None = None
 

@@ -1,6 +1,6 @@
-"""Rows kept between runs, in few immutable pieces.
+"""State rows in few immutable pieces.
 
-A piece is dropped when none of its rows is needed, and rewritten when most of them are not. Small pieces
+A piece is dropped when none of its rows is needed, and rewritten when most rows are not needed. Small pieces
 are merged, so that a row is written only a few times, for any number of runs.
 """
 
@@ -19,8 +19,8 @@ _LARGE = 100_000
 def concat_with_nulls(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables. Missing columns are filled with NULL.
 
-    A column is missing if rows were stored before their stream got it. Queries that keep such rows are
-    older than the column and do not read it.
+    A column is missing from rows that were stored before the column was added to the stream. Queries that
+    store such rows are older than the column and do not read it.
     """
     return pa.concat_tables(tables, promote_options="default")
 
@@ -28,10 +28,10 @@ def concat_with_nulls(tables: Sequence[pa.Table]) -> pa.Table:
 def keep_needed(
     pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_], exactly: bool = False
 ) -> list[Slice]:
-    """Return the pieces with the needed rows of old pieces and new rows.
+    """Return the pieces with the needed rows, including those of `new`.
 
-    `needed` covers the rows of all pieces, then the new ones. Unless `exactly` is set, unneeded rows may
-    stay for a while.
+    `needed` covers the rows of all pieces, then those of `new`. Unless `exactly` is set, unneeded rows may
+    remain for a while.
     """
     tidy: list[Slice] = []
     start = 0
@@ -75,15 +75,15 @@ def _belong_together(older: Slice, newer: Slice) -> bool:
 
 # Slices: immutable pieces of an operator's state.
 #
-# Growing state is kept in slices: tables that never change once they are made. So each slice is stored once
-# and only referenced afterwards. A restored slice is read on first access.
+# Growing state is a list of slices: tables that never change. So each slice is stored once, and later
+# checkpoints only reference it. A restored slice is read on first access.
 
 
 class Slice:
     """Immutable table of state rows.
 
-    `stored` is the storage's reference to its file, None for a new slice. A slice that `spills` is read from
-    its file once it is stored, and no longer kept in memory.
+    `stored` is the storage's reference to the file of the slice, None for a new slice. After a slice that
+    `spills` is stored, it is mapped from its file and no longer held in memory.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Slice:
         return self._table
 
     def set_stored(self, stored: object, read: Callable[[], pa.Table]) -> None:
-        """Record the file of a slice; `read` maps it."""
+        """Record the file of a stored slice; `read` maps it."""
         self.stored = stored
         if self._spills:
-            # Mapped at once: the mapping stays valid if the file is deleted.
+            # Map the file at once: the mapping stays valid if the file is deleted.
             self._table = read()

@@ -22,7 +22,7 @@ FOREVER = 2**62
 
 @kernel
 def by_partition(partitions: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
-    """Sort rows by partition, in order of arrival within each, by counting sort.
+    """Sort rows by partition, then by arrival, with a counting sort.
 
     Return the position that each sorted row has in the input, its partition, and the start of its
     partition.
@@ -46,9 +46,9 @@ def by_partition(partitions: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s
 
 @kernel
 def starts_from(head: Int64s, ts: Int64s, lower: Int64s) -> Int64s:
-    """Return the first row of each row's partition with ts >= `lower`.
+    """Return the first row with ts >= `lower` in each row's partition.
 
-    If there is none up to the row itself, this is the row's position plus 1.
+    The result is the row's position plus 1 if no row up to the row itself qualifies.
     """
     out = np.empty(len(ts), np.int64)
     start = 0
@@ -62,9 +62,9 @@ def starts_from(head: Int64s, ts: Int64s, lower: Int64s) -> Int64s:
 
 @kernel
 def ends_until(head: Int64s, ts: Int64s, upper: Int64s) -> Int64s:
-    """Return the end of each row's partition range with ts <= `upper`.
+    """Return the exclusive end of each row's range up to `upper`.
 
-    `upper` is not before the row's own time. The end is exclusive.
+    The range has rows of the same partition with ts <= `upper`. `upper` is not before the row's own time.
     """
     out = np.empty(len(ts), np.int64)
     end = 0
@@ -90,15 +90,14 @@ def running_totals(partitions: Int32s, counted: Any, before: Int64s) -> Int64s:
 
 
 def last_of_each(partitions: Int32s) -> Bools:
-    """Return a mask of the rows that are the last of their partition."""
+    """Return a mask of the last row of each partition."""
     out = np.ones(len(partitions), np.bool_)
     out[:-1] = partitions[1:] != partitions[:-1]
     return out
 
 
-# Ranges of rows by number, such as the last rows of each partition.
-#
-# A run touches few of many numbers.
+# Ranges of rows by key number, such as the last rows of each partition, for runs that touch few of many
+# keys.
 
 
 _SPARSE = 4
@@ -111,7 +110,7 @@ def _no_positions() -> Int64s:
 @stored_as("rows.stretches", version=1)
 @dataclass(slots=True)
 class RowRanges:
-    """Ranges of neighbouring rows, one for each number. `replace` supersedes a range.
+    """Ranges of adjacent rows, one range for each key number.
 
     added   a1 a2 b1      starts    a  b      `replace` a by a2 a3: the range is appended,
             a2 a3                   3  2      and a1 a2 are dropped when many rows are unused
@@ -124,7 +123,7 @@ class RowRanges:
     used: int = 0
 
     def reach(self, count: int) -> None:
-        """Make room for `count` numbers."""
+        """Extend `starts` and `lengths` to `count` numbers."""
         self.starts, self.lengths = extend_array(self.starts, count), extend_array(self.lengths, count)
 
     def of(self, numbers: Int64s) -> tuple[pa.Table | None, Int32s]:
@@ -139,7 +138,7 @@ class RowRanges:
         return rows, np.repeat(numbers, lengths).astype(np.int32)
 
     def replace(self, numbers: Int64s, lengths: Int64s, rows: pa.Table) -> None:
-        """Replace the rows of these numbers. Rows are ordered as the numbers."""
+        """Replace the rows of these numbers. `rows` is ordered like `numbers`."""
         self.used += len(rows) - int(self.lengths[numbers].sum())
         self.starts[numbers] = self.added.rows + np.cumsum(lengths) - lengths
         self.lengths[numbers] = lengths
@@ -148,18 +147,18 @@ class RowRanges:
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
-        """Drop all numbers but these, and renumber them."""
+        """Keep the numbers of the mask `alive`, and renumber them."""
         self.starts, self.lengths = self.starts[alive], self.lengths[alive]
         self.used = int(self.lengths.sum())
         self._tidy()
 
     def changed(self, change: Callable[[pa.Table], pa.Table]) -> RowRanges:
-        """Return the same ranges with other columns."""
+        """Return the same ranges, with each piece converted by `change`."""
         pieces = [Slice(change(piece.table)) for piece in self.added.pieces]
         return RowRanges(GrowingRows(pieces, self.added.rows), self.starts, self.lengths, self.used)
 
     def _tidy(self) -> None:
-        """Drop unused rows."""
+        """Drop unused rows from `added`."""
         numbers = np.flatnonzero(self.lengths)
         numbers = numbers[np.argsort(self.starts[numbers])]
         lengths = self.lengths[numbers]
@@ -177,7 +176,7 @@ def by_number(numbered: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
 
 
 def _row_positions(starts: Int64s, lengths: Int64s) -> Int64s:
-    """Return the row positions of consecutive ranges."""
+    """Return the positions of all rows in these ranges."""
     before = np.cumsum(lengths) - lengths
     places: Int64s = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
     return places

@@ -20,7 +20,7 @@ _AS_INT64 = (Kind.TIMESTAMP, Kind.INTERVAL)
 
 
 def column_values(column: pa.ChunkedArray, type_: Type) -> list[object]:
-    """Return the values of a column as used by the reference engine."""
+    """Convert a column to values of the reference engine."""
     kind = type_.kind
     if kind is Kind.LIST:
         return list_values(column)

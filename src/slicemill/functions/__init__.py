@@ -1,8 +1,9 @@
-"""Scalar functions: signatures, evaluation by row and by column, one module per topic.
+"""Scalar functions: signatures, row-by-row and vectorized evaluation.
 
 `signatures` declares the parameters and the result type of each function. The modules by topic (`strings`,
-`times`, …) implement the functions for single rows and for whole columns; `registry` finds a function by
-name. `rows` compiles typed expressions to closures, and `evaluate` compiles them to steps over Arrow
-tables. The closures define the semantics: a column must have the values that the closure returns row by
-row.
+`times`, …) implement each function in up to three forms: the *row form* is a Python function of single
+values, the *kernel* computes whole columns, and the *source form* is Python source for compiled aggregates.
+`registry` finds a function by name. `rows` compiles typed expressions to closures over rows, and `evaluate`
+compiles them to steps over Arrow tables. The row form defines the semantics: a kernel returns the same
+values.
 """

@@ -1,7 +1,7 @@
 """Arithmetic on numbers, times and intervals. Overflow is an error.
 
-Integer columns wrap in NumPy. Each kernel detects the rows that wrapped, or might have, and leaves these
-rows to the row form.
+NumPy integers wrap around on overflow. Each kernel flags the rows that overflowed or may have overflowed.
+The row form then evaluates these rows and raises the error.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _BEYOND_INT = "not ops.MIN_INT <= RESULT <= ops.MAX_INT"
 
 
 def _operands(types: Types, result: Type) -> Types:
-    """Return the operand types of + - * / %.
+    """Return the types to which + - * / % convert their operands.
 
-    For plain numbers this is the result's type; next to a DECIMAL, an exact decimal type.
+    Plain numbers are converted to the result's type. If one operand is a DECIMAL, both become decimals.
     """
     if result.kind in (Kind.INT, Kind.BIGINT, Kind.DOUBLE):
         return (result,) * len(types)
@@ -60,19 +60,19 @@ def _operands(types: Types, result: Type) -> Types:
 
 
 def _div_operands(types: Types, _result: Type) -> Types:
-    """Return the operand types of DIV; both are decimals if one is."""
+    """Convert both operands of DIV to decimals if one is a decimal."""
     if Kind.DECIMAL in kinds_of(types) and Kind.NULL not in kinds_of(types):
         return tuple(t.as_decimal(type_) for type_ in types)
     return types
 
 
 def _never(*_values: object) -> None:
-    """Row form of a call that always has a NULL argument."""
+    """Placeholder for a row form: an argument is always NULL."""
 
 
 # -- integer columns that may overflow ----------------------------------------------------------------------
 
-# Less than 2**63 by more than the error of a product of two rounded doubles.
+# Below 2**63 by more than the rounding error of a product of two doubles.
 _SAFE_PRODUCT = 9.22e18
 _EXACT_INTEGER: dict[Any, Callable[[int, int], int]] = {
     np.add: operator.add,
@@ -105,12 +105,12 @@ def minus(a: Numbers, b: Numbers) -> KernelResult:
 def times(a: Numbers, b: Numbers) -> KernelResult:
     if _within(np.multiply, a, b, np.int64):
         return KernelResult(a * b)
-    # The estimate in doubles also leaves some products that just fit to the row form.
+    # The estimate in doubles also flags some products that just fit.
     return KernelResult(a * b, fallback=np.abs(a.astype(np.float64) * b) >= _SAFE_PRODUCT)
 
 
 def _within(operation: Callable[..., Any], a: Numbers, b: Numbers, dtype: type[np.generic]) -> bool:
-    """Return True if no result overflows, judged by minima and maxima.
+    """Return True if minima and maxima show that no result overflows.
 
     This is cheaper than a test of each row.
     """
@@ -308,7 +308,7 @@ def _quotient(a: Decimal, b: Decimal) -> Decimal:
 def _interval_scaled(on_doubles: RowFunction, on_decimals: RowFunction) -> RowFunction:
     """Return a function that multiplies or divides intervals by numbers.
 
-    It rounds to the nearest microsecond, halves away from zero."""
+    The result is rounded to the nearest microsecond, halves away from zero."""
 
     def scaled(us: int, factor: int | float | Decimal) -> int:
         if isinstance(factor, float):
@@ -484,7 +484,7 @@ def _pmod_column(call: KernelCall) -> Strict | None:
 
 
 def _sign_row(function: RowFunction, on_decimals: RowFunction) -> RowMaker:
-    """Return the row form of - or abs, which may overflow."""
+    """Return the row form of negation or abs, with an overflow check."""
 
     def make(_types: Types, result: Type) -> RowFunction:
         if result.kind is Kind.DOUBLE:
@@ -498,7 +498,7 @@ def _sign_row(function: RowFunction, on_decimals: RowFunction) -> RowMaker:
 
 
 def _sign_column(on_numbers: Strict, on_decimals: Callable[..., Any]) -> KernelMaker:
-    """Return the kernel of - or abs. The least integer overflows."""
+    """Return the kernel of negation or abs. The least integer overflows."""
 
     def make(call: KernelCall) -> Strict | None:
         kind = call.result.kind

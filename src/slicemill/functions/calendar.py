@@ -1,8 +1,8 @@
 """Proleptic Gregorian calendar; parsing and formatting of dates and timestamps.
 
 Python's datetime ends at the years 1 and 9999; a 64-bit timestamp does not. Algorithms: Howard Hinnant,
-chrono-compatible low-level date algorithms. All times are UTC. The formulas serve rows and columns: they
-accept ints and NumPy arrays of 64 bits, for all days of 32 bits.
+chrono-compatible low-level date algorithms. All times are UTC. The formulas accept Python integers and 64-bit
+NumPy arrays, for all days that fit into 32 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLANKS = "".join(map(chr, range(33))) + "\x7f"
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _TIME = re.compile(
     r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*([^\d\s].*)?)?)?", re.ASCII
-)  # a zone may follow seconds only
+)  # a time zone may follow only the seconds
 _OFFSET = re.compile(
     r"(?:UTC|GMT|UT)?([+-])(?:(\d\d)(\d\d)(\d\d)?|(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)", re.ASCII
 )
@@ -85,10 +85,7 @@ def is_date(year: Any, month: Any, day: Any) -> Any:
 
 
 def plus_months(days: Any, months: Any) -> Any:
-    """Add months to a day.
-
-    Clip to the last day of the month.
-    """
+    """Add months to a day, clipped to the end of the month."""
     year, month, day = civil_of(days)
     years, index = divmod(month - 1 + months, 12)
     year, month = year + years, index + 1
@@ -177,9 +174,9 @@ def _offset_us(zone: str, text: str) -> int:
 
 
 def year_text(year: int) -> str:
-    """Return a year with four digits.
+    """Return a year with at least four digits.
 
-    Longer ones have a plus (ISO 8601).
+    A year of more than four digits has a plus sign (ISO 8601).
     """
     if year < 0:
         return f"-{-year:04d}"
@@ -192,7 +189,8 @@ def date_text(days: int) -> str:
 
 
 def timestamp_text(us: int) -> str:
-    """
+    """Format microseconds since 1970 as a UTC timestamp.
+
     >>> timestamp_text(1_500_000), timestamp_text(-1)
     ('1970-01-01 00:00:01.5', '1969-12-31 23:59:59.999999')
     """
@@ -205,7 +203,7 @@ def timestamp_text(us: int) -> str:
 
 # Date and time patterns of Spark (`date_format`, `to_timestamp`), in UTC and English.
 #
-# An unsupported letter or width is an error. So every text that is written or read agrees with Spark.
+# An unsupported letter or width is an error. So all formatted and parsed strings agree with Spark.
 
 
 _MONTHS = (
@@ -230,7 +228,7 @@ class TimestampFields(NamedTuple):
 def format_timestamp(us: int, pattern: str) -> str:
     """Format a timestamp.
 
-    >>> formatted(0, "EEE d MMM yyyy, HH:mm")
+    >>> format_timestamp(0, "EEE d MMM yyyy, HH:mm")
     'Thu 1 Jan 1970, 00:00'
     """
     days, rest = divmod(us, DAY_US)
@@ -249,9 +247,9 @@ _FINEST = {"s": SECOND_US, "m": MINUTE_US, **dict.fromkeys("Hha", HOUR_US)}
 
 
 def finest_us(pattern: str) -> int:
-    """Return the largest unit in microseconds that a pattern cannot distinguish.
+    """Return the resolution of a pattern in microseconds.
 
-    Two times in the same unit, counted from 1970, have the same text.
+    All times in one such unit, counted from 1970, are formatted alike.
 
     >>> finest_us("HH:mm")
     60000000
@@ -289,7 +287,7 @@ def _pattern_error(field: str, pattern: str) -> ExpressionError:
 
 @lru_cache(maxsize=256)
 def pattern_writers(pattern: str) -> list[Callable[[TimestampFields], str]]:
-    """Return functions that write the parts of a pattern."""
+    """Return functions that format the fields of a pattern, in order."""
     return [_writer(letter, text, pattern) for letter, text in _tokens(pattern)]
 
 
@@ -367,7 +365,7 @@ def _half_day_hour(hour: int, half: str | None, text: str) -> int:
 
 @lru_cache(maxsize=256)
 def pattern_regex(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression that reads times in a pattern."""
+    """Return the regular expression that parses times in a pattern's format."""
     parts = []
     for letter, text in _tokens(pattern):
         if not letter:

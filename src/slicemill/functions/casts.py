@@ -1,7 +1,7 @@
 """CAST and implicit conversions, as in Spark's ANSI mode.
 
-A value that does not fit is an error, except that a CAST to VARCHAR(n) truncates, as in standard SQL. The
-kernels leave texts and numbers in uncommon formats to the row form.
+A value that does not fit is an error, except that a CAST to VARCHAR(n) truncates, as in standard SQL.
+Kernels convert strings and numbers in common formats; the row form converts all others.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def cast_source(source: Type, target: Type) -> SnippetMaker | None:
     return None
 
 
-# Source text of a double as an integer, and its error condition. 2.0**63 becomes the largest BIGINT, as by
-# row.
+# Source that converts a double to an integer, and its error condition. 2.0**63 becomes the largest BIGINT, as
+# in the row form.
 _TRUNCATED = {
     Kind.INT: ("int({0})", "not -2147483649.0 < {0} < 2147483648.0"),
     Kind.BIGINT: (
@@ -141,7 +141,7 @@ _TRUNCATED = {
 
 
 def type_of_value(value: object) -> Type:
-    """Return the type of a value, for arguments without declared type."""
+    """Return the SQL type of a Python value, for ANY arguments."""
     if isinstance(value, Decimal):
         exponent = value.as_tuple().exponent
         scale = max(0, -exponent) if isinstance(exponent, int) else 0
@@ -228,7 +228,7 @@ def _text_to_boolean(text: str) -> bool:
     raise _unreadable(text, Kind.BOOLEAN)
 
 
-# The common formats of texts, which Arrow and the row form parse alike.
+# Common formats of strings, which Arrow and the row form parse alike.
 _USUAL_INT = r"\A-?[0-9]{1,9}\z"
 _USUAL_BIGINT = r"\A-?[0-9]{1,18}\z"
 _USUAL_DOUBLE = r"\A-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,3})?\z"
@@ -237,9 +237,9 @@ _USUAL_TIMESTAMP = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(
 
 
 def _parse_column(pattern: str, target: pa.DataType) -> Strict:
-    """Return a kernel that parses common formats with Arrow.
+    """Return a kernel that parses strings in a common format with Arrow.
 
-    All other texts are left to the row form.
+    The row form parses all other strings.
     """
 
     def parse(text: pa.Array) -> KernelResult:
@@ -248,7 +248,7 @@ def _parse_column(pattern: str, target: pa.DataType) -> Strict:
         try:
             found = pc.cast(text if known else pc.if_else(usual, text, None), target)
         except pa.ArrowInvalid:
-            raise Fallback from None  # such as February 30
+            raise Fallback from None  # an invalid value, such as February 30
         return KernelResult(numbers(found), fallback=None if known else ~numbers(usual))
 
     return parse
@@ -308,7 +308,7 @@ def _scale_column(unit: int) -> Strict:
 
 
 def _truncate_column(limit: float, dtype: type[np.generic]) -> Strict:
-    """Convert doubles to integers; values near the limit are fallbacks."""
+    """Return a kernel that truncates doubles; values beyond the limit are fallbacks."""
     return lambda value: KernelResult(value.astype(dtype), fallback=~(np.abs(value) < limit))
 
 

@@ -95,9 +95,9 @@ def _equal_source(kind: Kind, a: str, b: str) -> str:
 
 
 def less(type_: Type) -> RowFunction:
-    """Return a function that tests if the first value sorts first.
+    """Return the function that tests if a value sorts before another.
 
-    Values are not NULL.
+    The values must not be NULL.
     """
     return _double_less if type_.kind is Kind.DOUBLE else operator.lt
 
@@ -119,12 +119,7 @@ def less_source(kind: Kind, a: str, b: str) -> str:
 
 
 class ComparisonForms(NamedTuple):
-    """Relation of two values, made for a type.
-
-    The values are not NULL.
-
-    The relation has a row form, a column form and a source form.
-    """
+    """Row, column and source form of a relation between two non-NULL values."""
 
     row: Callable[[Type], RowFunction]
     column: Callable[[Type], Test]
@@ -181,7 +176,7 @@ def _comparison(
 
 
 def _exactly(make: KernelMaker) -> KernelMaker:
-    """Leave decimals without a common type to the row form."""
+    """Return no kernel for decimals without a common type."""
 
     def checked(call: KernelCall) -> Kernel | Strict | None:
         mixed = len(set(call.types)) > 1 and any(type_.kind is Kind.DECIMAL for type_ in call.types)
@@ -193,8 +188,8 @@ def _exactly(make: KernelMaker) -> KernelMaker:
 def _comparison_source(text: Callable[[Kind, str, str], str], order: bool) -> SourceMaker:
     """Return the source form of a comparison.
 
-    With `order` the comparison needs the order of strings, which the integer codes of strings do not
-    preserve.
+    `order` is set if the comparison depends on the order of strings. Machine code represents strings as
+    integer codes, which do not preserve the order.
     """
 
     def make(types: Types, _result: Type, machine: bool) -> SnippetMaker | None:
@@ -236,7 +231,7 @@ def _null_safe_column(call: KernelCall) -> Kernel:
     return Kernel(equal_or_both_null, strict=False)
 
 
-_FEW = 6  # up to so many choices, comparing each one is faster than a lookup
+_FEW = 6  # up to this many choices, comparing with each choice is faster than a lookup
 
 
 def _in_row(types: Types, _result: Type) -> RowFunction:

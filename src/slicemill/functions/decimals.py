@@ -1,4 +1,4 @@
-"""Decimal kernels: 128-bit Arrow columns as integers, where 64 bits suffice."""
+"""Decimal kernels: 64-bit integer arithmetic, where 64 bits suffice."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | No
     return compute
 
 
-# -- arithmetic on unscaled 64-bit integers. Rows with more digits are left to the row form. ----------------
+# -- arithmetic on unscaled 64-bit integers; the row form evaluates rows with more digits -------------------
 
 
 def round_column(source: Type, result: Type, places: int) -> Callable[..., KernelResult] | None:
@@ -211,7 +211,7 @@ def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Kern
     """Return a kernel for quotients of decimals.
 
     The row form rounds twice, first to 39 places. The kernel rounds once. The results are equal if the
-    divisor has few digits, because then no quotient is close enough to the middle between two results.
+    divisor has few digits, because then no quotient is close enough to a tie.
     """
     scale = result.scale or 0
     places = scale - (types[0].scale or 0) + (types[1].scale or 0)
@@ -239,7 +239,7 @@ def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Kern
 def texts_column(source: Type) -> Callable[[pa.Array], pa.Array] | None:
     """Return a kernel that formats decimals, if Arrow writes no exponent.
 
-    Arrow writes small decimals of many places with an E.
+    Arrow writes small decimals of many places in exponent notation.
     """
     if source.kind is not Kind.DECIMAL or (source.scale or 0) > _PLAIN_PLACES:
         return None

@@ -3,11 +3,12 @@
     price_in_cents = compile_vector(expr, schema)
     column = price_in_cents(table)
 
-The table finds columns by their names in the schema, and may have further columns. `compile_many`
+Columns are found by their names in the schema; the table may have additional columns. `compile_many`
 evaluates common sub-expressions once. `fallbacks` returns the sub-expressions that have no kernel.
 
-A table is evaluated in blocks that fit into the CPU cache. Rows that are still fallbacks after the last
-step are evaluated by the row form, which returns the value or raises the error with its message.
+A table is evaluated in blocks that fit into the CPU cache. A kernel marks rows that it cannot evaluate as
+fallbacks. The row form evaluates rows that are still fallbacks after the last step, and returns the value or
+raises the error.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ R = TypeVar("R")
 
 
 def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[Outcome]]:
-    """Compile expressions; the result returns each one's column, or its error.
+    """Compile expressions to a function that returns their columns or errors.
 
     Equal sub-expressions are evaluated once. Columns of the table are not copied.
     """
@@ -146,7 +147,7 @@ def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
 
 
 class RootExpression:
-    """Root expression: the index of its vector, and its row form."""
+    """Compiled expression: the index of its result vector, and its row form."""
 
     def __init__(self, expr: Expr, index: int, schema: Schema) -> None:
         self.expr = expr
@@ -177,7 +178,7 @@ class RootExpression:
             zip(*columns, strict=True) if columns else iter([()] * len(indices))
         )
         values: list[object] = []
-        # The text of the rows that are not fallbacks counts towards the limit too.
+        # Strings that a kernel has computed count towards the limit too.
         length = vector.data.nbytes if isinstance(vector.data, pa.StringArray) else 0
         for row in given:
             value = self._value(row, vector, or_null=or_null)
@@ -213,9 +214,9 @@ class ColumnProgram:
     def run(
         self, table: Arrived, use: Callable[[Vector, int], R], *, or_null: bool = False
     ) -> list[list[R] | ExpressionError]:
-        """Return `use(vector, rows)` per expression and block, or its first error.
+        """Return `use(vector, rows)` for each block of each expression.
 
-        With `or_null` a failing row is NULL instead of an error.
+        If a row fails, the error replaces all results of its expression. With `or_null`, the row is NULL.
         """
         found: list[list[R] | ExpressionError] = [[] for _ in self.roots]
         for batch in blocks(table):
@@ -237,7 +238,7 @@ class ColumnProgram:
         with np.errstate(all="ignore"):
             for step in self.steps:
                 vector = step.run(batch, [vectors[index] for index in step.inputs])
-                # For a kernel only literals are constant, not columns whose rows are equal by chance.
+                # Computed vectors get full length: kernels treat vectors without a length as constants.
                 vectors.append(full_length(vector, batch.num_rows) if step.inputs else vector)
         return vectors
 
@@ -256,7 +257,7 @@ Run = Callable[[pa.RecordBatch, list[Vector]], Vector]
 class ColumnStep:
     """Computation of one sub-expression from the results of earlier steps.
 
-    A step that is not `is_vectorizable` runs by the row form.
+    A step that is not `vectorised` calls the row form.
     """
 
     expr: Expr
@@ -296,12 +297,12 @@ class ColumnSteps:
         return self._known[key]
 
     def _constant(self, expr: Expr) -> int:
-        """Return a constant's step, evaluated now unless that may take long.
+        """Return the step of a constant, evaluated now unless it is slow.
 
         If the evaluation fails, the row form raises the error for the rows that need the value.
         """
         if any(isinstance(node, Call) and may_take_long(node) for node in walk(expr)):
-            # Time limits hold only while the step runs.
+            # Evaluate slow calls in `run`, because time limits apply only while a step runs.
             late = ColumnStep(expr, (), _compute_once(expr, self.schema))
             return self._once(("late constant", repr(expr)), lambda: late)
         vector = _value_of(expr, self.schema)
@@ -382,7 +383,7 @@ def _compute_once(expr: Expr, schema: Schema) -> Run:
     def run(batch: pa.RecordBatch, _inputs: list[Vector]) -> Vector:
         if not known:
             known.append(_value_of(expr, schema))
-        # The kernels were chosen for a column, not for a constant.
+        # Full length, because the kernels were chosen for a column and not for a constant.
         return full_length(known[0], batch.num_rows)
 
     return run
@@ -419,7 +420,7 @@ def _always_null(type_: Type) -> Kernel:
 def _kernel(kernel: Kernel, count: int, expr: Call | Cast, by_row: Run) -> Run:
     """Return a step that runs a kernel on the first `count` inputs.
 
-    The row form runs on the remaining inputs, for rows that the kernel leaves to it.
+    The row form reads the remaining inputs, for rows that the kernel marks as fallbacks.
     """
     form = row_form_of(expr)
 
@@ -447,7 +448,7 @@ _LONG = 10_000
 
 
 def row_form_of(expr: Call | Cast) -> RowForm:
-    """Return the row form of one call; its inputs are `inputs_of`."""
+    """Return the row form of a call, as a function of `inputs_of(expr)`."""
     columns = [ColumnRef(str(index), argument.type) for index, argument in enumerate(inputs_of(expr))]
     given: Iterator[Expr] = iter(columns)
     schema = Schema(tuple(Column(column.name, column.type) for column in columns))
@@ -466,10 +467,10 @@ def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
 
 
 def _reject_long_texts(form: RowForm) -> RowForm:
-    """Make a row form fail for long strings.
+    """Make a row form fail if an integer argument is large.
 
-    A guard such as CASE may exclude the row. If not, `RootExpression` evaluates the complete expression on
-    that row.
+    An example is `repeat(x, 1000000)`. The row becomes a fallback. If a CASE excludes the row, the value is
+    never computed. Otherwise `RootExpression` evaluates the complete expression for the row.
     """
 
     def unless_long(row: tuple[Any, ...]) -> object:
@@ -483,9 +484,7 @@ def _reject_long_texts(form: RowForm) -> RowForm:
 def evaluate_rows(
     form: RowForm, result: Type, vectors: Sequence[Vector], rows: int
 ) -> tuple[list[Any], list[bool]]:
-    """Evaluate the row form on each row.
-
-    Return values, and flags of failed rows.
+    """Return the row form's values, and flags of failed rows.
 
     A failed row has the value None.
     """
@@ -519,7 +518,7 @@ def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows
     values, failed = evaluate_rows(form, result, [take(vector, first) for vector in vectors], len(first))
     if result.kind is Kind.VARCHAR and len(first) < rows:
         lengths = np.array([len(value or "") for value in values], np.int64)
-        if int(lengths[codes].sum()) > MOST_TEXT:  # a text that many rows share counts once per row
+        if int(lengths[codes].sum()) > MOST_TEXT:  # a string counts once per row
             values, failed = [None] * len(values), [True] * len(values)
     found = take(from_values(values, result), codes)
     own = mask_or_none(np.array(failed, np.bool_)[codes]) if any(failed) else None
@@ -540,7 +539,10 @@ def patch(vector: Vector, own: Bools, form: RowForm, arguments: Sequence[Vector]
 
 
 def distinct_codes(vectors: Sequence[Vector], rows: int) -> tuple[Int64s, Int64s]:
-    """Return a code per distinct row, and each code's first row."""
+    """Return the code of each row, and each code's first row.
+
+    Rows with equal arguments have equal codes.
+    """
     codes: Int64s = np.zeros(rows, np.int64)
     count = min(rows, 1)
     for vector in vectors:
@@ -560,7 +562,7 @@ def _dictionary_codes(array: pa.Array) -> tuple[Int64s, int]:
 
 
 def _parts(vector: Vector) -> list[pa.Array]:
-    """Return arrays equal where the vector is; NULL equals NULL."""
+    """Return arrays that are equal where the vector is; NULL equals NULL."""
     data = vector.data
     if is_constant(vector):
         columns = []

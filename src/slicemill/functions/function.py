@@ -17,18 +17,19 @@ Types: TypeAlias = tuple[Type, ...]
 RowFunction: TypeAlias = Callable[..., Any]
 RowMaker: TypeAlias = Callable[[Types, Type], RowFunction]
 Conversion: TypeAlias = Callable[[Types, Type], Types]
-# One template per number of arguments ({0} is the first, {type} the result's type), or a function of the
-# call.
+# One template per number of arguments ({0} is the first argument, {type} the result's type), or a function
+# of the call.
 Sql: TypeAlias = str | tuple[str, ...] | Callable[[Call], str | None]
 
-SAME: Final = "as in Spark"  # in place of a template
+SAME: Final = "as in Spark"  # instead of a template: DuckDB and Spark write the call alike
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """Function or operator, in all of its forms. Its signatures are in `signatures`.
+    """Function or operator, in all forms. `signatures` declares its signatures.
 
-    - `row` makes, for the types of a call, the function that evaluates one row. It defines the semantics.
+    - `row` receives the types of a call and returns the function that evaluates one row. This function
+      defines the semantics.
     - `takes` returns the types that the arguments are converted to, in every form.
     - A `strict` function is not called if an argument is NULL; the result is NULL. Its arguments are
       evaluated from left to right (with `right_first`, from right to left) up to the first NULL. As in Spark,
@@ -51,7 +52,7 @@ class ScalarFunction:
 
 @dataclass(frozen=True, slots=True)
 class Abbreviation:
-    """Function that is an abbreviation of another expression, in every form."""
+    """Function that is replaced by another expression before evaluation."""
 
     expand: Callable[[Call], Expr]
     duckdb: Sql | None = None
@@ -71,10 +72,7 @@ def as_result(types: Types, result: Type) -> Types:
 
 
 def as_common(types: Types, _result: Type) -> Types:
-    """Return the common type for every argument.
-
-    Return the types unchanged if there is no common type.
-    """
+    """Return the common type for every argument, if there is one."""
     merged: Type | None = types[0]
     for type_ in types[1:]:
         merged = t.common(merged, type_) if merged is not None else None

@@ -3,7 +3,7 @@
 Spark's hashes depend on the type of each value: Murmur3 (x86, 32 bits) after Austin Appleby, with Spark's
 own treatment of the last bytes of a string, and XXH64 after Yann Collet. Both start with the seed 42.
 Each value's hash is the seed of the next value; NULL leaves the seed unchanged. The row forms mask Python
-ints to the width; numeric columns wrap. Strings are hashed once per distinct string.
+integers to 32 or 64 bits; NumPy columns wrap around. Strings are hashed once per distinct string.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _M32, _M64 = 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF
 _SHORT_DECIMAL_DIGITS = 18  # decimals of higher precision are hashed as bytes
 _INTS = (Kind.BOOLEAN, Kind.INT, Kind.DATE, Kind.MONTHS)
 _LONGS = (Kind.BIGINT, Kind.TIMESTAMP, Kind.INTERVAL)
-_NAN_BITS = 0x7FF8_0000_0000_0000  # Java has one NaN
+_NAN_BITS = 0x7FF8_0000_0000_0000  # the bits of Java's NaN, used for all NaNs
 
 Seeded: TypeAlias = Callable[[int, int], int]
 SeededBytes: TypeAlias = Callable[[bytes, int], int]
@@ -161,7 +161,7 @@ def _xx_stripes(value: bytes, seed: int) -> int:
     return hash_
 
 
-# The same constants for columns.
+# The constants of XXH64 as NumPy integers.
 _U1, _U2, _U3, _U4, _U5 = (np.uint64(prime) for prime in (_P1, _P2, _P3, _P4, _P5))
 
 

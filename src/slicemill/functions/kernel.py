@@ -1,4 +1,4 @@
-"""Kernels: column functions made for one call's types and constants."""
+"""Kernels: functions over columns, made for one call's types and constants."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ VARIES: Final = object()  # stands for the value of an argument that is not a co
 
 
 class Fallback(Exception):
-    """Raised if a kernel has no fast form for its columns.
+    """Raised by a kernel that cannot compute these columns.
 
-    The row form runs instead. An example is a string function that is fast for ASCII only.
+    The row form then evaluates all rows. For example, some string kernels support only ASCII.
     """
 
 
@@ -39,18 +39,18 @@ class KernelCall:
 
 
 class KernelResult(NamedTuple):
-    """Kernel result with rows that become NULL or need the row form."""
+    """Kernel result, with masks of rows that are NULL or fallbacks."""
 
     data: Data
     null: Bools | None = None
     fallback: Bools | None = None
 
     def except_for(self, more: Bools) -> KernelResult:
-        """Return the result with more rows left to the row form."""
+        """Return the result with additional fallback rows."""
         return self._replace(fallback=or_masks(self.fallback, more))
 
 
-# A strict kernel receives and returns column data; `apply` handles NULLs. A free one handles whole vectors.
+# A strict kernel receives and returns column data; `apply` handles NULLs. A free kernel handles Vectors.
 Strict: TypeAlias = Callable[..., Any]
 Free: TypeAlias = Callable[..., Vector]
 
@@ -59,8 +59,8 @@ Free: TypeAlias = Callable[..., Vector]
 class Kernel:
     """Column form of a call.
 
-    With `patches`, the row form evaluates its fallback rows at once, by distinct arguments. That pays off
-    if fallbacks are frequent.
+    With `patches`, the row form evaluates the fallback rows directly after the kernel, once per distinct
+    arguments. This is faster if there are many fallback rows.
     """
 
     function: Strict | Free
@@ -72,7 +72,7 @@ KernelMaker: TypeAlias = Callable[[KernelCall], "Kernel | Strict | None"]
 
 
 def kernel(function: Strict) -> KernelMaker:
-    """Return a maker of the same kernel for all types and constants."""
+    """Return a KernelMaker that uses this function for all types and constants."""
     return lambda _call: Kernel(function)
 
 
@@ -82,9 +82,9 @@ def free_kernel(function: Free) -> KernelMaker:
 
 
 def apply(kernel: Kernel, result: Type, vectors: list[Vector]) -> tuple[Vector, Bools | None]:
-    """Return a kernel's vector, and rows that need the row form.
+    """Run a kernel; return its vector and its own fallback rows.
 
-    These rows do not include the fallback rows of the arguments.
+    The fallback rows of the arguments are in the vector.
     """
     if not kernel.strict:
         return kernel.function(*vectors), None

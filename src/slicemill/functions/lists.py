@@ -34,7 +34,7 @@ def _contains(values: Values, wanted: object) -> bool | None:
 
 
 def _split(text: str, pattern: str, limit: int = -1) -> Values:
-    """Return the parts between matches, as in Java.
+    """Split a string at the matches of a pattern, as in Java.
 
     An empty match at the beginning is ignored.
     """

@@ -1,8 +1,8 @@
 """AND, OR, NOT, CASE and COALESCE, in SQL's three-valued logic.
 
-The row forms do not evaluate all of their arguments on every row. The kernels evaluate every argument for
-all rows, and ignore the fallbacks of rows that do not use the argument. So `CASE WHEN b <> 0 THEN a / b
-END` never fails.
+A row form evaluates an argument only if its value is needed. A kernel evaluates every argument for all rows,
+and ignores fallback rows of arguments that these rows do not use. So `CASE WHEN b <> 0 THEN a / b END` never
+fails.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def case_column(type_: Type) -> Free:
 def _where(mask: Bools, then: Vector, otherwise: Vector, type_: Type) -> Vector:
     """Return `then` where the mask is set and `otherwise` elsewhere.
 
-    Each row has the fallback of the selected side.
+    Each row has the fallback flag of the selected side.
     """
     if _is_null_constant(then):
         return _null_outside(~mask, otherwise, type_)
@@ -182,7 +182,7 @@ def _coalesce_column(call: KernelCall) -> Kernel:
                 continue
             known = np.asarray(True) if part.valid is None else part.valid
             if part.fallback is not None:
-                known = known | part.fallback  # then later arguments do not matter
+                known = known | part.fallback  # the row fails, so later arguments are not used
             value = _where(known, part, value, call.result)
         return value
 

@@ -1,9 +1,9 @@
-"""Real functions.
+"""Mathematical functions, rounding and bit operations.
 
 Where Python raises, the functions return NaN or infinity, as in Java.
 
-Columns equal rows bit by bit. Arrow's kernels call the same C library functions as Python does, whereas
-NumPy's own differ in the last bit. Arguments on which Java and C disagree are left to the row form.
+Kernels return the same bits as the row forms: Arrow and Python call the same C library functions, whereas
+NumPy's own functions differ in the last bit. The row form evaluates arguments for which Java and C disagree.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from slicemill.types import Kind, Type
 
 
 def _total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """Extend a partial Python function as IEEE 754 does."""
+    """Return NaN or infinity where a function raises, as in IEEE 754."""
 
     def total(value: float) -> float:
         try:
@@ -309,7 +309,7 @@ def _round_column(call: KernelCall) -> Strict | None:
         size = np.abs(number) * power
         whole = np.rint(size)
         rounded = np.copysign(whole / power, number)
-        # Near a tie, the shortest text of the number decides; only the row form uses that text.
+        # Near a tie, rounding depends on the shortest text of the number, which only the row form computes.
         tie = np.abs(size - np.trunc(size) - 0.5) < 1e-4
         return KernelResult(rounded, fallback=tie | ~(size < _EXACT_DOUBLE / 1e4))
 

@@ -1,6 +1,6 @@
 """LIKE and regular expressions.
 
-The LIKE kernel uses the cheapest equivalent Arrow test.
+The LIKE kernel uses Arrow's test for a prefix, a suffix or a substring where possible.
 """
 
 from __future__ import annotations
@@ -76,10 +76,7 @@ _REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{(\w+)\})|([\\$])", re.DOTALL | re.A
 
 @lru_cache(maxsize=512)
 def _replacement(template: str, pattern: str) -> tuple[str | int, ...]:
-    """Return the parts of a Java replacement text with $1 and ${name}.
-
-    A part is a text or a group number.
-    """
+    """Return the strings and group numbers of a Java replacement string."""
     compiled = java_pattern(pattern)
     parts: list[str | int] = []
     place = 0

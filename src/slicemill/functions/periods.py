@@ -1,7 +1,8 @@
 """Periods of valid time [begin, end) and their relations (L7).
 
-Exactly one of Allen's thirteen relations holds between two periods. The last three relations of the table
-are looser and may hold in addition. A column of periods is an (n, 2) array of begins and ends.
+Exactly one of Allen's thirteen relations holds between two periods. The last three relations of the table are
+combinations of Allen's relations and may hold in addition. A column of periods is an (n, 2) array of begins
+and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from slicemill.types import Kind
 # ruff: noqa: ARG005 (every relation is a formula over a, b, c, d)
 
 
-Period: TypeAlias = tuple[int, ...]  # begin, end, and possibly whether the period is still open
+Period: TypeAlias = tuple[int, ...]  # (begin, end), or (begin, end, is still open)
 
 # Relations of x = [a, b) to y = [c, d), for numbers and for columns.
 _RELATIONS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {

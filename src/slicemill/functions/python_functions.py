@@ -1,8 +1,8 @@
-"""Python UDFs over whole columns; the name in a call is `module:function`.
+"""Python UDFs over whole columns, named `module:function` in a call.
 
-The UDF receives an Arrow array per argument, with NULLs, and returns as many values: an Arrow array, or
-anything that `pa.array` accepts. If the call fails for a column, the UDF is called for each needed row
-alone. So only rows whose value is needed can fail, and the error is that of the row.
+The UDF receives an Arrow array per argument, including NULLs, and returns one value per row: an Arrow array,
+or anything that `pa.array` accepts. If the call for a whole column fails, the UDF is called again for each
+single row that is needed. So only rows whose value is needed can fail, each with its own error.
 """
 
 from __future__ import annotations

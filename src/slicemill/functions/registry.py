@@ -47,7 +47,8 @@ ABBREVIATIONS = {**ARITHMETIC_ABBREVIATIONS, **LOGIC_ABBREVIATIONS, **TIME_ABBRE
 def function_of(name: str, types: Types) -> ScalarFunction:
     """Return the function of a call.
 
-    CONTAINS has two meanings: a relation of periods and a function of strings. `a:b` is a Python function.
+    CONTAINS has two meanings: a relation of periods and a function of strings. `module:function` is a Python
+    UDF.
     """
     if is_external(name):
         return external_function(name)
@@ -79,7 +80,10 @@ def expand_abbreviation(call: Call) -> Expr:
 def row_form(
     name: str, types: Types, result: Type
 ) -> tuple[list[Callable[[object], object] | None], RowFunction, bool]:
-    """Return the argument conversions (None: unchanged), the row function, and its strictness."""
+    """Return argument conversions, the row function, and its strictness.
+
+    The conversion of an unchanged argument is None.
+    """
     function = function_of(name, types)
     wanted = function.takes(types, result)
     conversions = [
@@ -92,7 +96,7 @@ def row_form(
 def kernel_of(call: KernelCall) -> Kernel | None:
     """Return the kernel of a call.
 
-    Return None if the call runs by the row form.
+    Return None if the call has only a row form.
     """
     column = function_of(call.function, call.types).column
     made = None if column is None else column(call)

@@ -1,9 +1,8 @@
 """SQL patterns: LIKE, and regular expressions in Java's dialect.
 
 Java's syntax is translated to Python's; constructs that Python does not support are rejected. Letters,
-digits and word boundaries are ASCII, as in Java. RE2 matches every pattern that has a linear form
-(`linear_patterns`), which excludes exponential time. `regex`, which has time limits, matches all other
-patterns.
+digits and word boundaries are ASCII, as in Java. RE2 matches every pattern that can be written in its syntax
+(`linear_form`), in linear time. `regex` matches all other patterns, with a time limit.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Any, NamedTuple
 
 from slicemill.functions.values import ExpressionError
 
-# Limit of processor time in seconds for one text, if the pattern has no linear form.
+# CPU seconds for matching one text, if RE2 does not match the pattern.
 MATCH_S = 1.0
-# The limit also holds for a linear form if its instructions times the text length exceed this number.
+# RE2 matches a text only if its instructions times the text length do not exceed this number.
 MOST_STEPS = 3_000_000_000
 
 _LINE_ENDS = "\n\r\u0085\u2028\u2029"
@@ -102,9 +101,7 @@ def like_pattern(pattern: str, escape: str, ignore_case: bool) -> LikePattern:
 
 
 class PatternMatch(NamedTuple):
-    """Match of a pattern.
-
-    `spans` has the span of the match, then those of its groups.
+    """Match of a pattern, with the spans of the match and groups.
 
     A group without a match has the span (-1, -1).
     """
@@ -356,14 +353,10 @@ class NotLinearError(Exception):
 
 
 def linear_form(pattern: str, at_end: str) -> str:
-    """Return a Python pattern in RE2's syntax.
+    """Return a Python pattern in RE2's syntax, or raise NotLinearError.
 
-    Raise NotLinearError if it has none.
-
-    Python must compile the pattern with re.ASCII.
-
-    `at_end` is the look-ahead for the end of a text. Group n is named `group<n>`; the groups that mark the
-    ends of matches are named `end<n>`.
+    Python must compile the pattern with re.ASCII. `at_end` is the look-ahead for the end of a text. Group n
+    is named `group<n>`; the groups that mark the ends of matches are named `end<n>`.
 
     >>> linear_form("(a|b)+c", "(?=x)")
     '(?:(?P<group1>[\\\\x{61}\\\\x{62}]))+\\\\x{63}'
@@ -423,7 +416,7 @@ class _RE2Writer:
         if max(least, bounded or 0) > _MOST_REPEATS:
             raise NotLinearError
         if (bounded is None or bounded > 1) and inside.getwidth()[0] == 0 and _has_choices(inside):
-            # Engines differ in which repetition is the empty one, and so in the groups and ends of the match.
+            # Engines differ in the groups and the end of a match if a repetition may be empty.
             raise NotLinearError
         # The operand may already be a repetition: `a+*` is not a valid pattern.
         text = f"(?:{self.sequence(inside, ignore_case, last=False)})"

@@ -43,7 +43,7 @@ def render(expr: Expr, dialect: Dialect = "esl") -> str:
 
 
 class _Precedence(IntEnum):
-    """Precedence of the outermost operator of a text; weaker operands need parentheses."""
+    """Operator precedence. Operands of a lower precedence get parentheses."""
 
     OR = 1
     AND = 2
@@ -102,7 +102,7 @@ def _render(expr: Expr, dialect: Dialect) -> _Text:
 
 
 def _inside(expr: Expr, dialect: Dialect, weakest: _Precedence) -> str:
-    """Return an operand, in parentheses if weaker than `weakest`."""
+    """Return an operand, in parentheses if its precedence is below `weakest`."""
     text, strength = _render(expr, dialect)
     return text if strength >= weakest else f"({text})"
 
@@ -273,7 +273,7 @@ def _cast(cast: Cast, dialect: Dialect) -> str:
 
 
 def _shorten_text(text: str, type_: Type) -> str:
-    """Shorten text to the length of its type.
+    """Truncate a string to the length of its type.
 
     Spark's CAST(… AS VARCHAR(n)) does not enforce the length.
     """

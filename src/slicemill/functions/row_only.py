@@ -1,4 +1,4 @@
-"""Calls without a kernel, which run by row, and replacement hints.
+"""Calls that run row by row, and hints for their replacement.
 
 `slicemill check` reports such calls. This module uses only names and types, so that a script can be
 checked without NumPy and Arrow. A test compares it with the steps of `functions.evaluate`.
@@ -16,7 +16,7 @@ _NUMBERS = (Kind.DECIMAL, Kind.DOUBLE)
 _HASHED_BY_ROW = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
 _NO_E = 6  # number of decimal places up to which a decimal is written without an exponent
 
-# Functions that run row by row, with an expression that runs by column if there is one.
+# Functions without a kernel, each with an expression to use instead, if there is one.
 _FUNCTIONS: dict[str, str] = {
     "array": "",
     "ascii": "",
@@ -56,7 +56,7 @@ _FUNCTIONS: dict[str, str] = {
 
 
 def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
-    """Yield the calls by row in a bound statement, with hints."""
+    """Yield the calls of a bound statement without a kernel, with hints."""
     if isinstance(value, Call | Cast) and (hint := hint_by_row(value)) is not None:
         yield value, hint
     if is_dataclass(value) and not isinstance(value, type):
@@ -68,11 +68,9 @@ def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
 
 
 def hint_by_row(expr: Expr) -> str | None:
-    """Return what to write instead of a call by row.
+    """Return a replacement hint for a call that runs row by row.
 
-    Return None for calls with a kernel.
-
-    The hint may be empty.
+    The hint may be empty. Return None for calls with a kernel.
     """
     if isinstance(expr, Cast):
         return _of_cast(expr)

@@ -1,8 +1,8 @@
 """Row-by-row evaluation: compiled closures with the semantics of Spark's ANSI mode.
 
-`compile_expression` reads the columns of a row. `compile_with` takes a function that resolves columns,
-arguments and sub-queries; it serves environments other than rows. An argument of type ANY is typed by its
-value.
+`compile_expression` compiles an expression to a function of a row. `compile_with` compiles it to a function
+of any environment; its argument `resolve` compiles columns, arguments and sub-queries. The type of an ANY
+argument is determined by each value.
 """
 
 from __future__ import annotations
@@ -191,9 +191,9 @@ _UNARY = ("negative", "~")
 
 
 def dynamic_call(name: str, arguments: Sequence[Expr]) -> RowFunction:
-    """Return a call as a function of its values.
+    """Return a call as a function of its argument values.
 
-    Values of ANY arguments are typed at run time.
+    The types of ANY arguments are determined by their values, at run time.
     """
     known: dict[Types, RowFunction] = {}
 

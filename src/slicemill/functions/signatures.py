@@ -6,11 +6,11 @@ and types are Spark's; a test compares them with Spark. A function is listed onl
 nothing but its arguments, because a replay after a crash must produce the same rows.
 
 Parameters: `number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or
-DATE; `moment` is a `time` or a text; `any` and `value` are every type except a list; `plain` is every
+DATE; `moment` is a `time` or a string; `any` and `value` are every type except a list; `plain` is every
 type except a list and a PERIOD. `[x]` is optional; `x...` may be repeated. Results: a type, `same` (the
 first argument's type), `common` (the common type of all arguments that are `any` or `plain`), `first`
-(the first argument's type, if there is a common type), `whole` (the integer type of a rounding),
-`to_number` or `remainder`.
+(the first argument's type, if there is a common type), `whole` (the type of CEIL and FLOOR), `rounded` (of
+ROUND), `remainder` (of MOD), or `list`, `element`, `contained` and `joined` for functions of lists.
 
 Braces contain the allowed values of an argument (`argument_range`), or `any` for all values of its type;
 every integer and pattern parameter has braces. The checker rejects a constant out of its range. A
@@ -258,7 +258,7 @@ _FITS = {
 class Signature:
     """Signature of a function.
 
-    The last parameter may repeat; the last `optional` ones may be omitted.
+    The last parameter may repeat; the last `optional` parameters may be omitted.
     """
 
     name: str
@@ -311,7 +311,7 @@ def _pattern(words: str, compiled: Callable[[str], object]) -> ArgumentRange:
 
 _REGULAR = _pattern("a regular expression", java_pattern)
 _LIKE = _pattern("a pattern", lambda pattern: like_pattern(pattern, "\\", False))
-# Ranges of the pattern operands of operators.
+# Allowed values of the pattern in LIKE, ILIKE and RLIKE.
 PATTERN_RANGES = {"like": _LIKE, "ilike": _LIKE, "rlike": _REGULAR}
 _LONG_UNITS = "year|yyyy|yy|quarter|month|mm|mon|week"
 _SHORT_UNITS = "day|dd|hour|minute|second|millisecond|microsecond"

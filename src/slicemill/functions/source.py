@@ -11,11 +11,11 @@ from slicemill.types import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """Source text of a call's result.
+    """Source of a call's result.
 
-    `bad` is a condition, as source text, that is true when the call is an error. The condition is evaluated
-    `before` the value is computed, or afterwards, where it contains RESULT in place of the value.
-    `twice` is set if the text repeats an argument.
+    `bad` is the source of a condition that is true if the call is an error. With `before`, the condition is
+    evaluated before the value. Otherwise it is evaluated after the value, and RESULT stands for the value.
+    `twice` is set if the source repeats an argument.
     """
 
     value: str
@@ -24,7 +24,7 @@ class Snippet:
     twice: bool = False
 
 
-# Makes the text of a call's value from the texts of its arguments. `ops` are the helpers of generated code.
+# Returns the source of a call, given the source of its arguments. `ops` is the runtime of generated code.
 SnippetMaker: TypeAlias = Callable[..., Snippet]
 # Receives the argument types, the result type, and whether machine code is generated (there strings are
 # integer codes, and integers wrap round). Returns None for types that have no source form.

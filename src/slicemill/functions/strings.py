@@ -2,8 +2,8 @@
 
 Positions count characters from 1, or from the end if negative.
 
-The kernels use Arrow. If an Arrow function counts bytes or knows fewer letters than Python, columns that
-are not ASCII run by the row form.
+The kernels use Arrow. Where an Arrow function counts bytes or supports fewer letters than Python, the row
+form evaluates columns that are not ASCII.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slicemill.types import Kind, Type
 
 _END = 0x7FFF_FFFF
 _LONG = 10_000
-# Arrow's time for longer texts grows with the product of both lengths.
+# For longer search strings, Arrow's time grows with the product of both lengths.
 _LONG_SEARCH = 32
 _AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # SQL; NULL stays NULL
 
@@ -217,7 +217,7 @@ def _substring_column(call: KernelCall) -> Strict | None:
     if not isinstance(position, int) or not isinstance(count, int):
         return None
     if position < 0:
-        # A start before the text shortens the count, which the slice cannot express.
+        # A start before the first character shortens the result, which a slice cannot express.
         return _slice_column(position) if count == _END else None
     start = max(position - 1, 0)
     return _slice_column(start, start + max(count, 0))
@@ -254,9 +254,9 @@ def _split_part(text: str, delimiter: str, index: int) -> str:
 
 
 def _substring_index(text: str, delimiter: str, count: int) -> str:
-    """Return the text before the count-th delimiter; from the end, after it.
+    """Return the part before the count-th delimiter.
 
-    Occurrences of the delimiter may overlap.
+    A negative count counts from the end, and returns the part after the delimiter. Delimiters may overlap.
     """
     if count == 0 or not delimiter:
         return ""

@@ -1,6 +1,6 @@
 """Date and time functions in UTC.
 
-Rows and columns share the calendar formulas.
+Row forms and kernels use the same formulas of `functions.calendar`.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ _days_apart = ScalarFunction(
 
 
 def _unix_timestamp(call: Call) -> Call:
-    """Return the seconds since 1970 of a time, or of a text.
+    """Expand UNIX_TIMESTAMP of a time or a string to seconds since 1970.
 
     Fractions are truncated, as in Spark.
     """

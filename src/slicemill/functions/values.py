@@ -1,4 +1,4 @@
-"""Values of scalar expressions: range checks, evaluation errors, and texts of numbers.
+"""Values of scalar expressions: range checks, evaluation errors, and number formats.
 
 Values follow Spark: INT and BIGINT are Python ints checked to 32 and 64 bits, DECIMAL is an exact Decimal
 with the scale of its type, TIMESTAMP and INTERVAL are microseconds, DATE is days, PERIOD is a tuple
@@ -31,7 +31,7 @@ _SHOWN = 400
 class ExpressionError(SlicemillError):
     """Evaluation error, such as an overflow or a division by zero.
 
-    A long message keeps only its beginning and its end, because the state directory stores the message.
+    A long message is cut in the middle, because the message is stored in the home directory.
     """
 
     def __init__(self, message: str) -> None:
@@ -41,12 +41,12 @@ class ExpressionError(SlicemillError):
         super().__init__(message)
 
 
-# Limits, in characters: for one text, and for all texts of a column in one block of rows.
+# Limits, in characters: for one string, and for all strings of a column in one block of rows.
 LONGEST_TEXT, MOST_TEXT = 100_000_000, 1 << 30
 
 
 def check_length(name: str, length: int) -> None:
-    """Raise if a function would return too long a text."""
+    """Raise an error if a function's result string is too long."""
     if length > LONGEST_TEXT:
         raise ExpressionError(f"{name} would make a text of {length} characters; {LONGEST_TEXT} are allowed")
 
@@ -72,10 +72,7 @@ def integer_check(type_: Type) -> Callable[[int], int]:
 
 
 def representable(value: object, type_: Type) -> object:
-    """Return the value.
-
-    Raise if a column of this type cannot store it.
-    """
+    """Return the value; raise if its column type cannot store it."""
     if isinstance(value, int):
         if type_.kind in INTS_32 and not INT_MIN <= value <= INT_MAX:
             raise ExpressionError(f"{value} is out of the range of {type_}")
@@ -112,7 +109,7 @@ def decimal_fit(type_: Type) -> Callable[[Decimal], Decimal]:
 
 
 def decimal_digits(value: Decimal, scale: int) -> int:
-    """Return the digits of a decimal of this scale as an integer."""
+    """Return the unscaled integer of a decimal with this scale."""
     return int(value.scaleb(scale, context=EXACT))
 
 

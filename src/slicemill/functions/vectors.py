@@ -2,10 +2,11 @@
 
 Numbers and times are NumPy arrays, strings and decimals are Arrow arrays.
 
-A Vector has for each row a value, whether it is valid (not NULL), and whether the row is a *fallback*: a
-row that a kernel cannot evaluate, such as an overflow. The row form then returns the value or raises the
-error of that row. So a kernel needs no error messages; it may flag too many rows, but never too few. A
-constant is a vector without a length (0-dimensional, or an Arrow scalar): NumPy and Arrow broadcast it.
+A Vector has a value for each row, and two masks: `valid` (not NULL) and `fallback`. A *fallback* is a row
+that a kernel could not evaluate, for example because of an overflow. The row form (the Python function of
+single values) then returns the value or raises the error of that row. So a kernel needs no error messages;
+it may flag too many rows, but never too few. A constant is a vector without a length (0-dimensional, or an
+Arrow scalar), which NumPy and Arrow broadcast.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ _ARROW: dict[Kind, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Column of values. `valid` None: no NULLs; `fallback` None: no fallbacks.
+    """Column of values with NULL and fallback masks.
 
-    The data of NULLs and of fallbacks is arbitrary.
+    `valid` is None if no row is NULL, `fallback` is None if there are no fallbacks. The data of NULLs and of
+    fallbacks is arbitrary.
     """
 
     type: Type

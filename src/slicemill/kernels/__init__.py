@@ -3,9 +3,9 @@
     @kernel
     def running(values, out): ...
 
-A new kernel runs as Python at once. Its Python and machine code versions perform the same operations in
-the same order, so that results are bit-identical. A thread compiles the kernel with Numba when it has run
-as Python for as long as compilation takes, or when a call has enough rows to take that long (`kernel`).
-Compiled code is stored under a digest of everything that it depends on (`content`, `store`), so that a
-machine compiles it once.
+A new kernel runs as Python first. The Python version and the machine code perform the same operations in
+the same order, so their results are bit-identical. A background thread compiles a kernel with Numba once
+its Python runs have taken about as long as compilation takes, or when a single call would (`kernel`).
+Compiled code is stored on disk under a digest of the function and of everything that it depends on
+(`store`), so each machine compiles a kernel only once.
 """

@@ -1,17 +1,18 @@
-"""Kernel: a function that runs as Python until its machine code is available.
+"""Kernel: a function that runs as Python until it is compiled.
 
 For each combination of argument types, a kernel is in one of three states:
 
 | state | runs as | until |
 |---|---|---|
-| new | Python | LOAD_AFTER_S have passed and the code is stored, or as long as compiling takes |
+| new | Python | its runs took LOAD_AFTER_S and stored code exists, or they took as long as compilation |
 | requested | Python | a thread of this process has read or compiled the code |
 | ready | machine code | |
 
-A call that would take longer as Python than compilation takes waits for the code. If the code is stored,
-a call waits for at most its own duration as Python, because reading takes milliseconds. Other calls do
-not wait. So the total cost is at most about twice that of the better alternative.
-SLICEMILL_COMPILE=always compiles at the first call, for tests; never runs everything as Python.
+If a call would take longer as Python than compilation takes, the call waits for the machine code. While
+stored code is read, a call waits for at most the time that it would take as Python. All other calls run as
+Python at once. So the total time is at most about twice that of the better choice.
+SLICEMILL_COMPILE=always compiles at the first call, for tests. SLICEMILL_COMPILE=never runs all kernels as
+Python.
 
 Python mode imitates machine code: 64-bit arithmetic wraps around, division by zero is no error, and
 fields of records are attributes.
@@ -82,7 +83,7 @@ def interpret_kernels() -> Iterator[None]:
 def inside_python() -> Iterator[None]:
     """Run nested kernels as Python, with NumPy's warnings disabled.
 
-    Used while the Python version of a kernel runs.
+    The Python version of a kernel runs in this context.
     """
     with _calling(_ExecutionMode.INSIDE), np.errstate(all="ignore"):
         yield
@@ -98,7 +99,7 @@ def _calling(how: _ExecutionMode) -> Iterator[None]:
 
 
 class KernelTrial:
-    """Measurements of one kernel for given argument types, while it runs as Python."""
+    """Measurements of a kernel that runs as Python, for given argument types."""
 
     def __init__(self) -> None:
         self.spent_s = 0.0
@@ -110,10 +111,10 @@ class KernelTrial:
 
 
 class KernelFunction:
-    """A kernel.
+    """Function that runs as Python, or as machine code when ready.
 
-    `rows` is the index of the argument whose length is the number of rows. By default it is the longest
-    array.
+    `rows` is the index of the argument whose length is the number of rows. Without `rows`, the size of the
+    largest array is used.
     """
 
     def __init__(self, function: FunctionType, options: dict[str, Any], rows: int | None) -> None:
@@ -150,7 +151,7 @@ class KernelFunction:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """Return Numba's form of the function."""
+        """Return the Numba dispatcher of the function."""
         from slicemill.kernels.numba_kernels import dispatcher_of
 
         return dispatcher_of(self, self._options)
@@ -175,11 +176,11 @@ class KernelFunction:
         return PATIENCE * (_COMPILE_S + _COMPILE_BYTE_S * len(self.py_func.__code__.co_code))
 
     def piece(self, rows: int) -> int:
-        """Return how many of these rows to process in one call.
+        """Return the number of rows to pass in one call.
 
-        Callers use it if they can split their rows anywhere. The result is all rows if there is code, or
-        if it is worth waiting for. Otherwise it is a number of rows that takes a short time. The first
-        call has few rows, to measure the time per row.
+        Callers need to be able to split their rows anywhere. The result is all rows if machine code exists,
+        or if waiting for compilation pays off. Otherwise it is as many rows as run for `_PIECE_S` as Python.
+        The first call gets few rows, to measure the time per row.
         """
         if self._code or _mode() == "always":
             return rows
@@ -249,10 +250,10 @@ def _import_name(module: str, name: str) -> Any:
 
 
 def _to_machine_types(value: Any, dtypes: Mapping[Any, Any]) -> Any:
-    """Convert a result of Python to the types of machine code.
+    """Convert a Python result to the types that machine code returns.
 
-    Numbers become Python numbers, and records lose their attributes. A dtype with attributes equals the
-    one without.
+    NumPy scalars become Python numbers. `dtypes` maps dtypes with attribute access to the original dtypes,
+    which compare equal.
     """
     if isinstance(value, tuple):
         return tuple([_to_machine_types(each, dtypes) for each in value])
@@ -310,7 +311,7 @@ class _Compiler:
         self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, KernelTrial]] = queue.SimpleQueue()
 
     def ask(self, wanted: KernelFunction, signature: Signature, trial: KernelTrial) -> None:
-        if self._process != os.getpid():  # a forked process has only the thread that forked
+        if self._process != os.getpid():  # a forked process has no compiler thread yet
             self._process, self._asked = os.getpid(), queue.SimpleQueue()
             threading.Thread(target=self._work, name="slicemill compiler", daemon=True).start()
         self._asked.put((wanted, signature, trial))
@@ -329,14 +330,14 @@ class _Compiler:
 _COMPILER = _Compiler()
 
 
-# Records with fields as attributes in Python, as in machine code.
+# Records in Python mode: `record.field` works as in machine code.
 
 
 _get, _set = np.void.__getitem__, np.void.__setitem__
 
 
 class AttributeRecord(np.void):  # type: ignore[misc]
-    """A row of a structured array. All attributes are fields."""
+    """Row of a structured array whose fields are attributes."""
 
     __slots__ = ()
 
@@ -352,12 +353,12 @@ def with_attributes(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype((AttributeRecord, dtype))
 
 
-# Argument types as far as machine code depends on them, and their names.
+# Signatures: the argument types that machine code depends on, and their text form.
 #
-# Works without Numba.
+# This part does not import Numba.
 
 
-# For an array its dtype, dimensions and flags; for another value its type; for a tuple also its items' types.
+# Per argument: (dtype, dimensions, flags) for an array, (type, *signature of items) for a tuple, else a type.
 Signature: TypeAlias = tuple[Any, ...]
 
 C_ORDER, F_ORDER, WRITEABLE = 0x1, 0x2, 0x400  # NumPy's flag bits

@@ -1,6 +1,6 @@
 """Compilation of kernels by Numba, with code from the store.
 
-Imported only when a kernel is compiled.
+This module is imported only when a kernel is compiled.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _names(args: Any) -> str:
 
 
 def _name(kind: Any) -> str:
-    """Return the same name as `types.names_of`."""
+    """Return the same name as `kernel.names_of`."""
     if isinstance(kind, types.Array):
         return array_name(as_dtype(kind.dtype), kind.ndim, kind.layout, kind.mutable)
     if isinstance(kind, types.Literal):
@@ -102,7 +102,7 @@ def _name(kind: Any) -> str:
 
 @dataclass(slots=True)
 class _RunningCompilation:
-    """A compilation in progress. Kernels that it calls are compiled within it."""
+    """Compilation in progress. `inside_s` is the CPU time of nested compilations."""
 
     names: str
     lock: store.Lock | None
@@ -110,7 +110,7 @@ class _RunningCompilation:
     inside_s: float = 0.0
 
 
-_BEGUN: list[_RunningCompilation] = []  # compilations of the thread that has Numba's lock
+_BEGUN: list[_RunningCompilation] = []  # stack of nested compilations in the thread that holds Numba's lock
 
 
 def compile_kernel(wanted: KernelFunction, signature: Signature) -> Callable[..., Any]:
@@ -143,9 +143,9 @@ def _end(begun: _RunningCompilation) -> float:
 
 
 class _KernelCache(caching._Cache):
-    """Numba's cache interface.
+    """Numba's cache interface: read code before compiling, store it afterwards.
 
-    Numba loads code before it compiles, and saves it afterwards. The lock is held in between.
+    The lock of the store is held in between, so that only one process compiles a kernel.
     """
 
     cache_path = None
@@ -187,7 +187,7 @@ class _KernelCache(caching._Cache):
             return None
         try:
             return _compiler.CompileResult._rebuild(target_context, *_serialize.loads(content[1]))
-        except Exception:  # this version of Numba cannot read the file, in spite of its key
+        except Exception:  # Numba cannot read the file, although its key matches
             return None
 
     def enable(self) -> None: ...

@@ -1,8 +1,8 @@
-"""Machine code in the package: `python -m slicemill.kernels.ship FOLDER`.
+"""Copy compiled kernels into the package: `python -m slicemill.kernels.ship FOLDER`.
 
-`make wheel` compiles kernels for an unspecified processor (NUMBA_CPU_NAME=generic) by running the test
-corpus. This script then copies the code of the package's own kernels from the cache. A process uses it if
-there is no code for its own processor and the versions are the same.
+`make wheel` runs the test corpus with NUMBA_CPU_NAME=generic, which compiles the kernels for an unspecified
+processor. This script then copies the machine code of slicemill's own kernels from the cache folder into
+the package. A process uses this code if there is no code for its own processor and all versions match.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from slicemill.kernels.store import SHIPPED, read
 
 
 def ship(folder: Path, target: Path = SHIPPED, package: str = "slicemill") -> int:
-    """Copy the code of a package's own kernels.
-
-    Return the number of files.
-    """
+    """Copy the code of a package's kernels; return the file count."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     count = 0

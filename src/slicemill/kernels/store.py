@@ -3,11 +3,11 @@
 The file name is a digest of the function's digest, the types, the versions of Python, NumPy, Numba, LLVM
 and slicemill, and the processor. A file is written under a temporary name and then renamed, so that
 readers see complete files. A process holds a lock with the key's name while it compiles; other processes
-wait for the lock and then read the file. A folder that is not writable, or writable by other users, only
-costs a compilation.
+wait for the lock and then read the file. If the folder is not writable, or other users can write to it,
+each process compiles for itself.
 
-There are two folders: the user's cache, and one in the package, whose code runs on any processor of its
-architecture (`ship` fills it before a wheel is built).
+There are two folders: the user's cache, and a folder in the package with code that runs on any processor of
+its architecture (`ship` fills it before a wheel is built).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def list_compilations(folder: Path) -> Iterator[Compilation]:
 
 @dataclass(slots=True)
 class Lock:
-    """Lock of the process that compiles the function with a key."""
+    """File lock that a process holds while it compiles a function."""
 
     path: Path
     handle: int
@@ -128,9 +128,9 @@ class Lock:
 
 
 def acquire_lock(key: str) -> Lock | None:
-    """Wait until no other process compiles this function.
+    """Wait for the lock of a function that is to be compiled.
 
-    Return None if locks are not possible.
+    Return None if no lock file can be created.
     """
     try:
         folder = cache_folder()
@@ -185,16 +185,16 @@ def _processor() -> str:
 
 # Digest of everything that a function's machine code depends on.
 #
-# The digest covers the byte code and constants, the module's constants that the function uses, and all
-# kernels that it calls. The digest is the same on all machines. File names, line numbers and comments are
-# not included, so that code may move.
+# The digest covers the byte code and constants, the global constants that the function uses, and all
+# kernels that it calls. The digest is the same on all machines. File names, line numbers and comments do not
+# change it.
 
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtype)
 
 
 def digest_of(function: FunctionType, options: dict[str, Any]) -> str:
-    """Return the digest of a function and of all functions that it calls."""
+    """Return the digest of a function and the functions it calls."""
     found = hashlib.sha256(repr(sorted(options.items())).encode())
     for part in _parts(function, set()):
         found.update(part.encode() + b"\0")
@@ -227,9 +227,9 @@ def _code_parts(code: CodeType, names: set[str]) -> Iterator[str]:
 
 
 def _value_parts(name: str, value: Any, names: set[str], seen: set[CodeType]) -> Iterator[str]:
-    """Yield the parts of a global's value.
+    """Yield the digest parts of a global variable.
 
-    For a slicemill module these are the members that the code uses.
+    For a slicemill module, these are the parts of the attributes that the code uses.
     """
     python = getattr(value, "py_func", value)
     if isinstance(python, FunctionType):

@@ -1,7 +1,7 @@
 """Interpreter fallback for calls without a compiled form.
 
-It has the interface of compiled calls. Checkpoints do not include the code in the state, such as
-accumulators' routines and conversions. The call that resumes from the state creates this code again.
+The interface is that of compiled calls. Checkpoints store only the data of accumulators. After a restart, the
+call creates the accumulators again and loads the data.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class ResultRow(NamedTuple):
     expired: bool = False
 
 
-# Checkpoints encode about so many group or partition states at most. Runs encode all other states in
-# batches, beginning with those that have been unchanged for longest.
+# Checkpoints encode at most about _FRESH states of groups or partitions. Runs encode all other states in
+# batches of _TOGETHER or more, beginning with the states that have been unchanged for longest.
 _FRESH, _TOGETHER = 1_024, 256
 _STATE = "state"
 
@@ -63,7 +63,7 @@ class RunningCall:
 
     A call has groups or, with a window, partitions. `fresh` has the numbers of the groups or partitions that
     have changed since they were encoded; the last number changed most recently. `encoded` has the states of
-    all other groups or partitions as text, so that a checkpoint writes them only once. After a restart, a
+    all other groups or partitions as JSON, so that a checkpoint writes them only once. After a restart, a
     state is decoded when its next tuple arrives.
     """
 
@@ -106,7 +106,7 @@ class RunningCall:
         self.fresh[number] = None
 
     def encode_some(self) -> None:
-        """Encode the states that have been unchanged for longest, if many changed."""
+        """Encode the states that have been unchanged for longest, in large batches."""
         if len(self.fresh) < _FRESH + _TOGETHER:
             return
         numbers, texts = [], []
@@ -132,7 +132,7 @@ class RunningCall:
 class InterpretedState:
     """State of a call.
 
-    It is running, or still in stored form after a restart.
+    After a restart, `running` is None until the call is used, and `stored` has the stored form.
     """
 
     running: RunningCall | None
@@ -164,7 +164,7 @@ register(
 
 
 class InterpretedCall:
-    """Call that runs row by row."""
+    """Aggregate call that the interpreter runs row by row."""
 
     def __init__(
         self,
@@ -177,10 +177,10 @@ class InterpretedCall:
         self.how = how or ExecutionForm("interpreter", "", "")
         self._frame = frame_of(call)
         found = aggregate_lookup(catalog, tables)(call.name, call.distinct)
-        if found.panes is not None:  # results are exact without panes
+        if found.panes is not None:  # panes are an optimisation that the interpreter skips
             found = replace(found, algebraic=False, panes=None)
         if self._active and found.forgets:
-            # The derived window version reports every expiry, which the user expects.
+            # The derived window version returns values at each expiry, also of tuples that this one deletes.
             found = replace(found, window=None)
         self._definition = found
 
@@ -231,7 +231,7 @@ class InterpretedCall:
     def due(self, state: InterpretedState) -> int | None:
         running = self._running(state)
         if running.negatives:
-            # One after the expiry, because a tuple that arrives at the same time precedes it.
+            # Expiry plus 1 µs, because a tuple that arrives at the same time precedes it.
             return running.negatives[0][0] + 1
         return running.slot_end if running.opened else None
 
@@ -354,7 +354,7 @@ class PartitionWindow(Protocol):
 
 
 class UnboundedWindow:
-    """The base version over all tuples so far."""
+    """Base version over all tuples so far."""
 
     def __init__(self, definition: RowAggregate) -> None:
         self._run = BaseRun(base_of(definition))
@@ -373,9 +373,9 @@ class UnboundedWindow:
 
 
 class TumblingWindow:
-    """The base version, restarted in each slot.
+    """Base version, restarted in each slot.
 
-    It covers the tuples of the slot that are in the window.
+    The result covers the tuples of the slot that are in the window.
     """
 
     def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
@@ -403,11 +403,11 @@ class TumblingWindow:
 
 
 class SlidingWindow:
-    """The window version over a sliding window.
+    """Window version over a sliding window.
 
-    `arrive` expires the oldest tuples, inserts the new one, then calls the aggregate (M32).
+    `arrive` expires the oldest tuples, inserts the new tuple, then calls the aggregate (M32).
 
-    Under ACTIVE EXPIRATION the call calls `expire` by time (M36).
+    Under ACTIVE EXPIRATION, `InterpretedCall` calls `expire` as time passes (M36).
     """
 
     def __init__(self, window: WindowFactory, frame: WindowFrame) -> None:
@@ -450,7 +450,7 @@ class SlidingWindow:
 
 
 class PanedWindow:
-    """The base version per pane, then the window version over pane values.
+    """Base version per pane, then window version over pane values.
 
     A pane has the length gcd(length, slide).
     """

@@ -233,8 +233,8 @@ def _delete(statement: Delete, schema: Schema, lookup: Lookup) -> Step:
 # The environment resolves the names in expressions. An inner query can read the columns of its outer
 # queries; its own columns hide them. The `source` of the environment returns the rows of relations.
 #
-# The result of a base aggregate is everything that it returns, at each tuple and in TERMINATE, as on a
-# stream. So a non-blocking aggregate over a table of n rows may return n rows.
+# As on a stream, the result of a base aggregate has the rows that it returns at each tuple and in TERMINATE.
+# So a non-blocking aggregate over a table of n rows may return n rows.
 
 
 Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
@@ -244,7 +244,7 @@ _TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
 
 
 def no_tables(name: str) -> Iterable[Row]:
-    """Raise, as the source of a context without relations."""
+    """Raise an error, in a context where no tables can be read."""
     raise SlicemillError(f"table {name} cannot be read here: no rows were given for it")
 
 
@@ -252,8 +252,8 @@ def no_tables(name: str) -> Iterable[Row]:
 class QueryEnvironment:
     """Names in expressions: columns of current and outer rows, arguments, oldest tuple.
 
-    The columns of `oldest` are NULL if the window is empty. `stored` returns only stored tables, whereas
-    `source` may hide them by an aggregate's local tables.
+    The columns of `oldest` are NULL if the window is empty. `stored` returns only stored tables. In `source`,
+    an aggregate's local tables may hide stored tables.
     """
 
     source: Source
@@ -272,7 +272,7 @@ class QueryEnvironment:
             ) from None
 
     def around(self, columns: Mapping[str, object]) -> QueryEnvironment:
-        """Return the environment inside a row, whose columns hide outer ones."""
+        """Return the environment inside a row, whose columns hide outer columns."""
         return replace(self, columns={**self.columns, **columns})
 
 
@@ -309,7 +309,7 @@ def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[Q
 def assignment(source: Type, target: Type) -> Callable[[object], object]:
     """Return the conversion of a value to the declared type.
 
-    Numbers are converted, texts are truncated. If the source type is ANY, an integer is accepted as a time,
+    Numbers are converted, strings are truncated. If the source type is ANY, an integer is accepted as a time,
     because the value does not show the difference.
     """
     return (
@@ -359,9 +359,9 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
 def _compile_inputs(
     inputs: Sequence[RelationInput], lookup: Lookup
 ) -> Callable[[QueryEnvironment], Iterator[QueryEnvironment]]:
-    """Return the product of the inputs as environments.
+    """Compile the cross product of the inputs.
 
-    Without inputs there is one environment.
+    Each combination of rows is an environment. Without inputs there is one environment.
     """
     readers = [_compile_input(entry, lookup) for entry in inputs]
 
@@ -385,7 +385,7 @@ def _compile_inputs(
 def _compile_input(
     entry: RelationInput, lookup: Lookup
 ) -> Callable[[QueryEnvironment], list[dict[str, object]]]:
-    """Return the rows of one input.
+    """Compile an input to a function that returns its rows.
 
     A sub-query can read the columns outside the whole query, but not those of the other inputs.
     """
@@ -423,7 +423,7 @@ def _compile_groups(
     calls = [_compile_call(call, lookup) for call in query.aggregates]
     columns = [column for call in query.aggregates for column in call.columns]
     names = [*(item.name for item in query.group_by), *(column.name for column in columns)]
-    # Aggregates compute with values only; DECIMALs, for example, get their declared scale here.
+    # Results of aggregates are converted to their declared types here, such as the scale of a DECIMAL.
     convert = [assignment(ANY, item.expr.type) for item in query.group_by]
     convert += [assignment(ANY, column.type) for column in columns]
     inner_names = {f"{entry.alias}.{name}" for entry in query.inputs for name in entry.schema.names}
@@ -447,10 +447,10 @@ def _compile_groups(
 def _evaluate_groups(
     calls: Sequence[aggregate.RowCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
 ) -> list[Row]:
-    """Return group keys with aggregate values.
+    """Return rows of group keys and aggregate values.
 
-    These are the values that tuples return, then TERMINATE of each group. Without GROUP BY there is one
-    group, even without rows.
+    The rows that tuples return precede those that TERMINATE returns for each group. Without GROUP BY there is
+    one group, even without rows.
     """
     if not calls:
         assert group_of is not None, "a grouped query has keys or calls"
@@ -505,7 +505,7 @@ def _single_value(rows: Sequence[Row]) -> object:
 
 
 def _sort_key(getter: Getter) -> Callable[[QueryEnvironment], Any]:
-    """Return a sort key.
+    """Return the function that computes the sort key of a row.
 
     NULL is the smallest value and NaN the greatest.
     """

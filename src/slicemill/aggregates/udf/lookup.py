@@ -4,7 +4,7 @@ Aggregates in ESL are interpreted statement by statement, which is slow but simp
 
 A name may have a base and a window version, independent of each other. If the user has defined neither
 version, the name means the built-in aggregate. If only a window version is defined, the base version is
-the built-in one. If only a base version is defined, windows are derived from it.
+that of the built-in aggregate. If only a base version is defined, windows are derived from it.
 
 A body may call its own aggregate over fewer or other rows. Each call has its own tables, and calls nest
 up to MOST_CALLS deep.
@@ -59,7 +59,7 @@ _SHALLOW = 10  # number of nested calls that fit below Python's own limit, even 
 def resolve_aggregate(
     name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
 ) -> aggregate.RowAggregate:
-    """Return an aggregate by name; `tables` returns stored tables for bodies.
+    """Return an aggregate by name. `tables` returns stored tables that bodies read.
 
     >>> from slicemill.binder import bind
     >>> catalog = bind('''CREATE AGGREGATE total(x Int) : Int { TABLE state(s Int);
@@ -75,7 +75,7 @@ def resolve_aggregate(
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     """Return a lookup of aggregates, which resolves each name once.
 
-    Bodies may call one another.
+    Bodies may call other aggregates.
     """
 
     found: dict[tuple[str, bool], aggregate.RowAggregate] = {}
@@ -166,7 +166,7 @@ def _base_factory(
         return lambda: ExternalAccumulator(definition, make)
 
     def own_name_is_builtin(name: str, distinct: bool) -> aggregate.RowAggregate:
-        """Look up a name; the aggregate's own name means the built-in one."""
+        """Look up a name; the aggregate's own name means the built-in."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
@@ -210,7 +210,7 @@ class CallNesting:
 
     def enter(self, name: str) -> None:
         self._depth += 1
-        # Only for deep calls, because the limit applies to the whole process.
+        # Raise Python's limit only for deep calls, because the limit applies to the whole process.
         if self._depth == _SHALLOW and sys.getrecursionlimit() < MOST_CALLS * _FRAMES:
             sys.setrecursionlimit(MOST_CALLS * _FRAMES)
         if self._depth > MOST_CALLS:
@@ -283,7 +283,7 @@ class EslAccumulator:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
     def run_statement(self, state: BodyState, path: StatementPath) -> None:
-        """Run one statement over the current tables and arguments, for its error."""
+        """Run one statement over the current state, to raise its error."""
         steps: Sequence[Step] = self._program[state]
         for index in path[:-1]:
             loop = steps[index]
@@ -374,7 +374,7 @@ class ExternalAccumulator:
         return self._call("expire", args)
 
     def terminate(self) -> Returned:
-        """Return no values without a tuple, because the object is not initialised."""
+        """Return the values of `terminate`, or no values before the first tuple."""
         if not self._started or not hasattr(self._object, "terminate"):
             return []
         return self._call("terminate", None)

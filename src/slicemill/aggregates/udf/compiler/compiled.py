@@ -88,7 +88,7 @@ class CompiledCall:
         return start(self._variants[0], self._literals, self._waits_for_time, self._active)
 
     def take_over(self, state: CompiledState, other: CompiledCall, parts: Sequence[int]) -> None:
-        """Take over the state of a call that includes these joint calls."""
+        """Take over the state of the joint calls `parts` of `other`."""
         move(state, other._variants[state.nullable], self._variants[state.nullable], parts)
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
@@ -174,7 +174,7 @@ class CompiledCall:
         return Results(out["out_number"][:count], self._columns(module, state, out, count))
 
     def module_of(self, state: CompiledState) -> Module:
-        """Return the module whose layout a state has."""
+        """Return the module that defines the layout of a state."""
         return self._variants[state.nullable]
 
     def due(self, state: CompiledState) -> int | None:
@@ -263,7 +263,7 @@ class CompiledCall:
         return values
 
     def _outputs(self, routine: GeneratedRoutine, size: int) -> dict[str, Any]:
-        """Return the arrays that a routine writes its rows to."""
+        """Return the arrays that a routine writes its output rows to."""
         dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
         for place, type_ in enumerate(self.returns):
             dtypes |= {f"out_{place}": dtype_of(type_, self._form), f"out_{place}_null": np.bool_}
@@ -342,7 +342,7 @@ def _counting(first: int, rows: int) -> Any:
 def _read_only(array: Any) -> Any:
     """Return a read-only view of an array.
 
-    Arrow columns are read-only. Machine code is compiled only once if all columns are.
+    Arrow columns are read-only. If all inputs are read-only, machine code is compiled only once.
     """
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
@@ -350,7 +350,7 @@ def _read_only(array: Any) -> Any:
 
 
 def _numbers(frame: WindowFrame | None) -> dict[str, int]:
-    """Return the lengths that a frame's loop has as parameters."""
+    """Return the lengths of a frame that generated loops have as parameters."""
     if frame is None or frame.preceding is None:
         return {}
     # A sum of such a length and a 64-bit integer must fit into 64 bits.
@@ -414,7 +414,7 @@ def explain(
 def _accumulator(
     found: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, failure: Any
 ) -> EslAccumulator:
-    """Return an interpreter's accumulator with this state and these arguments."""
+    """Return an interpreter accumulator in the state before the failed statement."""
     place = int(failure["record_place"])
     if made.version.definition.window:
         assert found.window is not None
@@ -470,9 +470,9 @@ class _Reader:
         return [tuple(self.value(pool[at + i], safe_identifier(n), t) for n, t in types) for i in range(rows)]
 
     def window(self, place: int) -> list[tuple[int, tuple[object, ...]]]:
-        """Return the window's tuples, with NULL for arguments that are not stored.
+        """Return the window's tuples.
 
-        These arguments are read by no statement.
+        Arguments that no statement reads are not stored, and are NULL here.
         """
         if "window" not in self._state.arrays:
             return []

@@ -1,16 +1,16 @@
-"""Derive EXPIRE for aggregates whose body forms an incremental graph (C15).
+"""Derive EXPIRE for aggregates that sum a function of their arguments (C15).
 
-The pattern is one table of one row, whose columns only increase by a function of the arguments. That is a
-uniform T and a reversible Ac. INITIALIZE starts with the first image, TERMINATE is the last T:
+The pattern is a table of one row, in which each tuple adds a function of its arguments to every column. In
+the thesis this is an incremental graph, with a uniform T and a reversible Ac:
 
     INITIALIZE: { INSERT INTO state VALUES (f(x), 1); }
     ITERATE:    { UPDATE state SET total = total + f(x), n = n + 1; }
     TERMINATE:  { INSERT INTO RETURN SELECT … FROM state; }
 
-The derived EXPIRE subtracts the expired tuple, so that the window is not read again. Rows must be
+The derived EXPIRE subtracts the expired tuple, so that the window is not read again. Results must be
 identical to the last bit, so EXPIRE is derived only for integers that cannot overflow: 64-bit sums of
-32-bit integers. Doubles would retain rounding errors of expired values. NULL cannot
-be subtracted: NULLs are counted, and a column is NULL while the window contains a NULL for it (C24).
+32-bit integers. Doubles would retain rounding errors of expired values. NULL cannot be subtracted. So
+NULLs are counted, and a column is NULL while the window contains a NULL for it (C24).
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ def derive_window(base: AggregateDefinition) -> AggregateDefinition | None:
 
 
 def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
-    """Return the image added to each column; None without the pattern."""
+    """Return the expression that each tuple adds to each column.
+
+    Return None if the body does not match the pattern.
+    """
     first, later = (base.bodies.get(state, ()) for state in (BodyState.INITIALIZE, BodyState.ITERATE))
     if len(base.tables) != 1 or base.algebraic or len(first) != 1 or len(later) != 1:
         return None
@@ -123,7 +126,7 @@ def _image(expr: Expr, column: str) -> Expr | None:
 
 
 def _answer(returned: Statement, kept: LocalTable) -> Insert | None:
-    """Return the RETURN statement, in which a column with NULLs is NULL."""
+    """Return the INSERT INTO RETURN, with NULL for columns with NULLs."""
     if not isinstance(returned, Insert) or returned.table != RETURN or returned.query is None:
         return None
     query = returned.query

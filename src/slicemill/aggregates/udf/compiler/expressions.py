@@ -1,7 +1,7 @@
-"""Source form of expressions: a value, its NULL flag and preceding lines.
+"""Generated source of expressions: a value, its NULL flag and preceding lines.
 
 The semantics are those of `functions.rows`. A strict call is NULL as soon as an argument is NULL, and
-evaluates nothing further. AND, OR, CASE and COALESCE evaluate no more than needed. An error, such as an
+evaluates no further argument. AND, OR, CASE and COALESCE evaluate no more than needed. An error, such as an
 overflow, ends the run; the interpreter then finds the message.
 
 In the Python form, functions without a source form call their row form.
@@ -66,7 +66,7 @@ class ScalarWriter:
     ) -> None:
         self.out = writer
         self.form = form
-        self.literals = literals  # texts in the bodies, with their codes
+        self.literals = literals  # string literals of the bodies, with their codes
         self.closures = closures  # row functions that the source calls, by name
         self.fail: Callable[[], None] = lambda: None
         self._names = names
@@ -308,7 +308,7 @@ class ScalarWriter:
         first = self.expression(arguments[0], columns)
         with self.out.aside() as rest:
             second = self.expression(arguments[1], columns)
-        decides = "not {}" if name == "and" else "{}"  # then the second value is not needed
+        decides = "not {}" if name == "and" else "{}"  # if true, the second value is not needed
         if rest.lines:
             if first.known and second.known:
                 return Code(self._short_circuit(name, first.value, rest, second))

@@ -1,9 +1,9 @@
 """Storage layout of local tables: record fields or pools of rows.
 
-A table that never has more than one row is stored in the partition's record. An analysis counts rows
-through the statements of each state: an INSERT adds its maximum, an unconditional DELETE removes all, and
-a loop is repeated to a fixed point. INITIALIZE starts with empty tables, every other state with the
-maximum that any state leaves.
+A table that never has more than one row is stored in the partition's record. An analysis follows the
+maximum row counts through the statements of each state: an INSERT adds its maximum, an unconditional DELETE
+sets the count to 0, and a loop is repeated to a fixed point. INITIALIZE starts with empty tables, every
+other state with the maximum that any state leaves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WHOLE = (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.
 def dtype_of(type_: Type, form: str) -> Any:
     """Return a type's dtype in generated code.
 
-    Machine code has texts as codes.
+    Machine code represents strings as integer codes.
     """
     if type_.kind in _WHOLE or (type_.kind is Kind.VARCHAR and form == MACHINE):
         return np.int64
@@ -60,7 +60,8 @@ def field_of(type_: Type, form: str) -> Any:
 def read(text: str, type_: Type, form: str) -> str:
     """Return the source that reads a value from a record.
 
-    Machine code reads 32-bit integers as 64 bits; in plain Python the source must convert them.
+    Machine code reads 32-bit integers as 64-bit integers. The source has to convert them, because it may run
+    as Python first.
     """
     return f"np.int64({text})" if type_.kind is Kind.INT and form == MACHINE else text
 
@@ -83,10 +84,10 @@ class RecordColumns:
         for name, type_ in self.types.items():
             fields.append((name, field_of(type_, form)))
             fields += [(f"{name}_null", np.bool_)] if name in self.flagged else []
-        fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # leaves no gaps
+        fields.sort(key=lambda named: -np.dtype(named[1]).itemsize)  # descending sizes leave no gaps
         if len({name for name, _ in fields}) < len(fields):
             raise NoCompiledForm("names of columns collide in generated code")
-        # An empty record has no array.
+        # A record type needs at least one field.
         return np.dtype(fields or [("unused", np.bool_)], align=True)
 
     def texts(self) -> list[str]:
@@ -110,7 +111,7 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
 def _count(statement: Statement, rows: dict[str, int], most: dict[str, int]) -> None:
     """Update the maximum row counts of tables by a statement.
 
-    `rows` are the counts before and after the statement, `most` the counts at any time.
+    `rows` has the counts after the preceding statement, `most` the maximum counts at any time.
     """
     if isinstance(statement, While):
         while True:  # until a fixed point
@@ -180,7 +181,7 @@ def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool
 
 
 def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int | None:
-    """Return the maximum number of rows statements return; None if unknown."""
+    """Return the maximum number of returned rows; None if unknown."""
     total = 0
     for statement in changes_in(statements):
         if not isinstance(statement, Insert) or statement.table != RETURN:
@@ -203,9 +204,9 @@ _ATOM = re.compile(r"-?[\w.]+(\[[\w. +]*\])?[\w.]*")
 
 
 class NoCompiledForm(Exception):
-    """Raised if something has no form in generated code.
+    """Raised if generated code does not support a construct.
 
-    The message says what.
+    The message names the construct.
     """
 
 
@@ -285,7 +286,7 @@ class Writer:
         self.failing = self.failing or aside.failing
 
     def named(self, code: Code, stem: str = "v") -> Code:
-        """Return repeatable source of a value, if necessary via a variable."""
+        """Return source that can be repeated; assign a variable if necessary."""
         value, null = code.value, code.null
         if not _ATOM.fullmatch(value):
             name = self.fresh(stem)

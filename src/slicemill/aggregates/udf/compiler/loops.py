@@ -47,7 +47,7 @@ class CallCode:
     def write(self) -> list[str]:
         """Return the lines of `run`.
 
-        After the last pass, facts and fields are complete.
+        `generate` calls this method repeatedly, until no facts are added.
         """
         writers: dict[Strategy | None, Callable[[], Callable[[], None]]] = {
             None: self._group,
@@ -75,10 +75,10 @@ class CallCode:
         return self.out.lines
 
     def _until_full(self, write: Callable[[], None]) -> None:
-        """Write a loop that is interrupted to grow a pool.
+        """Write a loop that stops when a pool is full, to grow it.
 
-        While the loop runs, its arrays stay the same. When a tuple without room is processed again, it has
-        only expired other tuples so far.
+        So the arrays do not change while the loop runs. The tuple that found no room is processed again; the
+        first attempt has only expired other tuples.
         """
         out = self.out
         out.line("full = 0")
@@ -93,7 +93,7 @@ class CallCode:
                 out.line(f"window = ops.ring_room(window, window_top, {heads}, p, preceding + 1)")
 
     def write_finish(self) -> list[str]:
-        """Return the lines of `finish`: TERMINATE for some groups."""
+        """Return the lines of `finish`: TERMINATE for the given groups."""
         self.loop.number = "p"
         made = self.loop.aggregate(self._base(), "s", "p")
         self._bounds()
@@ -122,7 +122,7 @@ class CallCode:
         self.loop.bound = sum(known)
 
     def _input(self) -> ArgumentCodes:
-        """Write access to the current tuple, and return its arguments."""
+        """Write code that loads the current tuple; return its arguments."""
         self.out.line("p = codes[i]")
         self.loop.records("p")
         given = []
@@ -174,7 +174,7 @@ class CallCode:
     def _yields(self, more: int = 0) -> str:
         """Return source that tests if a tuple ends its row slot.
 
-        The tuple is the current one, or the one after `more` further tuples.
+        The tuple is the current tuple, or the tuple that arrives `more` tuples later.
         """
         arrivals = self.loop.k("arrivals")
         return f"({arrivals} + {more}) % slide == 0" if more else f"{arrivals} % slide == 0"
@@ -263,7 +263,7 @@ class CallCode:
         def close(answers: bool) -> None:
             """Write code that passes the pane's values to the window version.
 
-            The results are those of the pane's last value.
+            The last value of the pane determines the results.
             """
             out = self.out
             out.line("pane = n")
@@ -321,7 +321,7 @@ class CallCode:
     def _close_slots(self, answer: Callable[[], None]) -> None:
         """Write code that closes slots which the watermark has passed.
 
-        It emits results for each partition with a tuple in the slot.
+        The code emits the results of each partition with a tuple in the slot.
         """
         out = self.out
         with out.block("if slot[0] > 0 and now >= slot[1]:"):
@@ -386,17 +386,17 @@ def _is_whole(type_: Type) -> bool:
 
 # Shared parts of the generated loops: records, output rows, steps and TERMINATE.
 #
-# A loop has state of its own per partition, in a record `k`: whether there was a tuple, the position of the
-# window, the open pane or slot. `s` is the record of the version that computes the results; it includes
-# these fields. `b` is the record of a base version that serves panes or a derived window version, `c` of a
-# base version that does both.
+# For each partition, the loop itself has state in a record `k`: a flag for the first tuple, the position of
+# the window, the open pane or slot. `s` is the record of the version that computes the results; it includes
+# the fields of `k`. `b` is the record of a base version that computes panes, or that is recomputed over
+# windows. `c` is the record of a base version that is recomputed over windows of panes.
 
 
 _FLAGS = ("started", "pane_open", "pane_started", "is_open")
 
 
 class TupleLoop:
-    """Writes the parts of a call's module."""
+    """Writes the parts that the loops of all strategies share."""
 
     def __init__(
         self,
@@ -420,7 +420,7 @@ class TupleLoop:
         self.number, self.at = "first + i", "ts[i]"
         self.expired = "False"
         self.grows = False
-        self.one_each = False  # does each tuple return exactly one row?
+        self.one_each = False  # True if each tuple returns exactly one row
         self.bound = 0
 
     # -- parts ---------------------------------------------------------------------------------------------
@@ -559,9 +559,9 @@ class TupleLoop:
 
     @property
     def loop(self) -> str:
-        """Return the array of the loop's own records.
+        """Return the name of the array that has the records `k`.
 
-        It is that of the version that computes the results, if there is one.
+        If a version has the record `s`, its array also has the fields of `k`.
         """
         return "S" if "s" in self.codes else "K"
 
@@ -596,7 +596,8 @@ def _code_of(version: Version) -> AggregateCode:
 class WindowCode:
     """Writes an aggregate's window version, or the version derived from its base.
 
-    `pool` has the window's tuples. `base` and `own` write the versions that the loop runs.
+    `pool` has the window's tuples. `own` writes the window version. Without a window version, `base` is
+    recomputed over the window.
     """
 
     def __init__(self, loop: TupleLoop, types: tuple[Type, ...], derived: str) -> None:
@@ -638,7 +639,7 @@ class WindowCode:
     def counted(self) -> bool:
         """Return True if expiry depends only on the window's size.
 
-        Then positions are not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
+        If True, positions are not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
         """
         definition = self.loop.version
         bodies = [] if definition is None else list(definition.bodies.values())
@@ -736,7 +737,7 @@ class WindowCode:
     def _recompute(self, begin: str) -> None:
         """Write the base version over the window's tuples from `begin` (N1).
 
-        Its results are those of the last step, followed by TERMINATE.
+        The results are those of the last step, followed by those of TERMINATE.
         """
         made = self.base
         assert made is not None, "it is derived from the base"

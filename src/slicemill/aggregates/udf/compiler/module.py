@@ -28,7 +28,7 @@ _TUPLES = ("codes", "ts", "first", "complete")
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRoutine:
-    """Function of the module: its lines, parameters and returned arrays."""
+    """Generated function: its lines, parameters and returned arrays."""
 
     name: str
     lines: list[str]
@@ -36,7 +36,7 @@ class GeneratedRoutine:
     kept: tuple[str, ...]
     sites: list[tuple[str, BodyState, StatementPath]]
     bound: int | None  # maximum number of rows per tuple; None if unknown
-    one_each: bool  # does each tuple return exactly one row?
+    one_each: bool  # True if each tuple returns exactly one row
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class Module:
     finish: GeneratedRoutine | None
     records: dict[str, np.dtype[Any]]  # by the name of their array
     pools: dict[str, np.dtype[Any]]
-    texts: dict[str, list[str]]  # the text fields of records and pools
+    texts: dict[str, list[str]]  # the string fields of records and pools
     columns: dict[str, RecordColumns]
     codes: dict[str, AggregateCode]
     closures: dict[str, Any]
     null_returns: tuple[bool, ...]
-    loop: str  # the array whose records also have the loop's state per partition
+    loop: str  # name of the array whose records include the loop's state
 
 
 def generate(
@@ -67,7 +67,10 @@ def generate(
     literals: dict[str, int],
     user_defined: UserDefined,
 ) -> Module:
-    """Generate the module of a call; raise NoCompiledForm if the form cannot."""
+    """Generate the module of a call, or raise NoCompiledForm.
+
+    The source is written repeatedly, until no facts are added.
+    """
     shared = ModuleFacts(form, nullable, literals=literals)
     while True:
         before = set(shared.facts)

@@ -5,8 +5,8 @@
     answers = uda.run(state, Tuples([price], seller, ts))
 
 Tuples arrive in order, in chunks of any size. The results are those of the reference engine, in the same
-order, independent of the chunks. The state has everything that is kept between chunks, and checkpoints
-can store it.
+order, independent of the chunks. The state has all data that is needed between chunks, and checkpoints can
+store it.
 
 A tuple is identified by its arrival number, counted from 0 over all chunks of a call. Its result may be
 returned after its chunk: at the end of its time slot, or, under ACTIVE EXPIRATION, again at its expiry.
@@ -127,9 +127,9 @@ def _none() -> AggregateDefinition:
 
 
 def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition]) -> tuple[Type, ...]:
-    """Truncate texts to the declared length before they are encoded.
+    """Return the argument types, with the lengths of truncated strings.
 
-    The window stores the truncated texts.
+    Strings are truncated before they are encoded. The window stores the truncated strings.
     """
     cut = list(types)
     for place, type_ in enumerate(types):
@@ -165,7 +165,7 @@ _SEEN_AS = {
 
 
 def specialise(definition: AggregateDefinition, types: tuple[Type, ...]) -> AggregateDefinition:
-    """Return the definition for these argument types; raise if untypable."""
+    """Return the definition with typed arguments, or raise NoCompiledForm."""
     if not any(column.type.kind is Kind.ANY for column in definition.arguments):
         return definition
     arguments = Schema(

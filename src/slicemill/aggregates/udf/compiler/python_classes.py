@@ -10,10 +10,10 @@ The class declares its state as annotated fields; its methods access nothing els
         def iterate(self, x): self.low, self.high = min(self.low, x), max(self.high, x)
         def terminate(self): return self.high - self.low
 
-Then `self` is the record of the partition, and the methods run in the same loops as ESL statements.
-Fields are int (64 bits), float or bool. A method returns None or a value of the declared types: float for
-REAL, int for BIGINT, a tuple if the aggregate has several columns. After the first NULL argument, records
-become objects of the class, and the same loop runs in Python.
+In machine code, `self` is the record of the partition, and the methods run in the same loops as ESL
+statements. Fields are int (64 bits), float or bool. A method returns None or a value of the declared types:
+float for REAL, int for BIGINT, a tuple if the aggregate has several columns. After the first NULL argument,
+records become objects of the class, and the same loop runs in Python.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class ClassCode:
     def _as_declared(self, method: str, returned: object) -> object:
         """Convert the result of a method to the declared types.
 
-        Several columns are a tuple.
+        A result of several columns is a tuple.
         """
         if returned is None:
             return None
@@ -168,7 +168,10 @@ class ClassCode:
 
 
 def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
-    """Return the class's annotated fields; raise NoCompiledForm for other than plain numbers."""
+    """Return the annotated fields of the class.
+
+    Raises NoCompiledForm unless all fields are plain numbers.
+    """
     made = import_class(_external(definition))
     fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
     if not inspect.isclass(made) or made.__init__ is not object.__init__:
@@ -192,7 +195,7 @@ def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> No
     """Raise unless Numba accepts all methods and their return types.
 
     The message has the first line of Numba's error. Only types are inferred; the methods are compiled later,
-    when that pays off.
+    when compilation pays off.
     """
     from slicemill.kernels.numba_kernels import return_type
 

@@ -1,4 +1,4 @@
-"""Queries over local tables, as loops.
+"""Generated loops for queries over local tables.
 
 A table of at most one row needs a condition instead of a loop. Rows are collected first if they must be
 sorted, or if they are inserted into the table that they are read from.
@@ -52,7 +52,7 @@ class Tables(Protocol):
         ...
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
-        """Write a condition for the row of a single-row table."""
+        """Write an `if` around code that reads a single-row table."""
         ...
 
     def columns_of(self, table: str, alias: str, row: str) -> Columns:
@@ -63,7 +63,7 @@ class Tables(Protocol):
 class SelectWriter:
     """Writes queries over tables.
 
-    `user_defined` has the names of aggregates that are not the built-in ones.
+    `user_defined` has the names of user-defined aggregates, which queries cannot call.
     """
 
     def __init__(self, scalars: ScalarWriter, tables: Tables, user_defined: frozenset[str]) -> None:
@@ -73,9 +73,9 @@ class SelectWriter:
         self._user_defined = user_defined
 
     def select(self, query: RelationQuery, columns: Columns, take: Take, stop: str | None = None) -> None:
-        """Write `take` for each row of the result.
+        """Write a loop that processes each row of the result with `take`.
 
-        Stop early if `stop` is true.
+        The loop ends early if the source `stop` is true.
         """
         if query.distinct or query.group_by:
             raise NoCompiledForm("GROUP BY and DISTINCT in a body have no form in generated code")
@@ -96,7 +96,7 @@ class SelectWriter:
             self._select_unsorted(query, columns, first_ones, None)
 
     def collect(self, query: RelationQuery, columns: Columns, take: Take) -> None:
-        """Write `take` for each row, after all rows have been computed."""
+        """Like `select`, but compute all rows before the first `take`."""
         self._sorted(query, columns, take)
 
     def _items(self, query: RelationQuery, inside: Columns) -> list[Code]:
@@ -146,7 +146,7 @@ class SelectWriter:
         return table
 
     def _totals(self, query: RelationQuery, columns: Columns) -> Columns:
-        """Return the columns of the only group, without GROUP BY."""
+        """Return the columns of a query with aggregates and without GROUP BY."""
         totals = []
         for call in query.aggregates:
             if call.name.lower() in self._user_defined:
@@ -271,11 +271,9 @@ class SelectWriter:
 
 
 class LocalAggregate:
-    """Built-in aggregate over a local table.
+    """Built-in aggregate over a local table: code before, in and after a loop.
 
-    It writes code before, in and after the loop.
-
-    `step` must be written where the arguments of the row are bound.
+    Call `step` where the arguments of the row are bound.
     """
 
     def __init__(self, call: AggregateCall, types: tuple[Type, ...], form: str, out: Writer) -> None:

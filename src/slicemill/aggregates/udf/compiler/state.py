@@ -27,7 +27,7 @@ _FEW = 16
 
 
 def no_objects() -> ObjectsByKey[int, Any]:
-    """Return storage for objects of users."""
+    """Return empty storage for the objects of Python UDAs."""
     return ObjectsByKey(_store_object, _load_object)
 
 
@@ -35,14 +35,14 @@ def no_objects() -> ObjectsByKey[int, Any]:
 class CompiledState:
     """State of a compiled call.
 
-    The keys of `arrays` are the names in the generated code. `objects` has the user's objects in the records
-    of these arrays, in parts by array, with the place of the record as key.
+    `arrays` has the arrays of the generated code by name. `objects` has the objects of Python UDAs that the
+    records refer to. Its parts are the names of the arrays, its keys the indexes of the records.
     """
 
     arrays: dict[str, Any]
     texts: TextDictionary
     arrivals: int = 0
-    nullable: bool = False  # has any argument been NULL so far?
+    nullable: bool = False  # True after the first NULL argument
     objects: ObjectsByKey[int, Any] = field(default_factory=no_objects)
 
     @property
@@ -55,7 +55,7 @@ class CompiledState:
 @stored_as("uda.object", version=1)
 @dataclass(frozen=True, slots=True)
 class UserObject:
-    """Stored form of a user's object: its class and its state."""
+    """Stored form of a Python UDA's object: its class and its state."""
 
     where: str
     kept: Any
@@ -85,17 +85,17 @@ def _load_state(plain: dict[str, Any]) -> CompiledState:
 
 
 def has_objects(array: Any) -> bool:
-    """Return True if the records of an array have objects of users."""
+    """Return True if an array's records have objects of Python UDAs."""
     return "object" in (array.dtype.names or ())
 
 
 def _layout(array: Any) -> tuple[Any, int]:
-    """Return no records of the same type, and the number of records."""
+    """Return an empty array of the same type, and the record count."""
     return array[:0].copy(), len(array)
 
 
 def _without_objects(array: Any) -> Any:
-    """Return the records without the field of the user's objects."""
+    """Return the records without the field for objects of Python UDAs."""
     if not has_objects(array):
         return array
     others = [name for name in array.dtype.names if name != "object"]
@@ -103,13 +103,13 @@ def _without_objects(array: Any) -> Any:
 
 
 def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
-    """Rename records of the first version, whose names began with `trouble_`."""
+    """Convert version 1, whose failure records have names with `trouble_`."""
     arrays = {name.replace("trouble_", "failure_"): array for name, array in old["arrays"].items()}
     return old | {"arrays": arrays}
 
 
 def _with_objects(old: dict[str, Any]) -> dict[str, Any]:
-    """Take the user's objects from the records, where the second version has stored them."""
+    """Convert version 2, which stores objects of Python UDAs in the records."""
     objects, layouts, arrays = no_objects(), {}, dict(old["arrays"])
     for name, array in old["arrays"].items():
         if has_objects(array):
@@ -134,7 +134,7 @@ def _load_object(kept: UserObject) -> Any:
 
 
 def before_change(state: CompiledState, places: Any) -> None:
-    """Prepare the user's objects in these records for a run that may change them."""
+    """Prepare objects in these records for a run that may change them."""
     for name, array in state.arrays.items():
         if has_objects(array):
             for place in _within(array, places):
@@ -142,7 +142,7 @@ def before_change(state: CompiledState, places: Any) -> None:
 
 
 def after_change(state: CompiledState, places: Any) -> None:
-    """Store the user's objects that a run has created in these records."""
+    """Store the objects that a run has created in these records."""
     for name, array in state.arrays.items():
         if has_objects(array):
             objects = array["object"]
@@ -153,7 +153,7 @@ def after_change(state: CompiledState, places: Any) -> None:
 
 
 def _within(array: Any, places: Any) -> list[int]:
-    """Return the places in an array, or its only place."""
+    """Return the indexes that exist in an array, or its only index."""
     found: list[int] = places[places < len(array)].tolist() if len(array) > 1 else [0]
     return found
 
@@ -176,7 +176,7 @@ def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -
 def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
     """Return zeroed rows of a record.
 
-    In Python they are record arrays, whose fields are attributes as in machine code.
+    For Python these are record arrays, whose fields are attributes as in machine code.
     """
     made = np.zeros(count, dtype)
     return made if form == MACHINE else made.view(numpy.rec.recarray)
@@ -191,8 +191,8 @@ def allow_nulls(state: CompiledState, plain: Module, module: Module) -> None:
 def move(state: CompiledState, before: Module, after: Module, parts: Sequence[int] | None = None) -> None:
     """Move the state of one module to the layout of another module.
 
-    `parts` are the numbers of its joint calls in the module before, unless it has all of them. Joint calls
-    that shared state may have separate state afterwards; each then has a copy.
+    `parts` are the indexes of the joint calls in the module `before`; None means all calls. Joint calls that
+    shared state may have separate state afterwards. Each call then gets a copy.
     """
     fields, pools = _origins(before, after, parts)
     old_arrays = state.arrays
@@ -232,7 +232,7 @@ def _origins(
 
 
 def make_room(state: CompiledState, module: Module, partitions: int, tuples: int) -> None:
-    """Extend the arrays for so many partitions, and so many additional tuples."""
+    """Extend the arrays to this number of partitions and of additional tuples."""
     for name, dtype in module.records.items():
         array = state.arrays[name]
         if len(array) < partitions and not _is_one_record(module, name):
@@ -266,14 +266,14 @@ def _room_for_negatives(state: CompiledState, tuples: int) -> None:
     slot[:] = 0, end - first
 
 
-# Dictionary encoding of texts, with removal of unused texts.
+# Dictionary encoding of strings, with removal of unused strings.
 
 
 _FEW_TEXTS = 1024
 
 
 class TextDictionary:
-    """Dictionary of texts; codes are list indexes, literals come first.
+    """Dictionary of strings. Codes are list indexes; literals come first.
 
     The codes of literals never change.
     """
@@ -313,9 +313,9 @@ class TextDictionary:
         return pc.take(pa.array(self.values, pa.string()), places)
 
     def forget(self, fields: list[Any]) -> None:
-        """Remove unused texts, and renumber the codes in these arrays.
+        """Remove unused strings, and renumber the codes in these arrays.
 
-        This happens only after the dictionary has doubled.
+        This happens only after the dictionary has doubled in size.
         """
         if len(self.values) < 2 * self._after_last:
             return
@@ -337,9 +337,9 @@ register("uda.texts", 1, TextDictionary, TextDictionary.plain, TextDictionary.re
 
 # Runtime support of generated code: pool allocation and checked arithmetic.
 #
-# A pool has the rows of one table for all partitions, each in a block of `room` rows that starts at
-# `begin`. Its `n` rows start at `at`; removing the oldest row increments `at`. In a ring, `at` counts from
-# `begin`, and the block's last row is followed by its first.
+# A pool has the rows of one table for all partitions. Each partition has a block of `room` rows that starts
+# at `begin`. Its `n` rows start at `at`; removing the oldest row increments `at`. In a ring, `at` is relative
+# to `begin`, and the first row of the block follows its last row.
 
 
 MIN_INT, MAX_INT = -(2**31), 2**31 - 1

@@ -45,9 +45,9 @@ from slicemill.types import Kind, Schema, Type
 
 ArgumentCodes: TypeAlias = Sequence[
     Callable[[], Code]
-]  # the values of the arguments, called only for those needed
+]  # the values of the arguments; call only those that are needed
 
-CONVERSION = -1  # site of an argument whose value does not fit its declared type
+CONVERSION = -1  # site of a failed conversion of an argument to its declared type
 
 _PREFIXES = {"s": "arg", "b": "base", "c": "part"}  # prefixes of arguments, by the version's record
 
@@ -62,12 +62,12 @@ def safe_identifier(name: str) -> str:
 class ModuleFacts:
     """Facts shared by all parts of a module.
 
-    `facts` are collected while the source is written: which values may be NULL, which are read. Because later
-    parts depend on the facts, the source is written again until there are no new facts.
+    `facts` are collected while the source is written: which values may be NULL, and which arguments are read.
+    Earlier parts depend on facts of later parts, so the source is written again until no facts are added.
     """
 
     form: str
-    nullable: bool  # may arguments be NULL?
+    nullable: bool  # True if arguments may be NULL
     facts: set[str] = field(default_factory=set)
     literals: dict[str, int] = field(default_factory=dict)
     closures: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +103,8 @@ class Version:
     """Generation context of one aggregate version: record, tables and names.
 
     `record` is the name of the partition's record, `place` the index of that record. The loop sets `give`,
-    which writes code for a returned row, and `leave`, which returns the text that ends a routine on failure.
+    which writes code for a returned row, and `leave`, which returns the source for leaving a routine on
+    failure.
     """
 
     def __init__(
@@ -130,7 +131,8 @@ class Version:
         self.filled = surely_filled(definition) & self.single
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
-        # Current context: the state, whether arguments have values, whether the window surely has tuples.
+        # Context of the current statement: its state, a flag that arguments are bound, and a flag that the
+        # window has tuples.
         self.state = BodyState.INITIALIZE
         self.bound = True
         self.window_holds_some = False
@@ -262,7 +264,7 @@ class Version:
 
     @property
     def one_body(self) -> bool:
-        """Return True if the first tuple and later ones share their statements."""
+        """Return True if INITIALIZE and ITERATE have the same statements."""
         bodies = self.definition.bodies
         return bodies.get(BodyState.INITIALIZE) == bodies.get(BodyState.ITERATE)
 
@@ -295,7 +297,7 @@ class Version:
 
 
 def _always_fits(source: Type, target: Type) -> bool:
-    """Return True if an unneeded conversion can be skipped safely."""
+    """Return True if the conversion cannot fail and may be omitted."""
     return source.kind is target.kind or target.kind is Kind.DOUBLE or target.kind is Kind.BIGINT
 
 
@@ -384,7 +386,7 @@ class StatementCode:
         return returns_one(first, frozenset()) and returns_one(later, before)
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
-        """Write the statements of a state; `bound`: arguments have values."""
+        """Write the statements of a state. `bound` means that arguments have values."""
         self.version.state, self.version.bound = state, bound
         self.version.window_holds_some = True  # the arriving or the expiring tuple
         self._in_turn(self.definition.bodies.get(state, ()), ())
@@ -589,7 +591,7 @@ def _read_by(statement: Update | Delete) -> Iterator[str]:
 
 
 class AggregateCode(Protocol):
-    """Writes a version: ESL statements, calls of a Python class, or formulas of an extension.
+    """Writes a version: ESL statements, Python methods, or an extension's formulas.
 
     `pools` are the tables of many rows that it stores outside of its record.
     """
@@ -611,7 +613,7 @@ class AggregateCode(Protocol):
         ...
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
-        """Write the statements of a state; `bound`: arguments have values."""
+        """Write the statements of a state. `bound` means that arguments have values."""
         ...
 
     def bind_last(self, started: str) -> None:
@@ -635,7 +637,7 @@ class AggregateCode(Protocol):
 
     @property
     def one_body(self) -> bool:
-        """Return True if the first tuple and later ones share their statements."""
+        """Return True if INITIALIZE and ITERATE have the same statements."""
         ...
 
     @property
@@ -649,7 +651,7 @@ class JointCode(AggregateCode, Protocol):
     """Writes a version of several calls that share state (`slicemill.aggregates.joint`)."""
 
     answers_if: str
-    """Source of a test that tells if an arriving tuple returns a result."""
+    """Source of the condition that an arriving tuple returns a result."""
 
     @property
     def parts(self) -> int:
@@ -661,8 +663,8 @@ class JointCode(AggregateCode, Protocol):
         ...
 
     def origins(self, other: Any, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the record fields and pools of `other` whose state this code takes over.
+        """Return the fields and pools of `other` that this code takes over.
 
-        `numbers` are the indexes of these calls in `other`. The keys are the names here.
+        `numbers` are the indexes of these calls in `other`. The keys are the names in this code.
         """
         ...
