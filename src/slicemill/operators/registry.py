@@ -1,4 +1,4 @@
-"""Registry of all operators: one line for each package, and those of extensions."""
+"""Registry of all operators, including those of extensions."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def kind_of(operator: Operator) -> OperatorKind[Any]:
 
 
 def partition_keys(operator: Operator) -> tuple[Keys, ...] | None:
-    """Return by input the keys that partition an operator; None without keys."""
+    """Return by input the keys by which an operator can be partitioned; None without keys."""
     keys = kind_of(operator).keys(operator)
     return keys if keys is not None and all(keys) else None
