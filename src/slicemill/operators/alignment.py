@@ -26,7 +26,10 @@ Dues: TypeAlias = tuple[Mapping[str, int], ...]
 
 
 def borders(registers: Sequence[int]) -> list[int]:
-    """Return by input the timestamp below which rows are released; END for all rows."""
+    """Return by input the timestamp below which rows are released.
+
+    END for all rows.
+    """
     return [
         min([*registers[:place], *map(_behind, registers[place + 1 :])], default=END)
         for place in range(len(registers))

@@ -1,9 +1,10 @@
-"""Vectorized ASOF join. The versions of the second input are stored as an LSM tree.
+"""Vectorized ASOF join.
 
-A *version* of a key is a row of the second input. New versions become a *run*, sorted by (key, time). Runs of
-similar size are merged, so that a row probes few runs, and each version is rewritten only a few times. A
-merge evicts versions that no row can match any more. These are the versions of a key that have a successor
-which is not later than any future row of the first input.
+The versions of the second input are stored as an LSM tree. A *version* of a key is a row of the second input.
+New versions become a *run*, sorted by (key, time). Runs of similar size are merged, so that a row probes few
+runs, and each version is rewritten only a few times. A merge evicts versions that no row can match any more.
+These are the versions of a key that have a successor which is not later than any future row of the first
+input.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class AsOfStep:
         self._blocks = {key: block for key, block in self._blocks.items() if key in there}
 
     def _needed(self, block: Block, earliest: int) -> NDArray[np.bool_]:
-        """Return the mask of versions that rows at or after `earliest` can match."""
+        """Return the mask of versions that rows from `earliest` on can match."""
         kept = np.ones(block.rows, np.bool_)
         same = block.hashes[1:] == block.hashes[:-1]
         for name in (name for name in block.table.column_names if name.startswith(_KEY)):
@@ -179,7 +180,7 @@ class AsOfStep:
     def _found(
         self, block: Block, hashes: NDArray[np.uint64], keys: Sequence[pa.Array], times: Int64s
     ) -> Int64s:
-        """Return for each row the last matching version of a run, or -1."""
+        """Return each row's last matching version of a run, or -1."""
         window = self._join.window_us
         starts, ends = (np.empty(len(hashes), np.int32) for _ in range(2))
         none = np.zeros(0, np.int64)

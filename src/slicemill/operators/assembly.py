@@ -107,7 +107,10 @@ class Assembly:
         return self._numbering.apply(out, leave)
 
     def _run(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> tuple[pa.Table, Bools]:
-        """Return complete rows with the numbers of their input rows, and flags for expiries."""
+        """Return complete rows, and flags for expiries.
+
+        The rows have the sequence numbers of their input rows.
+        """
         state = self.state
         if self._one_each(rows, answers):
             return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
@@ -136,7 +139,7 @@ class Assembly:
         return out
 
     def _one_each(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> bool:
-        """Return True if each call has returned one result for each new row, in order.
+        """Return True if each call returned one result per new row.
 
         False if older rows or results are waiting.
         """
@@ -232,13 +235,16 @@ def _append_answers(waiting: _PendingAnswers | None, new: _PendingAnswers) -> _P
 
 
 def _before(part: _PendingAnswers, ts: int, number: int) -> Bools:
-    """Return the mask of results that precede the arrival of row `number` at time `ts`."""
+    """Return the mask of results before the arrival of row `number`.
+
+    The row arrives at time `ts`.
+    """
     earlier: Bools = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
     return earlier
 
 
 def _scatter_column(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
-    """Return a column that has these values in the given rows, and NULL in other rows."""
+    """Return a column with these values in `rows`, else NULL."""
     places = np.full(count, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return column.take(pa.array(places, mask=places < 0))

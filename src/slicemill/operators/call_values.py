@@ -40,7 +40,10 @@ _AT_ONCE = 2**20  # number of window rows that are evaluated together
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows of windows, with partition numbers and columns. A window is a range of these rows."""
+    """Rows of windows, with partition numbers and columns.
+
+    A window is a range of these rows.
+    """
 
     partitions: NDArray[np.int32]
     column: Callable[[str], pa.Array]
@@ -48,7 +51,10 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True)
 class CallValues:
-    """Result rows of windows. `windows` has the window of each result row, ascending."""
+    """Result rows of windows.
+
+    `windows` has the window of each result row, ascending.
+    """
 
     windows: Int64s
     columns: dict[str, pa.Array]
@@ -61,7 +67,10 @@ Argument: TypeAlias = tuple[str, Type]  # (name of the argument's column, its ty
 def evaluators(
     calls: Sequence[AggregateCall], columns: Mapping[Expr, str], context: StepContext
 ) -> tuple[Evaluate, ...]:
-    """Return evaluators for these calls. `columns` has the column name of each argument."""
+    """Return evaluators for these calls.
+
+    `columns` has the column name of each argument.
+    """
     catalog = context.catalog
     joint = calls_together(calls, catalog)
     made: list[Evaluate] = []
@@ -131,7 +140,10 @@ def _joint_values(joint: JointCalls, arguments: Sequence[Argument], columns: Seq
 
 
 def _routine_values(uda: Uda, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
-    """Return an evaluator of a routine: the results of the last row, then those of TERMINATE."""
+    """Return an evaluator of a routine.
+
+    A window has the results of its last row, then those of TERMINATE.
+    """
     shown = [(place, column) for place, column in enumerate(columns) if column.type.kind is not Kind.ANY]
 
     def found(rows: WindowRows, windows: Windows) -> CallValues:

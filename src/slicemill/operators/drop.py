@@ -34,7 +34,10 @@ class DropState:
 
 
 class DropStep:
-    """Passes a share of the rows. The share is set before each run."""
+    """Passes a share of the rows.
+
+    The share is set before each run.
+    """
 
     def __init__(self, operator: Drop, context: StepContext) -> None:
         self._dropping = NOTHING

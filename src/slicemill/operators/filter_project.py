@@ -84,7 +84,7 @@ Columns: TypeAlias = Callable[[Arrived], list[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Predicate bits: bit b of `words[w, row]` is set if predicate 64 w + b is true.
+    """Predicate bits: bit b of `words[w, row]` is predicate 64 w + b.
 
     A predicate that raised an error has no bit set.
     """
@@ -125,7 +125,10 @@ def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arriv
 
 
 def predicate_mask(table: Arrived, masks: Callable[[Arrived], Masks]) -> NDArray[np.uint64]:
-    """Return the bits of compiled conditions for a table. Raise the first error."""
+    """Return the bits of compiled conditions for a table.
+
+    Raise the first error.
+    """
     found = masks(table)
     for error in found.errors.values():
         raise error

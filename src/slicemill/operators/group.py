@@ -106,7 +106,7 @@ class GroupCallsStep:
             self.state.first_seqs = np.concatenate([known, seqs[rows[numbers >= len(known)]]])
 
     def _terminate_groups(self) -> pa.Table:
-        """Return the rows of TERMINATE, ordered by the first row of their group.
+        """Return the rows of TERMINATE, ordered by their groups' first rows.
 
         Their timestamp is that of the last row.
         """

@@ -182,7 +182,10 @@ class LookupMatcher:
     def _matches(
         self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s, block: range
     ) -> tuple[Int64s, Int64s]:
-        """Return the index pairs of matching rows. Table row -1 means no match."""
+        """Return the index pairs of matching rows.
+
+        Table row -1 means no match.
+        """
         if self._rest is not None and len(tuples):
             held = self._rest(self._pairs(stream, table, tuples, rows))
             keep = pc.fill_null(held, False).combine_chunks().to_numpy(zero_copy_only=False)
@@ -234,7 +237,7 @@ class TableLookup:
 
 
 class Index:
-    """Hash index: `rows` are grouped by key, and in table order within a group.
+    """Hash index: `rows` by key, then in table order.
 
     With `wanted`, only rows whose first key column has one of these values are included.
     """
@@ -279,7 +282,7 @@ class Index:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert doubles to bits, so that NaN equals NaN, and -0.0 equals 0.0."""
+    """Convert doubles to bits, with one NaN and one zero."""
     if not pa.types.is_floating(key.type):
         return key
     chunks = []
@@ -291,14 +294,17 @@ def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Int64s:
-    """Return the index of each key among the values; -1 for NULL and for values that do not occur."""
+    """Return the index of each key among the values.
+
+    -1 for NULL and for values that do not occur.
+    """
     found = pc.index_in(keys, value_set=values, skip_nulls=True)
     places: Int64s = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
     return places
 
 
 def _combine_codes(group: Int64s, key: pa.ChunkedArray, values: pa.Array) -> Int64s:
-    """Combine a group number and the code of one more key column into one number.
+    """Combine group numbers and codes of another key column.
 
     The number is -1 if the group or the code is -1. Numbers are below the square of the table's row count.
     """
@@ -351,10 +357,10 @@ class ViewState:
 
 
 class ViewLookupStep:
-    """Joins rows of both inputs by time; at equal times, view rows precede stream rows.
+    """Joins rows of both inputs by time.
 
-    The result does not depend on the boundaries between runs. `stream` and `view` have the output column
-    names.
+    At equal times, view rows precede stream rows. The result does not depend on the boundaries between runs.
+    `stream` and `view` have the output column names.
     """
 
     def __init__(
@@ -406,7 +412,10 @@ class ViewLookupStep:
         return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
     def _met(self, stream: pa.Table, content: pa.Table) -> pa.Table:
-        """Join stream rows with view rows, in stream order, then oldest view row first."""
+        """Join stream rows with view rows, in stream order.
+
+        The matches of a stream row are ordered oldest first.
+        """
         ts, times = _times(stream), _times(content)
         ends = np.searchsorted(times, ts, side="right")
         rows = content.drop_columns([TS])

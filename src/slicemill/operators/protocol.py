@@ -66,7 +66,7 @@ class Role(StrEnum):
 
 
 class UnitOf(Enum):
-    """Rule for the queries that share a unit with the query of a stateful operator."""
+    """Rule for which queries share a unit with a stateful operator."""
 
     QUERY = "none: it runs alone"
     KEYS = "all that keep something of the same log by the same keys"
@@ -75,7 +75,7 @@ class UnitOf(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsRead:
-    """Expressions over the columns of an input, and columns that are passed through."""
+    """Expressions over an input, and columns that are passed through."""
 
     exprs: Sequence[Expr]
     names: Collection[str]
@@ -97,7 +97,7 @@ class InnerJoin:
 
 @dataclass(frozen=True, slots=True)
 class MemberKind:
-    """Properties of a member of a shared operator, for the `Part` node of the member."""
+    """Properties of a member of a shared operator, for its `Part`."""
 
     words: Callable[[Any], Description]
     history_us: Callable[[Any], int | None]
@@ -111,7 +111,10 @@ class MemberKind:
 
 
 def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:
-    """Return the same keys, for operators with one input that keep the input's columns."""
+    """Return the same keys, for operators that keep input columns.
+
+    These operators have one input.
+    """
     return ((node.inputs[0], keys),)
 
 
@@ -201,7 +204,10 @@ class OperatorKind(Generic[S]):
 
 
 def longest_us(windows: Iterable[Window]) -> int | None:
-    """Return the longest window; None if a window is unbounded or counts rows."""
+    """Return the longest window.
+
+    None if a window is unbounded or counts rows.
+    """
     lengths = [window.extent if window.frame is FrameUnit.RANGE else None for window in windows]
     known = [length for length in lengths if length is not None]
     return max(known) if len(known) == len(lengths) else None
@@ -215,9 +221,9 @@ Fact: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Description of an operator: symbol of relational algebra, title, and facts as (what, text).
+    """Description of an operator: symbol, title and facts.
 
-    The symbol may be empty. The most important fact is first.
+    A fact is (what, text). The symbol may be empty. The most important fact is first.
     """
 
     symbol: str
@@ -239,7 +245,7 @@ def pluralize(number: int, word: str) -> str:
 
 
 def each(aliases: Sequence[str], windows: Sequence[str]) -> str:
-    """Return the window of each input, or a single text if all windows are equal."""
+    """Return the window of each input; only once if equal."""
     if len(windows) > 1 and len(set(windows)) == 1:
         return f"{windows[0]} each"
     return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))

@@ -1,4 +1,7 @@
-"""Punctuation-window join, row by row. The state has the rows of open windows."""
+"""Punctuation-window join, row by row.
+
+The state has the rows of open windows.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,7 @@ class PunctuatedRows:
         return self.advance(END)
 
     def held_from(self) -> int | None:
-        """Return None, because unmatched rows are emitted later than all results so far."""
+        """Return None, because unmatched rows follow all results so far."""
         return None
 
     def due(self) -> int | None:

@@ -45,6 +45,9 @@ def kind_of(operator: Operator) -> OperatorKind[Any]:
 
 
 def partition_keys(operator: Operator) -> tuple[Keys, ...] | None:
-    """Return by input the keys by which an operator can be partitioned; None without keys."""
+    """Return by input the keys by which an operator can be partitioned.
+
+    None without keys.
+    """
     keys = kind_of(operator).keys(operator)
     return keys if keys is not None and all(keys) else None

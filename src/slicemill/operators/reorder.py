@@ -26,7 +26,10 @@ from slicemill.time import BEGINNING, END
 @stored_as("reorder", version=1)
 @dataclass(slots=True)
 class ReorderState:
-    """Waiting rows in arrival order, with their new timestamps. `least` is the lowest of these."""
+    """Waiting rows in arrival order, with their new timestamps.
+
+    `least` is the lowest of these.
+    """
 
     pieces: list[Slice] = field(default_factory=list)
     least: int | None = None
@@ -54,7 +57,7 @@ class ReorderStep:
         return None if self.state.least is None else self.state.least + self._slack + 1
 
     def _watermark(self, complete: int) -> int:
-        """Return the output watermark, which is behind the input watermark by the slack."""
+        """Return the output watermark: input watermark minus slack."""
         return complete if complete == END else max(complete - self._slack, BEGINNING)
 
     def _stamped(self, table: pa.Table) -> pa.Table:

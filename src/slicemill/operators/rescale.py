@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """Dimension of a grid of cells: partitioned by keys, or by stripes of sequence numbers if `keys` is None.
+    """Dimension of a grid of cells, partitioned by keys or stripes.
 
-    `place` is the index of the new cell in this dimension.
+    `keys` is None for stripes of sequence numbers. `place` is the index of the new cell in this dimension.
     """
 
     count: int
@@ -67,7 +67,7 @@ class Redistribution:
     heavy: tuple[HeavyKey, ...] = ()
 
     def reading_states(self, input_: int, cells: Sequence[T | None]) -> list[T]:
-        """Return the states of old cells that together have read each row once."""
+        """Return states that together have read each row once."""
         found = (cells[place] for place in self.inputs[input_].sources)
         return [one for one in found if one is not None]
 

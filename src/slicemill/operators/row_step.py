@@ -56,10 +56,10 @@ class RowState:
 
 
 class RowStep:
-    """Executes an operator row by row. `numbering` is set if the operator has keys.
+    """Executes an operator row by row.
 
-    Rows of several inputs are processed by (timestamp, input, sequence number), so that the order does not
-    depend on run boundaries.
+    `numbering` is set if the operator has keys. Rows of several inputs are processed by (timestamp, input,
+    sequence number), so that the order does not depend on run boundaries.
     """
 
     def __init__(
@@ -116,7 +116,10 @@ class RowStep:
         return self._table(out), until if held is None else min(until, held)
 
     def _table(self, out: list[Caused]) -> pa.Table:
-        """Return output rows in order. Rows that the watermark released have no arrival time."""
+        """Return output rows in order.
+
+        Rows that the watermark released have no arrival time.
+        """
         if self._numbering is None:
             first, self._next_seq = self._next_seq, self._next_seq + len(out)
             return self._stored(out, range(first, self._next_seq))
@@ -142,7 +145,7 @@ class RowStep:
         return due_in_turn([queue[0][0].ts if queue else None for queue in self._waiting]) or held
 
     def _ready(self, complete: Sequence[int]) -> list[tuple[int, Arrived]]:
-        """Remove and return the waiting rows that may be processed now, in order."""
+        """Remove and return the waiting rows to process, in order."""
         ready: list[tuple[int, Arrived]] = []
         known = [
             max([told, *(timed.ts for timed, _, _ in queue[-1:])])
@@ -201,11 +204,14 @@ class RowOperator(Protocol):
     def waits_for_time(self) -> bool: ...
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
-        """Process one row of input `port`. Rows are in timestamp order over all inputs."""
+        """Process one row of input `port`.
+
+        Rows are in timestamp order over all inputs.
+        """
         ...
 
     def advance(self, ts: int) -> Sequence[Timed]:
-        """Release output, given that no later row of any input is below `ts`."""
+        """Release output up to `ts`, the watermark of all inputs."""
         ...
 
     def finish(self) -> Sequence[Timed]:
@@ -238,11 +244,17 @@ class DelayedOutput(Protocol):
     """
 
     def held_from(self) -> int | None:
-        """Return the lowest timestamp of held output; None if no output is held."""
+        """Return the lowest timestamp of held output.
+
+        None if no output is held.
+        """
         ...
 
     def due(self) -> int | None:
-        """Return the timestamp at which `advance` releases output; None if no output is held."""
+        """Return the timestamp at which `advance` releases output.
+
+        None if no output is held.
+        """
         ...
 
 
@@ -251,7 +263,7 @@ class InitialOutput(Protocol):
     """Row operator that has output without input rows."""
 
     def begin(self) -> Sequence[Timed]:
-        """Return the rows that are valid before the first input row, at `EARLIEST`.
+        """Return the rows that precede the first input row, at `EARLIEST`.
 
         A second call returns no rows.
         """
@@ -267,7 +279,10 @@ class LossReporter(Protocol):
 
 
 def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
-    """Compile a condition. A row passes only if the condition is TRUE, and not NULL."""
+    """Compile a condition.
+
+    A row passes only if the condition is TRUE, and not NULL.
+    """
     if condition is None:
         return lambda _: True
     evaluate = compile_expression(condition, schema)

@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source(Operator):
-    """Declared stream. Rows that are late by at most the slack are reordered."""
+    """Declared stream.
+
+    Rows that are late by at most the slack are reordered.
+    """
 
     stream: str
     kind: TimestampKind
@@ -138,9 +141,9 @@ def _items(items: Sequence[SelectItem]) -> str:
 
 
 def _short_names(items: Sequence[SelectItem]) -> dict[str, str]:
-    """Map the names of OVER calls to names without their windows, unless this is ambiguous.
+    """Map names of OVER calls to unambiguous names without windows.
 
-    EXPLAIN shows the windows in the operator below.
+    Empty if these names would be ambiguous. EXPLAIN shows the windows in the operator below.
     """
     names = sorted({name for item in items for name in columns_of(item.expr) if " OVER (" in name})
     short = {name: f"{name.split(' OVER (')[0]} OVER (…)" for name in names}
@@ -270,12 +273,12 @@ def input_ranks(node: Node) -> int:
 
 
 def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
-    """Return True if rows are numbered by (input, sequence number in the input).
+    """Return True if rows are numbered by (input, number).
 
-    Such numbers do not depend on the number of cells. All inputs must be declared streams, possibly behind
-    filters and projections, because the numbers of declared streams leave enough bits. All consumers must be
-    joins. Aggregates order groups by their first rows, for which numbers must increase with time. In all
-    other cases rows are renumbered.
+    The number is that of the row in its input. Such numbers do not depend on the number of cells. All inputs
+    must be declared streams, possibly behind filters and projections, because the numbers of declared streams
+    leave enough bits. All consumers must be joins. Aggregates order groups by their first rows, for which
+    numbers must increase with time. In all other cases rows are renumbered.
     """
     behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
     plain = all(isinstance(operator, Source | Filter | Project) for operator in behind)
@@ -298,7 +301,10 @@ def _feeds_only_joins(node: Node, graph: QueryGraph) -> bool:
 
 
 def _union_keys_below(union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys to the columns of each input by position; None if types differ."""
+    """Map keys to the columns of each input by position.
+
+    None if types differ.
+    """
     if not keeps_numbers(union, node, graph):
         return None
     read = {name for key in keys for name in columns_of(key)}
@@ -377,7 +383,7 @@ def _describe_lookup(lookup: Lookup, node: Node, graph: QueryGraph) -> Descripti
 
 
 def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
-    """Return True for a table, and False for a view over a stream."""
+    """Return True for a table, False for a stream's view."""
     return isinstance(graph[node.inputs[1]].operator, Scan)
 
 
@@ -495,7 +501,7 @@ _TABLE_CALL_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Unnest(Operator):
-    """Join each row of a stream with the elements of `list`, in list order.
+    """Join each row with the elements of `list`, in list order.
 
     With `left`, a row whose list is empty or NULL is emitted with a NULL. `stream_alias` is empty if the
     columns of the stream already have aliases.
@@ -586,7 +592,7 @@ _ASOF_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Reorder(Operator):
-    """Set the timestamp of rows to `column`, and reorder the rows by this timestamp.
+    """Set the timestamp of rows to `column`, and reorder the rows.
 
     Rows whose new timestamp is more than `slack_us` before the old timestamp are dropped. This does not
     depend on other rows.
@@ -620,7 +626,7 @@ _REORDER_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Part(Operator):
-    """Result of one member of a shared operator, which is the input of this node."""
+    """Result of one member of the shared operator in the input."""
 
     member: str
 

@@ -1,6 +1,7 @@
-"""Interfaces of execution steps. A step reads new rows and watermarks, and returns output rows.
+"""Interfaces of execution steps.
 
-A shared step returns a result for each of its members. An error of one member does not affect other members.
+A step reads new rows and watermarks, and returns output rows. A shared step returns a result for each of its
+members. An error of one member does not affect other members.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ class Stateful(Protocol):
     def state(self) -> object: ...
 
     def due(self) -> Due | None:
-        """Return the input watermarks that release held rows; None if no rows are held.
+        """Return the input watermarks that release held rows.
 
-        A number applies to all inputs. A tuple has a watermark for each input, and all of them are needed. A
-        list of tuples has alternatives.
+        None if no rows are held. A number applies to all inputs. A tuple has a watermark for each input, and
+        all of them are needed. A list of tuples has alternatives.
         """
         ...
 
@@ -74,7 +75,7 @@ class StatefulStep(Step, Stateful, Protocol):
 
 
 class SharedStep(Stateful, Protocol):
-    """Execution of one operator for several queries, with one result for each member."""
+    """Execution of one operator, with one result for each member."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]: ...
 
@@ -91,14 +92,14 @@ class SheddingStep(Protocol):
 
 @runtime_checkable
 class MemoryReporter(Protocol):
-    """Step or row operator that uses memory in addition to its stored state."""
+    """Step that uses memory in addition to its stored state."""
 
     def bytes_kept(self) -> int: ...
 
 
 @runtime_checkable
 class ComparisonCounter(Protocol):
-    """Step that compares rows, and counts the comparisons of the last run by age."""
+    """Step that counts its comparisons of rows by age."""
 
     @property
     def compared(self) -> Comparisons: ...
@@ -140,9 +141,10 @@ class InitialRowStep(Protocol):
 
 @runtime_checkable
 class FinalOutputStep(Protocol):
-    """Step that emits rows at the end of input, at the time of the last row.
+    """Step that emits rows at the end of input.
 
-    `latest_elsewhere` is the time of the last row in other cells, which is set before each run.
+    Their timestamp is that of the last row. `latest_elsewhere` is the time of the last row in other cells,
+    which is set before each run.
     """
 
     latest_elsewhere: int
@@ -156,7 +158,7 @@ class FinalOutputStep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """Node of a step, with the graph, the catalog, the tables and the last state."""
+    """Node of a step, with graph, catalog, tables and last state."""
 
     node: Node
     graph: QueryGraph
@@ -182,7 +184,7 @@ class StepContext:
         return relation_rows(relation, self.catalog, self.tables)
 
     def definition(self, call: AggregateCall | WindowCall) -> RowAggregate:
-        """Return the row form of an aggregate, whose results have the type of the call."""
+        """Return an aggregate's row form, with the call's result type."""
         definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
         if definition.columns == 1:
             definition = replace(definition, finish=result_converter(call.columns[0].type))

@@ -147,7 +147,10 @@ def _times(table: pa.Table, time_column: str) -> NDArray[np.int64]:
 
 
 def _borders(registers: Sequence[int], in_order: bool) -> list[int]:
-    """Return by input the timestamp below which rows are emitted; END for all rows."""
+    """Return by input the timestamp below which rows are emitted.
+
+    END for all rows.
+    """
     if in_order:
         return borders(registers)
     lowest = min(registers)

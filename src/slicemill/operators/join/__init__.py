@@ -1,9 +1,10 @@
-"""Window joins of streams. Queries share the stored rows as chains of state slices (S9-S24, S45-S50).
+"""Window joins of streams.
 
-A new row probes the stored rows of the other input and the other new rows. The age of the stored row, in
-time or in row numbers, determines the queries whose windows contain the pair (S49). Each row has a mask
-with one bit per query. The bit is set if the row passes the selection of the query (S19). The AND of both
-masks and the mask of the age gives the queries for which the pair is a result.
+Queries share the stored rows as chains of state slices (S9-S24, S45-S50). A new row probes the stored rows of
+the other input and the other new rows. The age of the stored row, in time or in row numbers, determines the
+queries whose windows contain the pair (S49). Each row has a mask with one bit per query. The bit is set if
+the row passes the selection of the query (S19). The AND of both masks and the mask of the age gives the
+queries for which the pair is a result.
 
     spec        what a join computes
     step        execution of a two-way join

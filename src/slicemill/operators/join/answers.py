@@ -73,7 +73,10 @@ class Answers:
         self._bytes: dict[str, int] = {}  # bytes of the results in this run, by query
 
     def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
-        """Append the results that are in some pairs. Failed conditions are added to `errors`."""
+        """Append the results that are in some pairs.
+
+        Failed conditions are added to `errors`.
+        """
         self._residuals.test(pairs, errors)
         if self._unmatched:
             self._unmatched.note(pairs)
@@ -154,7 +157,7 @@ _NEVER = np.int32(2**31 - 1)
 
 @typed_kernel(types.void(words_in, places_in, places_in, words_out))
 def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -> None:
-    """Clear the pending bits of matched rows, for the queries of the pair."""
+    """Clear the pending bits of matched rows."""
     for pair in range(len(rows)):
         for word in range(pending.shape[1]):
             pending[rows[pair], word] &= ~wanted[places[pair], word]
@@ -164,7 +167,7 @@ def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -
 def find_first(
     wanted: Words, places: Int32s, rows: Int32s, pending: Words, word: int, bit: int, first: Int32s
 ) -> None:
-    """Find the first pair of each row that is pending for a query, by row."""
+    """Find the first pair of each row that is pending."""
     for pair in range(len(rows)):
         row, place = rows[pair], places[pair]
         if wanted[place, word] & pending[row, word] & bit and place < first[row]:
@@ -173,7 +176,7 @@ def find_first(
 
 @typed_kernel(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
 def keep_first(wanted: Words, places: Int32s, rows: Int32s, word: int, bit: int, first: Int32s) -> None:
-    """Clear the query's bit in all pairs except the first of each row."""
+    """Clear the query's bit except in the first pair of each row."""
     for pair in range(len(rows)):
         if first[rows[pair]] != places[pair]:
             wanted[places[pair], word] &= ~bit
@@ -208,7 +211,7 @@ class UnmatchedTracker:
         return bool(self._members)
 
     def tracks_side(self, side: int) -> bool:
-        """Return True if a query needs to know which rows of this side have a match."""
+        """Return True if a query tracks which rows of this side match."""
         return bool(self.judged[side].any())
 
     def result_bits(self, member: JoinMember) -> int:
@@ -219,9 +222,9 @@ class UnmatchedTracker:
     # -- recording matches -----------------------------------------------------------------------------
 
     def note(self, pairs: Pairs) -> None:
-        """Record matches in the pending bits, and drop pairs that semi and anti joins do not emit.
+        """Record matches in the pending bits.
 
-        The pairs have already passed all conditions.
+        Pairs that semi and anti joins do not emit are dropped. The pairs have already passed all conditions.
         """
         for member in self._members:
             if member.kind is JoinKind.SEMI:
@@ -255,9 +258,10 @@ class UnmatchedTracker:
     def told(
         self, member: JoinMember, sides: Sequence[JoinSide], new: Sequence[Block], known: int
     ) -> pa.Table:
-        """Return a query's rows that can no longer find a partner, in output order.
+        """Return a query's rows that can no longer find a partner.
 
-        `known` is the watermark of both sides. The pending bits of the returned rows are cleared.
+        The rows are in output order. `known` is the watermark of both sides. The pending bits of the returned
+        rows are cleared.
         """
         found = [
             part
@@ -280,7 +284,10 @@ class UnmatchedTracker:
         return pa.table(columns).take(pa.array(order))
 
     def with_pairs(self, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
-        """Merge unmatched rows and pairs. Unmatched rows precede pairs of the same timestamp."""
+        """Merge unmatched rows and pairs.
+
+        Unmatched rows precede pairs of the same timestamp.
+        """
         later = rank_seqs(column_numbers(pairs, "_seq"), 1, rank_bits(self._seq_bits))
         pairs = with_seqs(pairs, later)
         if told is None or not pairs.num_rows:
@@ -335,7 +342,10 @@ class UnmatchedTracker:
                 yield _UnmatchedRows(number, ends, column_numbers(table, BLOCK_SEQ), table)
 
     def _first(self, member: JoinMember, number: int, side: JoinSide) -> int | None:
-        """Return when the first pending row is emitted; None if no row is pending."""
+        """Return when the first pending row is emitted.
+
+        None if no row is pending.
+        """
         word, bit = self._bit(member)
         window = member.windows[number]
         found = []

@@ -118,9 +118,10 @@ def open_block(table: pa.Table, words: int) -> Block:
 
 
 def group_by_hash(table: pa.Table, words: int) -> tuple[Block, Int32s]:
-    """Group the rows of a table by key. Also return the original index of each row.
+    """Group the rows of a table by key.
 
-    Rows are in time order. The table may be a concatenation of blocks, also in time order.
+    Also return the original index of each row. Rows are in time order. The table may be a concatenation of
+    blocks, also in time order.
     """
     hashes = column_numbers(table, HASH).view(np.uint64)
     order = np.empty(len(hashes), np.int32)
@@ -133,7 +134,7 @@ def group_by_hash(table: pa.Table, words: int) -> tuple[Block, Int32s]:
 
 
 def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema, and fill columns that the table lacks.
+    """Return the columns of a schema; fill columns that are missing.
 
     No query reads the filled values.
     """
@@ -188,7 +189,10 @@ class QueryBits:
         return words
 
     def assign_to(self, members: Sequence[JoinMember]) -> QueryBits:
-        """Assign bits after queries were added or removed. Unchanged queries keep their bits."""
+        """Assign bits after queries were added or removed.
+
+        Unchanged queries keep their bits.
+        """
         bits = {m.name: self.bits[m.name] for m in members if _same(self.members.get(m.name), m)}
         free = (bit for bit in range(len(members) + len(bits)) if bit not in set(bits.values()))
         for member in members:
@@ -254,7 +258,10 @@ class WindowReach:
 
 
 def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
-    """Return the windows of a side. `shares` shortens the windows of some queries."""
+    """Return the windows of a side.
+
+    `shares` shortens the windows of some queries.
+    """
     windows = {name: member.windows[side] for name, member in seats.members.items()}
     extents = {name: _extent(window) for name, window in windows.items()}
     for name, share in shares.items():
@@ -291,9 +298,9 @@ def _extent(window: Window) -> int:
 
 
 def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Int64s, Words]:
-    """Return the distinct window ends, ascending, and the mask of queries for each range of ages.
+    """Return the window ends, and the mask of queries between them.
 
-    The last mask, for ages beyond all windows, is empty.
+    The ends are distinct and ascending. The last mask, for ages beyond all windows, is empty.
     """
     ends = sorted(set(windows.values()))
     bits = [seats.mask([name for name, end in windows.items() if end >= slice_end]) for slice_end in ends]
@@ -314,7 +321,7 @@ class SideExpiry:
         return bool(self.queries)
 
     def by_query(self, block: Block) -> dict[str, Int64s]:
-        """Return the expiry of each row, for each query with an expiry column."""
+        """Return the expiry of each row, by query with an expiry column."""
         return {name: ends for expiry, ends in self._ends(block) for name in self.queries[expiry]}
 
     def clear_expired(self, block: Block, words: Words, now: int) -> Words:
@@ -348,7 +355,10 @@ def expiry_of_side(seats: QueryBits, side: int) -> SideExpiry:
 
 
 def ends_of(column: pa.Array | pa.ChunkedArray, expiry: ExpiryColumn) -> Int64s:
-    """Return the times of a column plus `after_us`, without overflow. NULL becomes the earliest time."""
+    """Return the times of a column plus `after_us`, without overflow.
+
+    NULL becomes the earliest time.
+    """
     array = to_array(column)
     valid = validity(array)
     ends: Int64s = numbers(array).astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""Selections of rows and residual conditions on pairs, for all queries of a shared join."""
+"""Selections of rows and residual conditions on pairs of a shared join."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Residuals:
         self._tests = [(compile_vector(expr, both), columns_of(expr), names) for expr, names in users.items()]
 
     def test(self, pairs: Pairs, errors: dict[str, ExpressionError]) -> None:
-        """Clear the bit of a query in each pair that fails its condition.
+        """Clear the bits of queries in pairs that fail their condition.
 
         An error in a condition fails only the queries for which the failing pair is a candidate.
         """
@@ -131,7 +131,10 @@ class Residuals:
 
 
 class RowPreparer:
-    """Prepares arriving rows of one input; `schema` is the schema of prepared rows."""
+    """Prepares arriving rows of one input.
+
+    `schema` is the schema of prepared rows.
+    """
 
     def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> None:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
@@ -143,10 +146,10 @@ class RowPreparer:
     def prepare(
         self, table: pa.Table, numbers: Int64s | None, errors: dict[str, ExpressionError]
     ) -> tuple[pa.Table, pa.Table | None]:
-        """Return the prepared rows, and the rows with a NULL key that outer joins emit.
+        """Return the prepared rows, and rows with a NULL key.
 
-        An error in the selection of a query is recorded in `errors`. The second table is None if no outer
-        join emits such a row.
+        Outer joins emit the rows with a NULL key. An error in the selection of a query is recorded in
+        `errors`. The second table is None if no outer join emits such a row.
         """
         hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
         words = self._selections.masks(table, errors)

@@ -29,9 +29,10 @@ _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 @dataclass(frozen=True, slots=True)
 class HashedKeys:
-    """Hashes of keys. `valid` is False for keys with a NULL; None if there are none.
+    """Hashes of keys.
 
-    `columns` must be compared where hashes are equal. It is empty if equal hashes mean equal keys.
+    `valid` is False for keys with a NULL; None if there are none. `columns` must be compared where hashes are
+    equal. It is empty if equal hashes mean equal keys.
     """
 
     hashes: Hashes
@@ -40,7 +41,10 @@ class HashedKeys:
 
 
 def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
-    """Hash the keys of rows. Without keys, all rows have the same hash."""
+    """Hash the keys of rows.
+
+    Without keys, all rows have the same hash.
+    """
     hashes = np.zeros(rows, np.uint64)
     valid: NDArray[np.bool_] | None = None
     columns = tuple(_comparable(key) for key in keys)
@@ -54,7 +58,7 @@ def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.Array:
-    """Convert a column so that equal keys have equal values, and different keys different values.
+    """Convert a column to values that are equal exactly if keys are.
 
     Types of at most 64 bits are converted to int64.
     """
@@ -75,7 +79,10 @@ def _comparable(key: pa.ChunkedArray) -> pa.Array:
 
 
 def _mix_in(column: pa.Array, hashes: Hashes) -> None:
-    """Mix the values of a column into the hashes. Hashes of NULLs are arbitrary."""
+    """Mix the values of a column into the hashes.
+
+    Hashes of NULLs are arbitrary.
+    """
     kind = column.type
     rows = len(column)
     if not rows:
@@ -106,7 +113,10 @@ def _mix_bits(word: np.uint64) -> np.uint64:
 
 
 def invert_hashes(hashes: Hashes) -> Hashes:
-    """Return the keys of hashes. Only for a single key column of at most 64 bits."""
+    """Return the keys of hashes.
+
+    Only for a single key column of at most 64 bits.
+    """
     words = (hashes ^ (hashes >> np.uint64(31)) ^ (hashes >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
     words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
     return np.asarray((words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))) - _STEP)

@@ -71,7 +71,7 @@ NO_WORK = KeyWork()
 
 @dataclass(frozen=True, slots=True)
 class KeySample:
-    """Key frequencies, estimated from a sample of the rows that were written to a log.
+    """Key frequencies, estimated from a sample of a log's rows.
 
     `rows` is the number of rows written, and `span_us` the time between the first and the last. `keys` has,
     by hash, the cell and the estimated number of rows of each frequent key.
@@ -97,7 +97,10 @@ def key_sample(
 
 
 def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
-    """Return the work by key, given each side's sorted hashes and pair counts."""
+    """Return the work by key.
+
+    `sides` has the sorted hashes and the pair counts of each side.
+    """
     found = [_by_key(hashes, pairs) for hashes, pairs in sides if len(hashes)]
     rows, pairs = (sum(int(one[column].sum()) for one in found) for column in (1, 2))
     least = (rows * ROW_WORK + pairs) * _TOLD_SHARE
@@ -114,6 +117,9 @@ def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
 
 
 def _by_key(hashes: Hashes, pairs: NDArray[np.int64]) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64]]:
-    """Group sorted hashes. Return the distinct hashes, with their row and pair counts."""
+    """Group sorted hashes.
+
+    Return the distinct hashes, with their row and pair counts.
+    """
     first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
     return hashes[first], np.diff(first, append=len(hashes)), np.add.reduceat(pairs, first)

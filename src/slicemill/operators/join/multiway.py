@@ -1,4 +1,4 @@
-"""Vectorized window join of three or more streams, shared by all queries of a plan.
+"""Vectorized window join of three or more streams, for several queries.
 
 Each stream has one state, which all queries share. A new row of a stream probes the states of the other
 streams, one after the other. No intermediate results are stored. Each partial result has a mask of the
@@ -181,7 +181,7 @@ class MultiJoinKernel:
 
     @property
     def index_bytes(self) -> int:
-        """Return the memory of the indexes, which are not part of the state."""
+        """Return the memory of indexes, which the state excludes."""
         return self._indexes.bytes
 
     def shorten(self, shares: Mapping[str, float]) -> None:
@@ -272,12 +272,12 @@ class MultiJoinKernel:
     # -- runs ------------------------------------------------------------------------------------------
 
     def dues(self) -> list[tuple[int, ...]]:
-        """Return the watermarks needed before the next waiting row may probe, by line."""
+        """Return by line the watermarks that release the next waiting row."""
         firsts = [side.next_ts() for side in self._sides]
         return [due for line in self._lines if (due := line.due(firsts)) is not None]
 
     def complete(self, name: str, complete: Sequence[int]) -> int:
-        """Return the watermark of a query's results, from the watermarks of the inputs."""
+        """Return the watermark of a query's results."""
         return min(complete[input_] for input_ in self.joined[name])
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
@@ -343,7 +343,7 @@ class MultiJoinKernel:
     def _targets(
         self, number: int, blocks: Sequence[Block], probing: Sequence[Block]
     ) -> Iterator[ProbeTarget]:
-        """Yield the blocks of an input that rows of other inputs may match, oldest first."""
+        """Yield the blocks of an input to probe, oldest first."""
         side, others = self._sides[number], [b for n, b in enumerate(probing) if n != number and b.rows]
         if not others:
             return
@@ -363,7 +363,7 @@ class MultiJoinKernel:
         found: dict[str, list[PartialResults]],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Collect the results of queries that end at a node, and probe the next states."""
+        """Collect the results that end at a node; probe the next states."""
         for name in node.ends:
             own = partials.of(self.state.seats.mask([name]))
             if postponed:
@@ -594,12 +594,15 @@ class SharedMultiJoinStep:
         return {member.name: known[member.name] for member in self._limited if member.name in known}
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
-        """Set the part of their windows that these queries probe in the next run."""
+        """Set the part of the windows that the next run probes."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> None:
-        """Estimate shed results. Skipped probes are assumed to match as often as executed probes."""
+        """Estimate shed results.
+
+        Skipped probes are assumed to match as often as executed probes.
+        """
         for member in self._limited:
             own = [table for input_ in self._join.joined[member.name] if (table := tables[input_]).num_rows]
             rows = sum(table.num_rows for table in own)

@@ -38,7 +38,7 @@ class JoinedStreams:
     others: tuple[tuple[frozenset[int], float], ...] = ()
 
     def met(self, bound: Collection[int], target: int) -> float:
-        """Return the share of `target`'s rows that have the keys of a partial result."""
+        """Return the share of `target`'s rows that match a partial result's keys."""
         share = 1.0
         for over, passing in self.keys:
             if target in over and any(one in over for one in bound):
@@ -46,7 +46,7 @@ class JoinedStreams:
         return share
 
     def passing(self, bound: Collection[int], target: int) -> float:
-        """Return the selectivity of the conditions that can be tested once `target` is joined."""
+        """Return the selectivity of the conditions tested when `target` is joined."""
         share = 1.0
         for over, passing in self.others:
             if target in over and over <= {*bound, target}:
@@ -68,7 +68,7 @@ class JoinFormCosts:
 
     @property
     def use_tree(self) -> bool:
-        """Return True if the tree is cheaper by more than the estimation error."""
+        """Return True if the tree is clearly cheaper."""
         return self.tree.cpu * self.tree.memory * _WORTH < self.multi.cpu * self.multi.memory
 
     @property
@@ -81,7 +81,10 @@ class JoinFormCosts:
 
 
 def forms_of(streams: JoinedStreams, order: Sequence[int]) -> JoinFormCosts:
-    """Return the costs of both forms. The tree joins the streams in the given order."""
+    """Return the costs of both forms.
+
+    The tree joins the streams in the given order.
+    """
     return JoinFormCosts(one_state_each(streams), tree_of_joins(streams, order))
 
 
@@ -135,7 +138,7 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
 
 
 def forms_from_measures(join: SharedMultiJoin) -> JoinFormCosts | None:
-    """Return both costs from measured statistics, with the longest window on each stream."""
+    """Return both costs from measured statistics and the longest windows."""
     known, inner = join.measured, inner_join_of(join)
     if known is None or inner is None:
         return None
@@ -170,8 +173,10 @@ def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
 
 
 def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
-    """Return the join order of a tree. The next stream has a key in common with earlier streams if
-    possible."""
+    """Return the join order of a tree.
+
+    The next stream has a key in common with earlier streams if possible.
+    """
     order, left = [0], list(range(1, streams))
     while left:
         keyed = [one for one in left if any(one in over and over & set(order) for over in keys)]

@@ -1,4 +1,4 @@
-"""Probing orders: the order in which a new row probes the states of the other streams (S25, S49, S57).
+"""Probing orders: which states a new row probes, in which order (S25, S49, S57).
 
 The orders of all queries that start at the same stream form a tree. Queries share a branch as long as they
 probe the same states by the same keys. The next state is the state with the fewest expected matches. States
@@ -37,7 +37,10 @@ class StateProbe:
 
     @property
     def name(self) -> str:
-        """Return the name of the probe, which is equal for all queries and after a restart."""
+        """Return the name of the probe.
+
+        The name is equal for all queries, and after a restart.
+        """
         links = [self.by, *self.checks] if self.by is not None else []
         return f"{self.target}:" + ",".join(f"{link.of}.{link.of_key}={link.to_key}" for link in links)
 
@@ -95,7 +98,10 @@ def _grown(
 def _probe(
     name: str, bound: tuple[int, ...], target: int, keys: KeyTable, expected: Callable[[StateProbe], float]
 ) -> StateProbe:
-    """Return the probe that looks up the key with the fewest matches and compares the other keys."""
+    """Return the probe by the key with the fewest matches.
+
+    The other keys are compared.
+    """
     links = keys.links(name, bound, target)
     if not links:
         return StateProbe(target, None)
@@ -135,9 +141,9 @@ class JoinOrderGroup:
         return dict(zip(self.inputs, borders([known[input_] for input_ in self.inputs]), strict=True))
 
     def due(self, firsts: Sequence[int | None]) -> tuple[int, ...] | None:
-        """Return the watermarks needed by the first waiting row; None if no row waits.
+        """Return the watermarks needed by the first waiting row.
 
-        All inputs of the line have to reach at least the time of the row.
+        None if no row waits. All inputs of the line have to reach at least the time of the row.
         """
         waiting = [_first(firsts[input_], self.late[input_].next_ts()) for input_ in self.inputs]
         asked = due_in_turn(waiting)
@@ -148,7 +154,7 @@ class JoinOrderGroup:
         return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
 
     def store_late(self, input_: int, rows: pa.Table, words: Words) -> None:
-        """Store rows that other lines have processed and that wait in this line."""
+        """Store rows that wait only in this line."""
         wanted = words.any(axis=1)
         if wanted.any():
             self.late[input_].arrive(replace_masks(rows, words).filter(pa.array(wanted)).combine_chunks())
@@ -161,9 +167,10 @@ def lines_of(
     late: dict[str, dict[str, SideState]],
     side_of: Callable[[int, SideState], JoinSide],
 ) -> list[JoinOrderGroup]:
-    """Return the lines of all queries. `joined` has the input numbers of each query.
+    """Return the lines of all queries.
 
-    `late` has the stored late rows by line and input. Lines without queries are deleted from `late`.
+    `joined` has the input numbers of each query. `late` has the stored late rows by line and input. Lines
+    without queries are deleted from `late`.
     """
     found: dict[str, list[MultiJoinMember]] = {}
     for member in members:
@@ -184,7 +191,7 @@ def lines_of(
 def input_watermarks(
     sides: Sequence[JoinSide], lines: Sequence[JoinOrderGroup], complete: Sequence[int]
 ) -> list[int]:
-    """Return the watermark of each input, or its last waiting timestamp if that is later."""
+    """Return each input's watermark, or its later last waiting timestamp."""
     found = []
     for number, told in enumerate(complete):
         waiting = [sides[number], *(line.late[number] for line in lines if number in line.late)]
@@ -255,7 +262,10 @@ class ProbeMeasures:
 @stored_as("multijoin.measures", version=1)
 @dataclass(slots=True)
 class MultiJoinMeasures:
-    """Rows by input, and statistics by probe. `since` counts the rows since the last plan."""
+    """Rows by input, and statistics by probe.
+
+    `since` counts the rows since the last plan.
+    """
 
     rows: dict[str, int] = field(default_factory=dict)
     probes: dict[str, ProbeMeasures] = field(default_factory=dict)
@@ -276,7 +286,10 @@ class MultiJoinMeasures:
         found.kept += kept
 
     def is_due(self) -> bool:
-        """Return True if orders should be planned again. If so, halve the counts of older probes."""
+        """Return True if orders should be planned again.
+
+        If so, halve the counts of older probes.
+        """
         if self.since < _PLANNED_AFTER:
             return False
         self.since = 0
@@ -285,7 +298,7 @@ class MultiJoinMeasures:
         return True
 
     def begin_anew(self) -> None:
-        """Reset all statistics, because the new queries select other rows by other keys."""
+        """Reset all statistics, because the queries have changed."""
         self.rows, self.probes, self.first_us, self.since = {}, {}, None, 0
 
     @property

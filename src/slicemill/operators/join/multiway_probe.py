@@ -1,7 +1,8 @@
-"""Partial results of new rows. Each level of partial results adds a row of one more input.
+"""Partial results of new rows.
 
-For each partial result, a level stores the index of its parent in the previous level, and the row that it
-adds. A partial result therefore takes only a few numbers. Columns are gathered on first access.
+Each level of partial results adds a row of one more input. For each partial result, a level stores the index
+of its parent in the previous level, and the row that it adds. A partial result therefore takes only a few
+numbers. Columns are gathered on first access.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """Rows of a block, and the positions of the partial results that have them."""
+    """Rows of a block, and the positions of their partial results."""
 
     block: Block
     rows: Int32s
@@ -93,7 +94,7 @@ class PartialResults:
         )  # fmt: skip
 
     def of(self, bit: NDArray[np.uint64]) -> PartialResults:
-        """Return the partial results that have at least one query of a mask."""
+        """Return the partial results of the queries in a mask."""
         keep: NDArray[np.bool_] = np.any(self.words & bit, axis=1)
         return self if keep.all() else self.kept(keep)
 
@@ -105,7 +106,10 @@ class PartialResults:
         return found
 
     def column(self, input_: int, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of one input's rows. Values that are missing are NULL, and no query reads them."""
+        """Return a column of one input's rows.
+
+        Values that are missing are NULL, and no query reads them.
+        """
         known = (input_, name)
         if known not in self._fetched:
             self._fetched[known] = fetch(self.rows_of(input_), len(self), name, kind)
@@ -122,7 +126,7 @@ class PartialResults:
         return self._added[input_]
 
     def _locate_rows(self, at: Int32s | None) -> list[AddedRows]:
-        """Return the rows that this level added to partial results, `at` the given positions."""
+        """Return the rows that this level added to partial results `at`."""
         rows = self.rows if at is None else _gather_rows(self.rows, at)
         if len(self.blocks) == 1:
             return [AddedRows(self.blocks[0], rows, np.arange(len(rows), dtype=np.int32))]
@@ -194,7 +198,7 @@ def new_rows(input_: int, block: Block) -> PartialResults:
 
 @dataclass(frozen=True, slots=True)
 class ResidualCondition:
-    """Condition on rows of several inputs, and the queries that have this condition.
+    """Condition on rows of several inputs, with its queries.
 
     Columns are named by input number, as in `0.column`.
     """
@@ -235,7 +239,7 @@ class PartialTests:
         ]
 
     def at(self, before: Collection[int], target: int, names: Collection[str]) -> list[ResidualCondition]:
-        """Return the conditions that can be tested once the rows of `target` are joined."""
+        """Return the conditions to test when `target` is joined."""
         tested = frozenset(before) if len(before) > 1 else frozenset[int]()
         there = {*before, target}
         return [
@@ -264,7 +268,10 @@ class PartialTests:
         postponed: Sequence[ResidualCondition],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Test postponed conditions on the results of a query. An error fails the query."""
+        """Test postponed conditions on the results of a query.
+
+        An error fails the query.
+        """
         for condition in postponed:
             if name in condition.names:
                 try:
@@ -325,7 +332,10 @@ class NewRows:
 
 
 class ResultBuilder:
-    """Builds the results of one query; `inputs` are its streams in FROM order."""
+    """Builds the results of one query.
+
+    `inputs` are its streams in FROM order.
+    """
 
     def __init__(
         self,
@@ -560,7 +570,7 @@ def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
 
 @typed_kernel(types.void(places_in, types.int64, _numbers_in, places_out))
 def order_by_cause(causes: Int32s, total: int, numbers: Int64s, order: Int32s) -> None:
-    """Sort results by cause, and results of one cause by all row numbers.
+    """Sort results by new row, then by all row numbers.
 
     `total` is the number of causes. `numbers` has one array row per stream, with the row numbers of that
     stream.

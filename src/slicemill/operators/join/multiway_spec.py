@@ -1,4 +1,4 @@
-"""Specification of joins of three or more streams with one state per stream."""
+"""Specification of multi-way joins, with one state per stream."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MultiJoinMember(JoinMember):
     why: str = field(default="", compare=False)
 
     def side_of(self, other: JoinMember, side: int) -> int | None:
-        """Return the side of this join that reads the same input as `side` of another join."""
+        """Return the side that reads the same input as `other`'s `side`."""
         assert isinstance(other, MultiJoinMember), "they share a node"
         wanted = other.inputs[side]
         return self.inputs.index(wanted) if wanted in self.inputs else None
@@ -127,7 +127,7 @@ def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
 
 
 def _equal_in_all_streams(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
-    """Return the sets of equal expressions that have an expression of every stream."""
+    """Return the sets of equal expressions that cover every stream."""
     return [equal for equal in member.equal if len(equal) == len(member.inputs)]
 
 
@@ -148,9 +148,10 @@ def _by_input(member: MultiJoinMember, equal: tuple[tuple[int, Expr], ...]) -> d
 
 
 def inner_join_of(join: SharedMultiJoin) -> InnerJoin | None:
-    """Describe the join for the planner; None unless all queries use all inputs.
+    """Describe the join for the planner.
 
-    Output columns are mapped to input columns only if the join has a single query.
+    None unless all queries use all inputs. Output columns are mapped to input columns only if the join has a
+    single query.
     """
     if any(set(member.inputs) != set(join.inputs) for member in join.members):
         return None
@@ -233,13 +234,16 @@ def _selections(join: SharedMultiJoin, ports: Sequence[int]) -> tuple[Expr | Non
 
 
 def _users(join: SharedMultiJoin, port: int) -> list[tuple[MultiJoinMember, int]]:
-    """Return the queries that join an input, and its side in each query."""
+    """Return the queries that join an input, with its side."""
     name = join.inputs[port]
     return [(member, member.inputs.index(name)) for member in join.members if name in member.inputs]
 
 
 def _history_us(join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | None:
-    """Return the history of the only query; 0 if the join has several queries."""
+    """Return the history of the only query.
+
+    0 if the join has several queries.
+    """
     return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
 
 
@@ -288,9 +292,9 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Equality between a key of input `of`, which is already joined, and a key of input `to`.
+    """Equality of keys of input `of` and input `to`.
 
-    `of_key` and `to_key` are indexes into the keys of each input.
+    Input `of` is already joined. `of_key` and `to_key` are indexes into the keys of each input.
     """
 
     of: int
@@ -300,7 +304,7 @@ class Link:
 
 
 class KeyTable:
-    """Keys of all inputs, and the keys that connect the inputs of each query."""
+    """Keys of all inputs, and the keys that connect them."""
 
     def __init__(self, inputs: Sequence[str], members: Sequence[MultiJoinMember]) -> None:
         self.keys: list[list[Keys]] = [[] for _ in inputs]
@@ -319,7 +323,7 @@ class KeyTable:
             self._joined[member.name] = found
 
     def links(self, member: str, bound: Sequence[int], target: int) -> tuple[Link, ...]:
-        """Return the links from joined inputs to `target`, one for each key of the query."""
+        """Return the links from joined inputs to `target`, by key."""
         found = []
         for places in self._joined[member]:
             of = next((one for one in bound if one in places), None)
@@ -335,7 +339,7 @@ class KeyTable:
 
 
 def keys_by_side(member: MultiJoinMember) -> list[dict[int, Keys]]:
-    """Return the keys of a join by side, in order of the number of streams, most first.
+    """Return the keys of a join by side, most streams first.
 
     The result does not depend on the order of FROM.
     """

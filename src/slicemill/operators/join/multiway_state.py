@@ -51,7 +51,7 @@ class MultiJoinState:
     sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query with load shedding
 
     def held(self) -> list[SliceContent]:
-        """Return the content of the slices of each stream, oldest first, and of the waiting rows."""
+        """Return the content of slices, oldest first, and of waiting rows."""
         held = sorted(self.sides.items())
         held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
         return [
@@ -77,7 +77,7 @@ class MultiJoinState:
         return Statistics(rates, sum(shares) / len(shares), measured=True)
 
     def _held(self, probe: str) -> int:
-        """Return the number of stored rows of the input that a probe searches."""
+        """Return the number of stored rows that a probe searches."""
         side = list(self.sides.values())[int(probe.split(":")[0])]
         return sum(stored.rows for stored in side.slices)
 
@@ -107,7 +107,7 @@ def key_columns(key: int, keys: Keys) -> list[tuple[str, pa.DataType]]:
 
 
 def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, JoinMember]:
-    """Return the queries that join an input, each as a join with only this side."""
+    """Return the queries that join an input, reduced to this side."""
     found = {}
     for name, member in members.items():
         if input_ in member.inputs:
@@ -118,7 +118,10 @@ def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, Join
 
 
 class StreamRowPreparer:
-    """Prepares arriving rows of one input; `schema` is the schema of prepared rows."""
+    """Prepares arriving rows of one input.
+
+    `schema` is the schema of prepared rows.
+    """
 
     def __init__(
         self,
@@ -174,7 +177,10 @@ class StreamRowPreparer:
 def redistribute_state(
     operator: SharedMultiJoin, states: Sequence[MultiJoinState | None], change: Redistribution
 ) -> MultiJoinState:
-    """Return the state of a new cell. At least one old state is not None."""
+    """Return the state of a new cell.
+
+    At least one old state is not None.
+    """
     found = next(state for state in states if state is not None)
     whole = MultiJoinState(found.seats, measures=found.measures)
     whole.measures.begin_anew()

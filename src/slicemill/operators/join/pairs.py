@@ -97,7 +97,10 @@ class Pairs:
         return self._of_probes("cause", lambda probing: probing.numbers)
 
     def older(self, name: str) -> pa.Array:
-        """Return an integer system column of the older rows; 0 if the column is missing."""
+        """Return an integer system column of the older rows.
+
+        0 if the column is missing.
+        """
         known = f"older{name}"
         if known not in self._fetched:
             out = np.zeros(len(self), np.int64)
@@ -126,7 +129,7 @@ class Pairs:
                 self.wanted[~same] = 0
 
     def keep_deadlines(self) -> None:
-        """Clear the masks of pairs whose left row contains a row that has left its window.
+        """Clear the masks of pairs with an expired row on the left.
 
         In a chain of joins, a left row is itself the result of a join.
         """
@@ -174,7 +177,10 @@ class Pairs:
         return self._fetched[name]
 
     def _column(self, side: int, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of one side. Values that are missing are NULL, and no query reads them."""
+        """Return a column of one side.
+
+        Values that are missing are NULL, and no query reads them.
+        """
         known = f"{side}{name}"
         if known not in self._fetched:
             sources = [self._source(found, side, name) for found in self.found]
@@ -221,7 +227,10 @@ def fetch(column: pa.Array, places: Int32s) -> pa.Array:
 
 
 def width(kind: pa.DataType) -> int:
-    """Return the width of a 32-bit or 64-bit number type in bits; 0 for other types."""
+    """Return the width of a 32-bit or 64-bit number type in bits.
+
+    0 for other types.
+    """
     plain = pa.types.is_primitive(kind) and kind.bit_width in _RAW
     return int(kind.bit_width) if plain else 0
 
@@ -238,7 +247,7 @@ def raw(column: pa.Array) -> NDArray[Any]:
 def in_order(
     table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS, *, tied: bool = False
 ) -> pa.Table:
-    """Sort joined rows by (timestamp, latest stream, sequence number of the latest row, all numbers).
+    """Sort joined rows by (timestamp, latest stream, its number, all numbers).
 
     `members` has, by stream, the columns with the timestamp and the sequence number of the joined row. If
     several joined rows have the latest timestamp, the row of the last stream in FROM counts as the latest.
@@ -272,7 +281,7 @@ def in_order(
 
 
 class InOrderStep:
-    """Orders the results of chained joins like a single join, and drops helper columns."""
+    """Orders results like a single join, and drops helper columns."""
 
     def __init__(self, operator: InOrder, output: Schema, seq_bits: int, *, tied: bool) -> None:
         self._members = operator.members

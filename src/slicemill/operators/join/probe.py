@@ -1,4 +1,4 @@
-"""Compiled loops that group rows by key, find matching rows, and test masks and ages.
+"""Compiled loops that group rows by key and find matching rows.
 
 Rows of a block are sorted by (hash, time). The block's directory `first` has one element per row. It divides
 the hash values into as many equal ranges as the block has rows: `first[b]` is the index of the first row in
@@ -94,13 +94,16 @@ _SHORT = 16  # insertion sort is used up to this number of rows
 
 @kernel(inline="always")
 def _part(hash_: Any, parts: Any) -> Any:
-    """Return the index of the hash's range, with all hashes divided into `parts` equal ranges."""
+    """Return the index of the hash's range, of `parts` equal ranges."""
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
 @typed_kernel(types.void(hashes_in, places_out, places_out))
 def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
-    """Sort rows by hash, and build the directory of the sorted rows. The sort is stable."""
+    """Sort rows by hash, and build the directory of the sorted rows.
+
+    The sort is stable.
+    """
     rows = len(hashes)
     first[:] = 0
     for row in range(rows):
@@ -140,7 +143,7 @@ def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
 
 @kernel(inline="always")
 def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound: Any) -> Any:
-    """Return the first row in [start, end) that is not before (hash, bound)."""
+    """Return the first row in [start, end) from (hash, bound) on."""
     while end - start > 8:
         middle = (start + end) >> 1
         if hashes[middle] < hash_ or (hashes[middle] == hash_ and numbers[middle] < bound):
@@ -241,12 +244,12 @@ def find_pairs(
     rows: Int32s,
     wanted: Words,
 ) -> int:
-    """Find the pairs that are results of at least one query. Return their number.
+    """Find the pairs that are results of at least one query.
 
-    Only probes with first_rank <= rank < end_rank are considered. `wanted` receives the mask of each pair.
-    `ends_us` are the ends of windows, ascending. `bits_us[i]` are the queries whose windows contain ages
-    between end i-1 and end i (S49). `ends_rows` and `bits_rows` are the same for windows that count rows.
-    `live` is the mask of the queries that may use rows of this block.
+    Return their number. Only probes with first_rank <= rank < end_rank are considered. `wanted` receives the
+    mask of each pair. `ends_us` are the ends of windows, ascending. `bits_us[i]` are the queries whose
+    windows contain ages between end i-1 and end i (S49). `ends_rows` and `bits_rows` are the same for windows
+    that count rows. `live` is the mask of the queries that may use rows of this block.
     """
     found = 0
     width = words.shape[1]
@@ -299,9 +302,9 @@ def count_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, counts: Int32s
 
 @typed_kernel(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
 def count_before(times: Int64s, others: Int64s, at_same_time: int) -> Int64s:
-    """Count for each time the earlier times in `others`. Both arrays are sorted.
+    """Count for each time the earlier times in `others`.
 
-    Equal times are counted too if `at_same_time` is 1.
+    Both arrays are sorted. Equal times are counted too if `at_same_time` is 1.
     """
     found = np.empty(len(times), np.int64)
     count = 0
@@ -366,9 +369,10 @@ def count_wanted(
     wanted: Int64s,
     last: Int64s,
 ) -> None:
-    """Count selected rows by query, in `wanted`, and by their first selecting query, in `last`.
+    """Count rows by selecting query and by first selecting query.
 
-    Queries are ordered by window, longest first. The first selecting query therefore needs the row longest.
+    The counts are in `wanted` and in `last`. Queries are ordered by window, longest first. The first
+    selecting query therefore needs the row longest.
     """
     for row in range(len(words)):
         first = True

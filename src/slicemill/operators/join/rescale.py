@@ -57,7 +57,10 @@ ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
 def redistribute_state(
     operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
 ) -> JoinState:
-    """Return the state of a new cell; at least one old state exists."""
+    """Return the state of a new cell.
+
+    At least one old state exists.
+    """
     found = [state for state in states if state is not None]
     whole = JoinState(found[0].seats, measures=found[0].measures)
     whole.measures.begin_anew()
@@ -120,7 +123,10 @@ def redistribute_side(
 
 
 def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
-    """Return waiting rows without the rows of heavy keys that also wait in their home cell."""
+    """Return waiting rows, without copies of rows of heavy keys.
+
+    The home cell of a heavy key also has the waiting rows of the key.
+    """
     away = [key for key in change.heavy if key.home != cell]
     hashes = column_numbers(table, HASH).view(np.uint64)
     return (
@@ -136,7 +142,7 @@ def _waiting(side: SideState) -> Iterator[pa.Table]:
 
 
 def _reachable_rows(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
-    """Yield the stored rows that are in the mask of at least one query.
+    """Yield the stored rows that a query still selects.
 
     The masks of the returned rows contain only queries that still use the slice.
     """

@@ -50,7 +50,7 @@ RowLife = Callable[[Row], int | None]
 
 
 def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
-    """Evict the rows of a time window that no later row can match.
+    """Evict rows of a time window that no later row matches.
 
     A count window has a queue of limited length, which evicts rows on arrival.
     """
@@ -60,11 +60,11 @@ def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
 
 
 class JoinByRows:
-    """Inner join. A result has the columns of all inputs, in FROM order.
+    """Inner join.
 
-    Results of one new row are ordered by their stored rows, oldest first; the row of the first input varies
-    slowest. With `member_times`, the timestamps of the joined rows are appended (S1), so that an aggregate
-    knows when a result leaves the windows.
+    A result has the columns of all inputs, in FROM order. Results of one new row are ordered by their stored
+    rows, oldest first; the row of the first input varies slowest. With `member_times`, the timestamps of the
+    joined rows are appended (S1), so that an aggregate knows when a result leaves the windows.
     """
 
     waits_for_time = True
@@ -104,7 +104,7 @@ class JoinByRows:
         return out
 
     def _all_live(self, combination: Sequence[Timed]) -> bool:
-        """Return True if no row had expired at the time of the other rows."""
+        """Return True if no row had expired when the others arrived."""
         for place, life in enumerate(self._lives):
             if life is not None:
                 end = life(combination[place].row)
@@ -129,7 +129,7 @@ class JoinByRows:
 
 
 class _StoredRow(NamedTuple):
-    """Stored row with its number, its expiry by a column, and its eviction time."""
+    """Stored row with number, expiry by a column, and eviction time."""
 
     timed: Timed
     number: int
@@ -216,7 +216,7 @@ class OuterJoinByRows:
         return (*row, *times) if self._member_times else row
 
     def held_from(self) -> int | None:
-        """Return None, because unmatched rows are emitted later than all results so far."""
+        """Return None, because unmatched rows follow all results so far."""
         return None
 
     def due(self) -> int | None:
@@ -270,7 +270,10 @@ def _life(window: Window, schema: Schema) -> RowLife | None:
 
 
 def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
-    """Return the step of a row-by-row join, used for three or more streams over row counts."""
+    """Return the step of a join row by row.
+
+    Used for three or more streams over row counts.
+    """
     if join.kind is not JoinKind.INNER:
         return row_step(outer_join_rows(join, context.schemas, context.node.schema), context)
     return row_step(join_rows(join, context.schemas, context.node.schema), context)

@@ -93,13 +93,13 @@ class JoinMember:
         return sum(known) if len(known) == len(extents) else None
 
     def side_of(self, _: JoinMember, side: int) -> int | None:
-        """Return the input of this join that equals input `side` of another join."""
+        """Return the side that reads the same input as the other's."""
         return side
 
 
 @dataclass(frozen=True, slots=True)
 class SharedJoin(SharedOperator):
-    """Joins of the same two inputs on equal `keys`, executed as one operator.
+    """Joins of two inputs on equal `keys`, executed as one operator.
 
     `keys` are expressions over the columns of each input. `deadlines` is set in a chain of joins, where rows
     of input 0 are results of another join. It has pairs of a timestamp column of a joined row, and the length
@@ -133,7 +133,7 @@ class SharedJoin(SharedOperator):
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Operator):
-    """Order the results of chained two-way joins like those of a single join.
+    """Order the results of chained joins like a single join.
 
     `members` has, for each stream in the order of FROM, the columns with the timestamp and the sequence
     number of the joined row. Results are ordered by the latest joined row, then by the numbers of the other
@@ -294,7 +294,10 @@ def _selections(join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ..
 
 
 def _history_us(join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
-    """Return the history of the only query; 0 if the join has several queries."""
+    """Return the history of the only query.
+
+    0 if the join has several queries.
+    """
     return 0 if graph.has_parts(node.id) else join.members[0].history_us
 
 

@@ -1,4 +1,4 @@
-"""State of a join between runs: query bits, waiting rows, slices and statistics."""
+"""State of a join: query bits, waiting rows, slices and statistics."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class JoinState:
     sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query, for queries with load shedding
 
     def held(self) -> list[SliceContent]:
-        """Return the content of the slices, oldest first, and of the waiting rows, by side."""
+        """Return the content of slices, oldest first, and of waiting rows."""
         return [
             SliceContent(
                 f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted
@@ -261,7 +261,7 @@ class JoinSide:
         table: pa.Table,
         masks: Words,
     ) -> None:
-        """Set the bits of served queries on the rows that they take over.
+        """Set the bits of queries that take over rows.
 
         If `live` is given, rows are taken over only from queries that `live` contains.
         """
@@ -304,7 +304,7 @@ class JoinSide:
         return whole.combine_chunks()
 
     def _store_waiting(self) -> None:
-        """Convert large waiting tables to slices, so that only one checkpoint writes them."""
+        """Convert large waiting tables to slices, which checkpoints write once."""
         state = self.state
         if state.waiting and state.taken:
             first = table_of(state.waiting[0])
@@ -329,14 +329,17 @@ class JoinSide:
         )
 
     def count_consumed(self, moments: Int64s) -> None:
-        """Count rows of the stream as consumed. Rows with a NULL key count too."""
+        """Count rows of the stream as consumed.
+
+        Rows with a NULL key count too.
+        """
         self.state.seen += len(moments)
         self.state.moments = self.state.moments[len(moments) :]
 
     # -- slices ----------------------------------------------------------------------------------------
 
     def blocks(self, earliest_probe: int) -> list[tuple[StoredSlice, Block]]:
-        """Return the slices that probes from this time on may match, oldest first."""
+        """Return the slices that later probes may match, oldest first."""
         words = self._seats.words
         return [
             (stored, stored.block(words))
@@ -345,11 +348,11 @@ class JoinSide:
         ]
 
     def pending_from(self, latest: int) -> list[StoredSlice]:
-        """Return the slices that may have unmatched rows with timestamps up to `latest`."""
+        """Return the slices that may have unmatched rows up to `latest`."""
         return [one for one in self.state.slices if one.pending is not None and one.earliest <= latest]
 
     def store_null_keys(self, lone: pa.Table | None) -> None:
-        """Store rows with a NULL key, which outer joins emit without a partner."""
+        """Store rows with a NULL key, which outer joins emit."""
         if lone is not None:
             known = [] if self.state.lone is None else [self.state.lone]
             self.state.lone = pa.concat_tables([*known, lone]).combine_chunks()
@@ -396,10 +399,11 @@ class JoinSide:
         return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 
     def _first_to_merge(self) -> int:
-        """Return the index of the first slice to merge with all later slices.
+        """Return the index of the first slice to merge.
 
-        An older slice is merged if it has at most twice the rows of all later slices together. Merging it may
-        make the next older slice due, so that one write merges all of them.
+        All later slices are merged too. An older slice is merged if it has at most twice the rows of all
+        later slices together. Merging it may make the next older slice due, so that one write merges all of
+        them.
         """
         slices, longest = self.state.slices, self.reach.longest_us
         bounded = not self.reach.counts and longest != FOREVER
@@ -419,7 +423,7 @@ class JoinSide:
             return [self.stored(group_by_hash(whole, words)[0])] if whole.num_rows else []
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
-        """Return the rows that are still in the window of a selecting query.
+        """Return the rows that are still in a selecting query's window.
 
         Bits of queries for which a row has expired are cleared.
         """
@@ -501,7 +505,7 @@ class JoinSide:
         return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
 
     def _reaches(self, name: str, stored: StoredSlice, now: int, seen: int | None = None) -> bool:
-        """Return True if a row of the slice may still be in the query's window."""
+        """Return True if the query's window may still contain a row."""
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
         if now >= stored.ends.get(name, END):

@@ -103,7 +103,10 @@ class Measures:
         self.first_us, self.planned_rows = None, 0
 
     def time_passes(self, first_us: int, until_us: int) -> float:
-        """Return the seconds since the last run, or since `first_us` in the first run."""
+        """Return the seconds since the last run.
+
+        In the first run, return the seconds since `first_us`.
+        """
         before = self.reached_us
         if self.first_us is None:
             self.first_us = before = first_us
@@ -124,7 +127,7 @@ class Measures:
 
     @property
     def rewriting(self) -> float:
-        """Cost of a cut per row that reaches the cut, in comparisons (Csys)."""
+        """Return the cost of a cut per row, in comparisons (Csys)."""
         if min(self.probing.times, self.writing.times) < _ENOUGH or not self.probing.seconds:
             return _REWRITING
         a_row, a_pair = (t.seconds / t.times for t in (self.writing, self.probing))
@@ -201,7 +204,7 @@ class SliceContent:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Cuts of a chain of slices, with the statistics that led to them.
+    """Cuts of a chain of slices, with their statistics.
 
     Cuts are ages in seconds. Rates are per second. `rewriting` is the cost of a cut per row that reaches the
     cut, in comparisons.

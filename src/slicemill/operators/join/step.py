@@ -106,12 +106,15 @@ class SharedJoinStep:
         return {name: self.state.sheds[name] for name in self._counted if name in self.state.sheds}
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
-        """Set the part of their windows that these queries probe in the next run."""
+        """Set the part of the windows that the next run probes."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], until: int) -> None:
-        """Estimate shed pairs. Skipped pairs are assumed to match as often as compared pairs."""
+        """Estimate shed pairs.
+
+        Skipped pairs are assumed to match as often as compared pairs.
+        """
         rows = sum(table.num_rows for table in tables) - self._join.foreign
         for name in self._counted if rows else ():
             report = self.state.sheds.setdefault(name, AccuracyReport())
@@ -199,7 +202,10 @@ SIDES = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class _ProbeTarget:
-    """Block that new rows probe. `starts` and `ends` are the candidates of each new row."""
+    """Block that new rows probe.
+
+    `starts` and `ends` are the candidates of each new row.
+    """
 
     side: int
     block: Block
@@ -281,7 +287,10 @@ class JoinKernel:
         return self._cell.tied or bool(self._heavy)
 
     def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
-        """Set the heavy keys, whose rows other cells read too. Valid from the next run on."""
+        """Set the heavy keys, whose rows other cells read too.
+
+        Valid from the next run on.
+        """
         self._heavy = heavy
         if self._tied and not all(self._asked):
             self._asked = [True for _ in SIDES]
@@ -324,7 +333,7 @@ class JoinKernel:
         return [side.next_ts() for side in self._sides]
 
     def known(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[int]:
-        """Return the watermark of each side, or its last timestamp if that is later."""
+        """Return each side's watermark, or its last timestamp if later."""
         lasts = (
             side.last_ts() if not table.num_rows else int(table.column("_ts")[-1].as_py())
             for side, table in zip(self._sides, tables, strict=True)
@@ -384,7 +393,7 @@ class JoinKernel:
         ]
 
     def _told(self, new: Sequence[Probing], known: int) -> dict[str, pa.Table]:
-        """Return by query the unmatched rows that can no longer find a partner."""
+        """Return by query the rows that can no longer be matched."""
         blocks = [rows.block for rows in new]
         found = {
             member.name: self._unmatched.told(member, self._sides, blocks, known)
@@ -400,7 +409,7 @@ class JoinKernel:
         return fan_out(whole, self._unmatched.result_bits(member))
 
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
-        """Return the columns that order the pairs of one new row across cells.
+        """Return the columns that order a row's pairs across cells.
 
         Pairs of one new row are ordered by their older rows. If low bits of the new row's number were
         dropped, the whole number is the first of these columns.
@@ -435,7 +444,7 @@ class JoinKernel:
     # -- finding pairs ---------------------------------------------------------------------------------
 
     def _moments(self, side: int, below: int) -> Int64s:
-        """Return the timestamps of all rows of the stream that this run consumes.
+        """Return the timestamps of the stream's rows that this run consumes.
 
         Empty if no window counts rows.
         """
@@ -480,7 +489,7 @@ class JoinKernel:
         return new
 
     def _foreign(self, prepared: pa.Table) -> int:
-        """Count the arriving rows of heavy keys whose home cell is another cell."""
+        """Count arriving rows of heavy keys from other home cells."""
         away = [key for key in self._heavy if key.home != self._cell.number]
         if not away:
             return 0
@@ -556,7 +565,7 @@ class JoinKernel:
     def _found(
         self, target: _ProbeTarget, new: Sequence[Probing], first: int, end: int
     ) -> tuple[FoundPairs, NDArray[np.uint64]]:
-        """Return the pairs of new rows with rows of one block, and the pairs' masks.
+        """Return the pairs with rows of one block, and their masks.
 
         `_placed` sets the positions of the pairs in the result.
         """
@@ -603,7 +612,7 @@ def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa
 def _borders(
     targets: Sequence[_ProbeTarget], new: Sequence[Probing], total: int
 ) -> Iterator[tuple[int, int]]:
-    """Split the ranks of new rows into ranges with a bounded number of pairs."""
+    """Split ranks into ranges with a bounded number of pairs."""
     counts = np.zeros(total, np.int64)
     for target in targets:
         counts[new[target.side].ranks] += target.ends - target.starts

@@ -148,7 +148,7 @@ class Coalescing(ABC):
         """Update the state, and return the output that is due."""
 
     def _taken(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
-        """Return the columns of new rows that are stored, and the arrival times."""
+        """Return the columns to store of new rows, and arrival times."""
         found = []
         for outcome in self._evaluate(table):
             if isinstance(outcome, ExpressionError):
@@ -178,7 +178,7 @@ class Coalescing(ABC):
         return SortedTuples(table, order, partitions, ts, selected, values, runs)
 
     def _sorted(self, keys: Int32s, times: Int64s) -> tuple[Int64s, Int32s]:  # noqa: ARG002
-        """Return the row indexes by partition and time, and the partitions of the sorted rows.
+        """Return row indexes by partition and time, and their partitions.
 
         The input is in order of time.
         """
@@ -186,7 +186,10 @@ class Coalescing(ABC):
         return order, partitions
 
     def _keep_recent(self, new: pa.Table, content: SortedTuples, recent: Bools) -> None:
-        """Store the rows that later windows may show. Older rows may stay for a while."""
+        """Store the rows that later windows may show.
+
+        Older rows may stay for a while.
+        """
         self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(recent))
 
     def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
@@ -201,7 +204,10 @@ class Coalescing(ABC):
         self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(needed), exactly=True)
 
     def _is_change(self, begins: Int64s, ends: Int64s, now: Int64s | int) -> Bools:
-        """Return the mask of runs that began or ended since the previous slide (L8)."""
+        """Return the mask of runs that changed since the previous slide (L8).
+
+        A change is the begin or the end of a run.
+        """
         before = now - self._slide
         changed: Bools = (begins >= before) | ((ends >= before) & (ends < now))
         return changed
@@ -266,7 +272,7 @@ def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa
 
 
 def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
-    """Return the end of each row's period: the time of the next row, or FOREVER."""
+    """Return the end of each period: the next row's time, or FOREVER."""
     ends = np.full(len(ts), FOREVER)
     follows = partitions[1:] == partitions[:-1]
     ends[:-1][follows] = ts[1:][follows]
@@ -289,7 +295,10 @@ def runs_in_windows(runs: Runs, spans: RunSpans) -> WindowRuns:
 
 
 def as_before(values: Sequence[pa.Array]) -> Bools:
-    """Return the mask of rows that equal their predecessor. The first row has no element."""
+    """Return the mask of rows that equal their predecessor.
+
+    The first row has no element.
+    """
     same = np.ones(max(len(values[0]) - 1, 0), np.bool_)
     for column in values:
         for plain in comparable(column):
@@ -379,7 +388,10 @@ class RunPieces(NamedTuple):
         return RunPieces(*(column[chosen] for column in self))
 
     def put_together(self) -> RunPieces:
-        """Merge adjacent pieces of a run. Pieces are then ordered by partition and time."""
+        """Merge adjacent pieces of a run.
+
+        Pieces are then ordered by partition and time.
+        """
         here = self.take(np.lexsort((self.begins, self.partitions)))
         if not len(here.runs):
             return here

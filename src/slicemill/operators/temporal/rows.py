@@ -44,7 +44,10 @@ from slicemill.types import Row, Schema, Timed
 
 @stored_as("shed.newest", version=1)
 class LatestTuple(NamedTuple):
-    """Newest tuple of a partition. `values` is None if the tuple forms no run."""
+    """Newest tuple of a partition.
+
+    `values` is None if the tuple forms no run.
+    """
 
     values: Row | None
     begin: int
@@ -70,7 +73,7 @@ class AccuracyPartition:
 
 
 class Fragment(NamedTuple):
-    """A run, or a contiguous part of a run that is left after shedding."""
+    """A run, or a contiguous part left after shedding."""
 
     run: int
     values: Values
@@ -154,7 +157,7 @@ class AccuracyMeter:
         return run.last_begin >= now - self._extent
 
     def _begin(self, partition: AccuracyPartition, run: OriginalRun, first: int | None, now: int) -> int:
-        """Return the begin of a run in the window, as far as it is known.
+        """Return the begin of a run in the window, if known.
 
         A run begins with its first tuple in the window.
         """
@@ -231,10 +234,13 @@ class SlidingPartitions(ABC, Generic[P]):
 
     @abstractmethod
     def _expire_before(self, end: int) -> None:
-        """Evict tuples that are older than the window that ends at `end`, and partitions without tuples."""
+        """Evict tuples older than the window that ends at `end`.
+
+        Partitions without tuples are dropped.
+        """
 
     def _after_report(self, end: int) -> None:
-        """Clean up after the output of all partitions for a window by time."""
+        """Clean up after a window by time was emitted."""
 
     @property
     def waits_for_time(self) -> bool:
@@ -297,9 +303,10 @@ _TIME_BYTES = 40
 
 
 class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
-    """Coalescing with load shedding. Returns the same rows as `Coalescing`, except for shed tuples.
+    """Coalescing with load shedding.
 
-    `wanted` selects the rows that the query uses, for which accuracy is measured.
+    Returns the same rows as `Coalescing`, except for shed tuples. `wanted` selects the rows that the query
+    uses, for which accuracy is measured.
     """
 
     def __init__(self, temporal: TemporalQuery, budget: Budget, wanted: Callable[[Row], bool]) -> None:

@@ -66,7 +66,7 @@ def _is_shorter(slots: Int64s, slot: int, than: int) -> bool:
 
 @kernel
 def _scan_fragment(a: MemoryArrays, fragment: int) -> None:
-    """Find the shortest tuple of a fragment, and set the fragment of its tuples."""
+    """Find a fragment's shortest tuple, and set its tuples' fragment."""
     slots = a.slots
     slot = shortest = a.fragments[fragment, HEAD]
     while True:
@@ -226,9 +226,10 @@ def samples(run: int, halvings: int, seed: int) -> bool:
 
 @kernel
 def _shadow_row(a: MemoryArrays, parts: Int64s, rule: SheddingRule, part: int, begin: int, end: int) -> int:
-    """Return the shadow row of a tuple's run, or -1 if the run is not sampled.
+    """Return the shadow row of a tuple's run, or -1.
 
-    The period of the tuple has just ended. The tuple continues a run, or begins a run.
+    The result is -1 if the run is not sampled. The period of the tuple has just ended. The tuple continues a
+    run, or begins a run.
     """
     shadow, counts = a.shadow, a.counts
     run, row = parts[part, LAST_RUN], parts[part, SEEN]

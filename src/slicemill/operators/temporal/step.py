@@ -157,7 +157,10 @@ _FEW_KEYS = 1000
 
 
 class CoalescingByTime(Coalescing):
-    """Coalescing with output at each multiple of the slide, as long as the window has tuples."""
+    """Coalescing with output at each multiple of the slide.
+
+    There is no output while the window is empty.
+    """
 
     def due(self) -> int | None:
         state = self.state
@@ -260,7 +263,7 @@ class CoalescingWithLate(CoalescingByTime):
         return _integers(table.column(self._column).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()))
 
     def _first_of_slides(self, arrived: Int64s, begun: Int64s) -> list[int]:
-        """Return the first late tuple of each slide in which late tuples arrived."""
+        """Return the first late tuple of each slide with late tuples."""
         late = np.flatnonzero(begun < arrived)
         _, firsts = np.unique(arrived[late] // self._slide, return_index=True)
         return [int(place) for place in late[firsts]]
@@ -276,7 +279,7 @@ class CoalescingWithLate(CoalescingByTime):
         return order, keys[order]
 
     def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
-        """Store tuples without merging them, as long as a late tuple may arrive between them."""
+        """Store tuples unmerged while a late tuple may arrive between them."""
         assert self.state.closed is not None, "something was reported"
         needed = content.changes() | (content.ts >= self.state.closed - self._within)
         self._keep(new, content, needed)
@@ -419,7 +422,10 @@ class BudgetedByTime(Coalescing):
         return table
 
     def _exact(self, left: RunPieces, tuples: RunPieces, kept: int, now: int) -> tuple[RunPieces, RunPieces]:
-        """Return the runs without shedding, and the remaining runs; both for the sampled runs."""
+        """Return the runs without shedding, and the remaining runs.
+
+        Both for the sampled runs.
+        """
         counts = self._memory.counts
         shadow = self._memory.shadow[: counts[m.SHADOW]]
         sampled = left.take(_samples(left.runs, int(counts[m.HALVINGS])))

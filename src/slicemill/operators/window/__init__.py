@@ -1,1 +1,1 @@
-"""Aggregates over windows: panes, OVER, GROUP BY over windows of FROM, and top rows."""
+"""Aggregates over windows: panes, OVER, GROUP BY and top rows."""

@@ -40,7 +40,7 @@ class Accumulator(StrEnum):
 
 
 def accumulator_of(call: Call) -> Accumulator | None:
-    """Return the kind of a call's accumulator, or None if a call has none."""
+    """Return the kind of a call's accumulator, or None."""
     name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
     if name == "count":
         return Accumulator.DISTINCT if call.distinct else Accumulator.COUNT
@@ -54,7 +54,7 @@ def accumulator_of(call: Call) -> Accumulator | None:
 
 
 def sources_of_calls(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] | None:
-    """Return by call the index of a former call with the same accumulator.
+    """Return by call a former call with the same accumulator.
 
     None if a call has no such former call.
     """
@@ -91,7 +91,7 @@ def _stores_arguments(call: Call) -> bool:
 
 
 def is_by_itself(call: Call) -> bool:
-    """Return True if the state of an unbounded call does not depend on its index among the calls."""
+    """Return True if an unbounded call's state may change its index."""
     return _stores_arguments(call) and len(stored(call)) <= 1
 
 

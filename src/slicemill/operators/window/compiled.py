@@ -1,4 +1,4 @@
-"""Aggregates with OVER that run as routines (`aggregates.udf.compiler`), for one query or several."""
+"""Aggregates with OVER that run as routines (`aggregates.udf.compiler`)."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class WindowCallsStep:
 
 
 def _slot_of(window: Window) -> int | None:
-    """Return the length of a window's time slots, or None if it has none.
+    """Return the length of a window's time slots, or None.
 
     Results are emitted at the end of each slot.
     """
@@ -211,7 +211,7 @@ class RoutineMember:
 @stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
 @dataclass(slots=True)
 class RoutineState:
-    """State of a routine for one call, or for the joint calls in `asked`.
+    """State of a routine for one call, or for joint calls.
 
     `costs` never change for a routine, because its state layout depends on them.
     """
@@ -288,7 +288,7 @@ class CallsState:
     def _begin(
         self, call: WindowCall, first: int, catalog: Catalog, costs: Any
     ) -> tuple[int, JointCall | None]:
-        """Return the number of the routine for a new call, and the call's joint call or None.
+        """Return the routine of a new call, and its joint call.
 
         Joint calls share a routine only if its number is at least `first`, because then it has just started.
         """
@@ -312,7 +312,7 @@ class CallsState:
 
 
 def _can_run_model(routine: RoutineState, asked: JointCall, call: WindowCall) -> bool:
-    """Return True if a routine of joint calls can also execute this joint call."""
+    """Return True if a routine can also execute this joint call."""
     if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
         return False
     return asked.shares_with(routine.asked)
@@ -349,5 +349,8 @@ class Routine:
             state.kept = self.uda.start()
 
     def columns(self, asked: JointCall | None) -> list[int]:
-        """Return the indexes of the routine's result columns for a joint call, or all columns."""
+        """Return the indexes of result columns for a joint call.
+
+        All columns if `asked` is None.
+        """
         return list(range(len(self.uda.returns))) if asked is None else [self.state.asked.index(asked)]

@@ -67,7 +67,7 @@ def windowed_group(aggregate: RelationAggregate, context: StepContext) -> Statef
 @stored_as("count_window", version=1)
 @dataclass(slots=True)
 class CountWindowState:
-    """Numbers of tuples read and rows emitted, and state of the OVER calls."""
+    """Counts of tuples and emitted rows, and the OVER calls' state."""
 
     arrived: int = 0
     given: int = 0
@@ -112,7 +112,7 @@ class CountWindowStep:
 
 
 def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
-    """Return a step that uses OVER, or None if its results would differ."""
+    """Return a step that uses OVER, if its results are equal."""
     window = counting_window(operator, context.catalog)
     if window is None:
         return None
@@ -162,7 +162,7 @@ class UnexpiredRowsState:
 
 @dataclass(frozen=True, slots=True)
 class WindowResults:
-    """Results of windows: ends, a representative row of each, and values of calls."""
+    """Results of windows: ends, representative rows, and values of calls."""
 
     moments: Int64s
     rows: pa.Table
@@ -207,7 +207,7 @@ class UnexpiredRowsEvaluator:
         return end if alive else None
 
     def _each(self, rows: pa.Table, fresh: Bools) -> WindowResults:
-        """Return results for each new row over the rows of its group, including the new row."""
+        """Return results for each new row over its group."""
         order, _, head = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
         asked = np.flatnonzero(fresh[order])
@@ -250,7 +250,7 @@ class UnexpiredRowsEvaluator:
         return WindowResults(moments[order], rows.take(pa.array(shown[order])), values)
 
     def _sorted(self, rows: pa.Table) -> tuple[Int64s, Int64s, Int64s]:
-        """Return row indexes by group and arrival, their groups, and the starts of groups."""
+        """Return row indexes by group, their groups, and group starts."""
         keys = distinct_keys([to_array(rows.column(name)) for name in self._keys], len(rows))
         order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
         return order, groups.astype(np.int64), head
@@ -290,7 +290,10 @@ def _next(time: Any, slide: int) -> Any:
 
 
 def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield index ranges with a bounded total of `counts`. A single element may exceed the bound."""
+    """Yield index ranges with a bounded total of `counts`.
+
+    A single element may exceed the bound.
+    """
     total = np.cumsum(counts)
     start = 0
     while start < len(counts):
@@ -539,7 +542,7 @@ class CountedWindowsStep(_RelationWindowsStep):
 def relation_windows(
     operator: RelationAggregate, context: StepContext
 ) -> TimedWindowsStep | CountedWindowsStep:
-    """Return the step of an aggregate over rows that expire in any order."""
+    """Return the step of an aggregate over unordered expiries."""
     _, window = operator.windows[0]
     if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"
@@ -556,7 +559,10 @@ def relation_windows(
 def redistribute_state(
     operator: RelationAggregate, states: Sequence[RelationAggregateState | None], change: Redistribution
 ) -> RelationAggregateState:
-    """Return the state of a new cell. At least one old cell has state."""
+    """Return the state of a new cell.
+
+    At least one old cell has state.
+    """
     found = [state for state in states if state is not None]
     now = max(state.lives.now for state in found)
     keys = [item.expr for item in operator.group_by]

@@ -177,7 +177,7 @@ def _columns(calls: Sequence[WindowCall]) -> list[Expr]:
 
 
 def _frames(calls: Sequence[WindowCall]) -> list[FrameUnit]:
-    """Return the frame units of the groups, in the order of the groups."""
+    """Return the frame units in the order of the groups."""
     return list(dict.fromkeys(call.window.frame for call in calls))
 
 
@@ -188,7 +188,7 @@ def _columns_of_frame(members: Mapping[str, WindowAggregate], frame: FrameUnit) 
 def _narrow_state(
     kept: OverGroupState, used: Sequence[Expr], names: Mapping[str, str], after: Sequence[Expr]
 ) -> OverGroupState:
-    """Rename the columns of a group, and drop arguments that are no longer used."""
+    """Rename the columns of a group, and drop unused arguments."""
     wanted = {str(after.index(expr)) for expr in used}
     old = {name: new for name, new in names.items() if new in wanted}
     system = (TIME, SEQUENCE)
@@ -261,7 +261,10 @@ class PartitionState:
 @stored_as("over", version=1)
 @dataclass(slots=True)
 class WindowState:
-    """State between runs. `now` is the watermark, and `sequence` is the number of tuples so far."""
+    """State between runs.
+
+    `now` is the watermark, and `sequence` is the number of tuples so far.
+    """
 
     partitions: list[PartitionState]
     groups: list[OverGroupState]
@@ -449,7 +452,10 @@ class WindowCalls:
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
     def _expiries(self, place: int, answers: WindowAnswers) -> WindowEvents | None:
-        """Return the rows emitted for expired tuples, with the time of expiry as timestamp."""
+        """Return the rows emitted for expired tuples.
+
+        Their timestamp is the time of expiry.
+        """
         if answers.expired is None:
             return None
         placed = self._groups[place]
@@ -598,7 +604,7 @@ Marks = NDArray[np.int8]
 @stored_as("over.events", version=1)
 @dataclass(slots=True)
 class WindowEvents:
-    """Events: tuples with sequence numbers, and for each call a mark and a value."""
+    """Events with sequence numbers, and each call's marks and values."""
 
     tuples: pa.Table
     sequence: Int64s

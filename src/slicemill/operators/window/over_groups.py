@@ -41,7 +41,7 @@ LEAST_PANE = 32  # minimum rows of a pane; smaller panes need more memory than t
 @stored_as("over.group", version=2, upgrade={1: lambda plain: {**plain, "running": None, "last": None}})
 @dataclass(slots=True)
 class OverGroupState:
-    """State of a group: rows that later windows read, in order of arrival.
+    """State of a group: rows that later windows read.
 
     The first `passed` rows have expired. `ones` has, by call, the number of ones in each partition since the
     start.
@@ -65,7 +65,7 @@ class OverGroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpan:
-    """Partitions of a run's tuples, and the watermarks before and after the run."""
+    """Partitions of a run's tuples, and its two watermarks."""
 
     partitions: NDArray[np.int32]
     count: int  # number of partitions
@@ -321,7 +321,7 @@ class OverGroup:
         return starts_from(rows.head, rows.ts, latest - extent)
 
     def _asked(self, rows: SortedRows, span: GroupSpan) -> tuple[Int64s, Int64s]:
-        """Return the rows to evaluate now, and the rows that never get a result."""
+        """Return the rows to evaluate, and rows without a result."""
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
             return np.flatnonzero(rows.fresh), nobody
@@ -427,7 +427,7 @@ class OverGroup:
         state.past, state.summaries = past, summaries
 
     def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
-        """Return the number of expired rows, if rows expire in order of time."""
+        """Return the number of rows that time has expired."""
         limit, passed = max(span.now - self._extent, _EARLIEST), 0
         for table in tables:
             found = int(np.searchsorted(_numpy(table, TIME), limit))
@@ -457,7 +457,7 @@ def _reach(window: Window) -> int:
 
 
 def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
-    """Return the number of rows in a pane, or None if the window has no panes.
+    """Return the number of rows in a pane, or None.
 
     The window must count rows and have a SLIDE. Its only call must be algebraic.
     """
@@ -479,7 +479,7 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
 
 
 def _rows_of(state: OverGroupState, partitions: Int64s) -> tuple[pa.Table | None, Bools, int]:
-    """Return the stored rows of these partitions, a mask, and the number of rows.
+    """Return the stored rows of partitions, a mask, and their number.
 
     The mask is True for all rows, because the run reads them all.
     """

@@ -46,14 +46,14 @@ _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop":
 
 @dataclass(frozen=True)
 class PaneAggregate:
-    """Evaluation of an aggregate call over panes: its partial aggregates, and its result column."""
+    """Evaluation of a call over panes: partial aggregates and result."""
 
     partials: tuple[PartialAggregate, ...]
     over: Callable[[PaneView, Spans], pa.Array]
 
 
 def pane_aggregate_of(call: Call) -> PaneAggregate | None:
-    """Return the evaluation of a call over panes, or None if panes do not support the call."""
+    """Return the evaluation of a call over panes, or None."""
     if call.distinct:
         return None
     if call.name == "count" and not call.arguments:
@@ -108,7 +108,7 @@ def _total(known: NonNullCount, sum_: PartialSum, call: Call, type_: Type) -> Pa
 
 
 def _limits(type_: Type) -> tuple[int, int]:
-    """Return the least and the largest value of a column, in units of the last digit."""
+    """Return a column's value range, in units of the last digit."""
     if type_.kind is Kind.DECIMAL:
         largest = 10 ** (type_.precision or 0) - 1
         return -largest, largest
@@ -183,7 +183,7 @@ class PaneView:
         return start
 
     def index(self, name: str) -> Any:
-        """Return the index of a partial aggregate, which is built on first use."""
+        """Return the index of a partial aggregate, built on first use."""
         if name not in self._made:
             if not name:
                 self._made[name] = CountIndex(self.columns["rows"])
@@ -203,7 +203,10 @@ class PaneView:
         return found
 
     def ranks(self, keys: Int64s) -> Int64s:
-        """Return the index of each key in the view; -1 for a key without entries."""
+        """Return the index of each key in the view.
+
+        -1 for a key without entries.
+        """
         places = np.searchsorted(self.keys, keys)
         places[places == len(self.keys)] = 0
         found = self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)

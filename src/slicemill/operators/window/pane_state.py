@@ -79,7 +79,7 @@ class PaneStore:
         self.slices = kept
 
     def used(self, column: str, count: int) -> NDArray[np.bool_]:
-        """Return the mask of key numbers or pattern numbers below `count` that are used."""
+        """Return the mask of used key or pattern numbers below `count`."""
         alive = np.zeros(count, np.bool_)
         for part in self.slices:
             alive[part.table.column(column).to_numpy()] = True
@@ -290,7 +290,7 @@ def aggregate_panes(
 
 
 def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> tuple[Int64s, int]:
-    """Return for each row the number of its combination of key and pattern.
+    """Number the combination of key and pattern of each row.
 
     The second result is an upper bound of these numbers.
     """
@@ -309,7 +309,7 @@ def _count_rows(slot: Int64s, count: int) -> Int64s:
 
 @kernel
 def _slots(cells: Int64s, n_cells: int, borders: Int64s) -> tuple[Int64s, Int64s, int]:
-    """Return the entry of each row, the pane of each entry, and the number of entries."""
+    """Return each row's entry, each entry's pane, and the entry count."""
     latest = np.full(n_cells, -1, np.int64)
     slot, pane = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
     count = 0

@@ -1,9 +1,9 @@
-"""Sliding-window aggregates of all queries with the same stream and keys, computed from shared panes.
+"""Sliding-window aggregates of several queries, computed from shared panes.
 
-A pane is the interval between two neighbouring points where a window of any query begins or ends. A *pattern*
-is the set of queries whose conditions a tuple satisfies. The tuples of one pane, key and pattern are
-aggregated into one *entry* (`pane_state`), which has the partial aggregates for all queries
-(`partial_aggregates`).
+All queries have the same stream and keys. A pane is the interval between two neighbouring points where a
+window of any query begins or ends. A *pattern* is the set of queries whose conditions a tuple satisfies. The
+tuples of one pane, key and pattern are aggregated into one *entry* (`pane_state`), which has the partial
+aggregates for all queries (`partial_aggregates`).
 
 A view has the entries of one query, ordered by key and time. Each window is a span of neighbouring entries in
 the view (`spans`). The result of a window is computed from the two ends of its span (`pane_answers`). The
@@ -121,7 +121,7 @@ def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindo
 def _as_kept(
     members: Sequence[WindowMember], state: PaneState, successors: Mapping[str, str]
 ) -> dict[str, WindowMember]:
-    """Return the queries with the form of state that is stored for each.
+    """Return the queries with the form of their stored state.
 
     For means of decimals, earlier versions stored the values of all tuples. This version stores sums.
     """
@@ -273,7 +273,10 @@ class PaneWindows:
         seqs: Int64s,
         lifted: Mapping[str, Columns],
     ) -> tuple[Int64s, Int64s]:
-        """Add rows to their panes. Return the key number and the pattern number of each row."""
+        """Add rows to their panes.
+
+        Return the key number and the pattern number of each row.
+        """
         state = self.state
         distinct = distinct_keys(selected.keys, selected.table.num_rows)
         numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
@@ -343,7 +346,10 @@ class PaneWindows:
     # -- output ----------------------------------------------------------------------------------------
 
     def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
-        """Return the output of some queries. Queries with the same patterns share a view."""
+        """Return the output of some queries.
+
+        Queries with the same patterns share a view.
+        """
         alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
         for name in ready:
             by_value = isinstance(self._members[name], ValueGroupWindows)
@@ -381,7 +387,7 @@ class PaneWindows:
 
 @dataclass(frozen=True)
 class PaneInput:
-    """Schema of the stream, and the group keys, which all queries have in common."""
+    """Schema of the stream and group keys of all queries."""
 
     schema: Schema
     keys: tuple[Expr, ...]
@@ -427,7 +433,7 @@ class TupleSelection:
     def select(
         self, table: pa.Table, live: Collection[str]
     ) -> tuple[SelectedTuples, dict[str, ExpressionError]]:
-        """Return the tuples that live queries select, and the errors of failed queries."""
+        """Return the selected tuples, and the errors of failed queries."""
         masks = self._masks(table)
         failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
         selected = SelectedTuples(table, masks.words)
@@ -455,13 +461,13 @@ class TupleSelection:
         return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
 
     def _needs(self, name: str, selected: SelectedTuples) -> Bools:
-        """Return the mask of tuples for which a query reads its keys and arguments."""
+        """Return the mask of tuples whose keys a query reads."""
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(
         self, selected: SelectedTuples, live: Collection[str]
     ) -> tuple[Int64s, list[frozenset[str]]]:
-        """Return the pattern number of each tuple, and the queries of each pattern."""
+        """Return each tuple's pattern number, and each pattern's queries."""
         found = distinct_keys([pa.array(word) for word in selected.words], selected.table.num_rows)
         names = []
         for value in found.values:
@@ -559,7 +565,7 @@ class GroupWindows:
         return self._table(view, keys, spans, found)
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
-        """Return the new windows, by end, then by first tuple of the group."""
+        """Return new windows by end, then by the group's first tuple."""
         spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until, self.grows)
         seqs = view.columns["seq"][spans.lo]
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
@@ -649,7 +655,10 @@ class OverWindows:
         return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())
 
     def held(self, state: MemberState) -> int | None:
-        """Return the timestamp of the oldest waiting tuple. Later output is not older."""
+        """Return the timestamp of the oldest waiting tuple.
+
+        Later output is not older.
+        """
         return None if state.waiting is None else int(state.waiting.column("_ts")[0].as_py())
 
     def since(self, state: MemberState) -> int:
@@ -658,7 +667,10 @@ class OverWindows:
         return first_end_after(state.closed, self.slide) - self.length
 
     def take(self, state: MemberState, table: pa.Table, keys: Int64s) -> None:
-        """Add new tuples. Each replaces the waiting tuple of its key and slot."""
+        """Add new tuples.
+
+        Each replaces the waiting tuple of its key and slot.
+        """
         chosen = table.select(["_ts", "_seq", *self.input_columns])
         ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
         chosen = chosen.append_column(_SLOT, pa.array(ends)).append_column(_KEY, pa.array(keys))
@@ -688,7 +700,7 @@ class OverWindows:
 
 @kernel
 def _last_of_slots(slots: Int64s, keys: Int64s, n_keys: int) -> Int64s:
-    """Return the index of the last tuple of each key in each slot.
+    """Return the last tuple of each key in each slot.
 
     Tuples are ordered by slot.
     """

@@ -41,12 +41,15 @@ class PartialAggregate(Protocol):
     expr: Expr
 
     def lift(self, column: pa.Array, places: Int64s) -> Columns:
-        """Return the columns of single rows. `places` are the positions of the rows in the log."""
+        """Return the columns of single rows.
+
+        `places` are the positions of the rows in the log.
+        """
 
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns: ...
 
     def missing(self, count: int) -> Columns:
-        """Return neutral columns for entries that were stored before this partial aggregate was needed."""
+        """Return neutral columns for entries older than this partial aggregate."""
 
     def joined(self, parts: Sequence[Columns]) -> Columns: ...
 
@@ -414,7 +417,7 @@ class PartialExtreme(NamedPartial):
         return ExtremeIndex(_levels(ranks, longest), values, zeros, self)
 
     def _ranks(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
-        """Return the rank of each value among the distinct values, and the sorted distinct values."""
+        """Return the rank of each value, and the sorted distinct values."""
         encoded = column.dictionary_encode()
         order = pc.array_sort_indices(
             encoded.dictionary, order="descending" if self._greatest else "ascending"
@@ -462,9 +465,9 @@ def _rank(values: NDArray[Any]) -> Int64s:
 
 
 class ExtremeIndex:
-    """Sparse table: row j has the minimum rank of each 2^j consecutive entries.
+    """Sparse table of the minimum ranks of 2^j consecutive entries.
 
-    Any span is covered by two such ranges (C17).
+    Row j has the minima for 2^j. Any span is covered by two such ranges (C17).
     """
 
     def __init__(

@@ -72,13 +72,13 @@ class GroupedRows:
         return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
 
     def in_rows(self, figures: Int64s) -> Int64s:
-        """Reorder values from the order by group to the original order of the rows."""
+        """Reorder values from group order to row order."""
         found = np.empty_like(figures)
         found[self.order] = figures
         return found
 
     def counted(self, chosen: Bools, kept: Int64s) -> Int64s:
-        """Return for each row the running count of chosen rows in its group.
+        """Return by row the running count of its group's chosen rows.
 
         `kept` has the counts of earlier runs, and is updated.
         """
@@ -208,7 +208,7 @@ class RunningMoments:
         return statistic.by_moments(statistic.moments(counts, totals, odd, self.exponent))
 
     def _odd(self, rows: GroupedRows, prepared: PreparedNumbers, leaves: Bools | None) -> dict[str, Int64s]:
-        """Return for each sorted row the running counts of NaNs and infinities in its group."""
+        """Return running counts of NaNs and infinities by sorted row."""
         none = np.zeros(len(rows.groups), np.int64)
         found = {}
         for name in {**self.odd, **prepared.odd}:
@@ -238,7 +238,7 @@ def _refit_limbs(flat: NDArray[np.uint32], before: int, size: int, shift: int) -
 
 
 def _running_counts(rows: GroupedRows, counted: Int64s, leaves: Bools | None, kept: Int64s) -> Int64s:
-    """Return for each sorted row the running count of its group, and update `kept`."""
+    """Return running counts by sorted row, and update `kept`."""
     signed = counted if leaves is None else np.where(leaves, -counted, counted)
     found: Int64s = running_totals(rows.groups, signed, kept[rows.touched])
     rows.keep_last(found, kept)
@@ -248,7 +248,10 @@ def _running_counts(rows: GroupedRows, counted: Int64s, leaves: Bools | None, ke
 def _sum_moments(
     rows: GroupedRows, numbers: limbs.Limbs, leaves: Bools | None, kept: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], limbs.Limbs]:
-    """Return the sums to store, and the running sums after a first row of zeros."""
+    """Return the sums to store, and the running sums.
+
+    The running sums begin with a row of zeros.
+    """
     size = numbers.shape[1]
     if leaves is not None:
         limbs.negate_where(numbers, leaves)
@@ -264,12 +267,18 @@ _LOW_BITS = 32
 
 
 class RunningAggregate(Protocol):
-    """Accumulators of all groups for one call. `counts` has the number of values of each group."""
+    """Accumulators of all groups for one call.
+
+    `counts` has the number of values of each group.
+    """
 
     counts: Int64s
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
-        """Process rows. Return for each row the aggregate of its group after the row."""
+        """Process rows.
+
+        Return for each row the aggregate of its group after the row.
+        """
 
 
 class RetractableAggregate(RunningAggregate, Protocol):
@@ -309,10 +318,10 @@ class RunningDistinct:
         return self.run_over(rows, arguments, self.number(rows, arguments))
 
     def number(self, rows: GroupedRows, values: Sequence[pa.Array]) -> Int32s:
-        """Return the number of each row's value, also for rows that do not count.
+        """Return the number of each row's value.
 
-        Calls that differ only in FILTER get the same numbers. They can therefore share one call of this
-        method.
+        Rows that do not count are numbered too. Calls that differ only in FILTER get the same numbers. They
+        can therefore share one call of this method.
         """
         return self.values.number(distinct_keys(values, len(rows.numbered)), values)
 
@@ -345,7 +354,10 @@ class RunningDistinct:
 
 @kernel
 def running_sums(groups: Int32s, values: Int64s, before: Int64s) -> Int64s:
-    """Return running sums per group, continued from `before`. Rows are sorted by group."""
+    """Return running sums per group, continued from `before`.
+
+    Rows are sorted by group.
+    """
     out = np.empty(len(values), np.int64)
     total = 0
     for row in range(len(values)):
@@ -420,7 +432,10 @@ def _running_sum(rows: GroupedRows, values: Int64s, kept: Int64s) -> Int64s:
 
 @kernel
 def running_extremes(groups: Int32s, values: Int64s, before: Int64s, greatest: bool) -> Int64s:
-    """Return the running minimum or maximum of each group. Rows are sorted by group."""
+    """Return the running minimum or maximum of each group.
+
+    Rows are sorted by group.
+    """
     out = np.empty(len(values), np.int64)
     best = 0
     for row in range(len(values)):
@@ -475,7 +490,7 @@ def values_counted(call: Call) -> tuple[Expr, ...]:
 
 
 def running_aggregate(call: Call) -> RunningAggregate | None:
-    """Return the running aggregate for a call, or None if there is none."""
+    """Return the running aggregate for a call, or None."""
     kind = accumulator_of(call)
     return None if kind is None else _FIGURES[kind]()
 
@@ -500,7 +515,7 @@ def retractable_aggregate(call: Call) -> RetractableAggregate | None:
 
 
 def adopt_past(figure: RunningAggregate, past: Rows, count: int, call: Call) -> None:
-    """Initialise an accumulator from the state of an unbounded window with `count` partitions."""
+    """Initialise an accumulator from an unbounded window with `count` partitions."""
     if isinstance(figure, RunningMoments):
         figure.adopt(past, count, call)
     elif isinstance(figure, RunningSum):

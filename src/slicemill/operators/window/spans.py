@@ -1,4 +1,4 @@
-"""Spans: the range of entries that belong to each window, in a view by key and time."""
+"""Spans: ranges of entries in a view, one per window."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Spans:
 def spans_of(
     begin: Int64s, start: Int64s, length: int, slide: int, after: int, until: int, grows: bool = False
 ) -> Spans:
-    """Return the non-empty windows with after < end <= until, by end, then by key.
+    """Return non-empty windows with after < end <= until.
 
-    If `grows` is set, windows begin at multiples of `length`.
+    They are ordered by end, then by key. If `grows` is set, windows begin at multiples of `length`.
 
     >>> found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30)
     >>> found.end.tolist(), found.rank.tolist(), found.lo.tolist(), found.hi.tolist()
@@ -160,7 +160,7 @@ _BEFORE = -(2**63) + 1
 
 
 def cut(ts: Int64s, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[Int64s, Int64s]:
-    """Return the pane starts of sorted timestamps, and the index of each pane's first timestamp.
+    """Return the panes of sorted timestamps, with their first positions.
 
     `not_before` is the start of the newest known pane. New panes never start earlier, even if a changed plan
     has longer panes.

@@ -69,7 +69,7 @@ class WindowMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(SharedOperator):
-    """Aggregates of several queries over sliding windows, with the same input and keys."""
+    """Sliding-window aggregates of several queries with equal input and keys."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
@@ -267,7 +267,7 @@ class WindowAggregate(Operator):
 
 @dataclass(frozen=True, slots=True)
 class OverMember:
-    """Aggregates with OVER of one query that shares stored rows with other queries.
+    """Aggregates with OVER of one query, over shared rows.
 
     `columns` are the output columns that consumers read.
     """
@@ -296,7 +296,7 @@ _COUNTING_FOREVER = ("priority_sample", "approx_count_if")
 
 
 def is_plain(call: WindowCall) -> bool:
-    """Return True if a call reads only a contiguous range of the newest rows."""
+    """Return True if a call reads only the newest rows."""
     window = call.window
     stretch = window.extent is not None and window.slide is None and not window.active
     return stretch and call.name.lower() not in _COUNTING_FOREVER
@@ -324,7 +324,10 @@ def _argument_exprs(calls: Iterable[WindowCall]) -> set[Expr]:
 
 
 def _takes(kept: WindowAggregate, over: WindowAggregate) -> list[int] | None:
-    """Return by call the index of the former call with the same state; for unbounded windows."""
+    """Return by call the former call with the same state.
+
+    For unbounded windows.
+    """
     partitions = [list(dict.fromkeys(call.partition_by for call in one.calls)) for one in (kept, over)]
     if partitions[0] != partitions[1] or not all(map(_is_unbounded, (*kept.calls, *over.calls))):
         return None
@@ -352,7 +355,7 @@ def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object
 
 
 def calls_wait(calls: Sequence[WindowCall]) -> bool:
-    """Return True if output waits for the end of a slot or for an expiry."""
+    """Return True if output waits for slots or expiries."""
     windows = [call.window for call in calls]
     return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
 
@@ -422,7 +425,7 @@ GROUP_BITS = 32  # bits for the index of a group in its window
 
 @dataclass(frozen=True, slots=True)
 class RelationAggregate(Operator):
-    """GROUP BY over windows of FROM. Emits rows per slide, or per arrival.
+    """GROUP BY over windows of FROM, per slide or per arrival.
 
     `windows` are the windows of the inputs of the join below, each with the column of the input's timestamp.
     The column is None for a single stream. `where` filters the rows in a ROWS window. Filtering before the
@@ -483,7 +486,7 @@ def _seq_bits(aggregate: RelationAggregate, bits: int) -> int:
 
 
 def _windowed_group_takes(kept: RelationAggregate, aggregate: RelationAggregate) -> list[int] | None:
-    """Return by stored argument its index in the former state of the same windows."""
+    """Return by stored argument its index in the former state."""
     if replace(kept, calls=()) != replace(aggregate, calls=()):
         return None
     return sources_of_columns(kept.calls, aggregate.calls)
@@ -539,7 +542,7 @@ def calls_that_run(operator: RelationAggregate, catalog: Catalog) -> tuple[Aggre
 
 
 def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """Return an equivalent OVER window over tuple numbers, or None if there is none."""
+    """Return an equivalent OVER window over tuple numbers, or None."""
     _, rows = operator.windows[0]
     if operator.slide is not None or rows.frame is not FrameUnit.ROWS:
         return None
@@ -549,7 +552,10 @@ def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | N
 
 
 def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall, ...]:
-    """Translate the calls to OVER. The names of their columns clash with no input column."""
+    """Translate the calls to OVER.
+
+    The names of their columns clash with no input column.
+    """
     keys = tuple(item.expr for item in operator.group_by)
     return tuple(
         WindowCall(
@@ -565,7 +571,10 @@ def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall,
 
 
 def output_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
-    """Return the select list: group keys, with -0.0 as 0.0, and results of calls."""
+    """Return the select list: group keys and results of calls.
+
+    In group keys, -0.0 becomes 0.0.
+    """
     groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
     columns = (column for call in operator.calls for column in call.columns)
     return (

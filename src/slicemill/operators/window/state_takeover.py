@@ -1,4 +1,4 @@
-"""Takeover of the state of aggregates by the query that replaces their query."""
+"""Takeover of aggregate state when a query replaces another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
 
 
 def windows_taken_over(operator: WindowAggregate, state: object, calls: Sequence[int]) -> WindowState:
-    """Return the state of unbounded calls. `calls` has the index of each call's former call."""
+    """Return the state of unbounded calls.
+
+    `calls` has the index of each call's former call.
+    """
     if not isinstance(state, WindowState):
         raise not_taken_over()
     columns = stored_columns(operator.calls)
@@ -32,7 +35,7 @@ def windows_taken_over(operator: WindowAggregate, state: object, calls: Sequence
 
 
 def with_columns(group: OverGroupState, names: Mapping[str, str]) -> OverGroupState:
-    """Rename the stored arguments of a group, and drop arguments without a new name."""
+    """Rename a group's stored arguments; drop those without a new name."""
 
     def renamed(table: pa.Table) -> pa.Table:
         chosen = {name: names.get(name, name) for name in table.column_names if _is_kept(name, names)}
@@ -71,7 +74,10 @@ def _columns_of(group: OverGroupState) -> list[str]:
 def taken_over(
     _: RelationAggregate, state: object, columns: Sequence[int]
 ) -> CountWindowState | RelationAggregateState:
-    """Return the state of new calls over the same windows. `columns` has the former index of each column."""
+    """Return the state of new calls over the same windows.
+
+    `columns` has the former index of each column.
+    """
     if isinstance(state, CountWindowState) and isinstance(state.calls, WindowState):
         names = {str(former): str(place) for place, former in enumerate(columns)}
         groups = [with_columns(group, names) for group in state.calls.groups]

@@ -1,4 +1,4 @@
-"""Execution of ORDER BY, LIMIT and ranks for each result of a window."""
+"""Execution of ORDER BY, LIMIT and ranks for window results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from slicemill.time import END
 @stored_as("window_top", version=1)
 @dataclass(slots=True)
 class WindowTopState:
-    """Rows of timestamps that the watermark has not passed, and the next sequence number."""
+    """Rows that the watermark has not passed, and the next number."""
 
     waiting: pa.Table | None = None
     next_seq: int = 0

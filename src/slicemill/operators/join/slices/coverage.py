@@ -23,7 +23,7 @@ Covers: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 
 def columns_to_store(member: JoinMember, side: int) -> frozenset[str]:
-    """Return the columns of stored rows that a query reads on one side."""
+    """Return the columns that a query reads of stored rows."""
     read = {column for _, of, column in member.columns if of == side}
     if member.residual is not None:
         read |= {origin.column for origin in origins_of(member.residual) if origin and origin.input == side}
@@ -34,7 +34,7 @@ def columns_to_store(member: JoinMember, side: int) -> frozenset[str]:
 
 
 def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
-    """Return True if the rows stored for one query suffice for a new query."""
+    """Return True if one query's stored rows suffice for another."""
     wanted = newcomer.selections[side]
     needed = columns_to_store(newcomer, side)
     there = stored.side_of(newcomer, side)
@@ -51,7 +51,7 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
-    """Return for each new query and side the query whose stored rows it uses.
+    """Return by new query the queries whose stored rows it uses.
 
     Of all suitable queries, the query with the longest window is chosen. Outer, semi and anti joins start
     empty, because it is unknown which earlier rows have a match.
@@ -100,7 +100,7 @@ def complete_from(
 
 
 def _side_complete_from(stored: JoinMember, side: int, since: int | None) -> int | None:
-    """Return the time from which the stored rows of a side are complete.
+    """Return the time from which stored rows are complete.
 
     `since` is the start of the query, shifted as if all its windows were as long as the longest window. Rows
     of a shorter window are complete from a later time.
@@ -189,7 +189,7 @@ class MergeSlices:
 
 
 def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[SplitSlice | MergeSlices]:
-    """Yield the steps from slices ending at `old` to slices ending at `new`.
+    """Yield the steps from cuts `old` to cuts `new`.
 
     Both lists have the same last cut.
 

@@ -68,7 +68,7 @@ def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[End
 
 
 def shortest_path(nodes: Sequence[float], length: Callable[[float, float], float]) -> Ends:
-    """Return the nodes on the shortest path from 0 to the last node.
+    """Return the shortest path from 0 to the last node.
 
     Of equally short paths, the path with the longer edges is returned.
 
@@ -124,12 +124,12 @@ class SetWiseStream:
         return tuple(sorted(self.ending))
 
     def share_beyond(self, age: float) -> float:
-        """Return the share of rows that at least one query needs at this age."""
+        """Return the share of rows that a query needs at this age."""
         return sum(share for window, share in self.ending.items() if window > age)
 
 
 def finest_cuts(stream: SetWiseStream) -> Ends:
-    """Return the Mem-Opt cuts, with which no row is stored longer than a query needs it."""
+    """Return the Mem-Opt cuts, which store each row least long."""
     return stream.windows
 
 
@@ -179,7 +179,7 @@ def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlice:
-    """Slice with its ages on both streams, and its part of the cost."""
+    """Slice with its ages on both streams and its cost."""
 
     left: AgeSpan
     right: AgeSpan
@@ -212,7 +212,7 @@ class PlannedChain:
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
-        """Return the ages at which slices end, on the left and the right stream."""
+        """Return the ages at which slices end, for both streams."""
         return tuple(one.left.end for one in self.slices), tuple(one.right.end for one in self.slices)
 
     def queries(self, number: int) -> tuple[str, ...]:
@@ -293,7 +293,7 @@ def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> Ch
 
 
 def mean_predicate_tests(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
-    """Return the mean number of predicates tested on a result of a span.
+    """Return the mean number of predicates tested on a result.
 
     Results have already passed the filter for `among`. A predicate is tested on results up to the longest
     window of its queries; see `count_predicate_tests`.
@@ -345,7 +345,7 @@ def routing_tests(width: int, early_exit: bool = False) -> float:
 
 
 def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False) -> float:
-    """Return the comparisons saved by merging slices i..j of a join without selections (S18).
+    """Return the comparisons saved by merging slices i..j, without selections (S18).
 
     Slices are numbered from 1. The merge removes j - i operators. The published formula counts one more.
     """
@@ -454,7 +454,7 @@ def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
 
 
 def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> float:
-    """Return the share of a stream on which exactly these predicates are true.
+    """Return the share of rows with exactly these predicates true.
 
     Computed by inclusion and exclusion: the rows that fail all other predicates, minus the rows that also
     fail some of `holding`.
@@ -475,7 +475,7 @@ def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> fl
 
 
 def _one_join(workload: JoinWorkload) -> ChainCost:
-    """Return the cost of a join with a router, which is a chain of one slice."""
+    """Return the cost of one slice with a router."""
     ends = [windows(workload.members, side)[-1:] for side in (0, 1)]
     return chain_cost(workload, ends[0], ends[1])
 

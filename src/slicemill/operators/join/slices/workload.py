@@ -55,7 +55,7 @@ class JoinWorkload:
         return all(one.symmetric for one in self.members)
 
     def passing(self, side: int, among: int) -> float:
-        """Return the share of rows that at least one query of `among` selects."""
+        """Return the share of rows that queries of `among` select."""
         in_front = predicates(self.members, side, among)
         return self.any_of(in_front) if in_front else 1.0
 
@@ -113,7 +113,7 @@ class Member:
 
 
 def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
-    """Return a member with equal windows and a predicate on the left stream."""
+    """Return a member with equal windows and a left predicate."""
     return Member(query, (MemberSide(window, predicate, selectivity), MemberSide(window)))
 
 
@@ -155,7 +155,7 @@ def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashabl
 
 
 def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int]:
-    """Divide a stream by predicates: map each set of true predicates to a mask of queries (S8).
+    """Map each set of true predicates to a mask of queries (S8).
 
     k different predicates give up to 2^k parts. Parts that no query selects are omitted.
     """
@@ -257,7 +257,7 @@ def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[
 
 
 def slice_masks(members: Sequence[Member], side: int) -> tuple[int, ...]:
-    """Return B[j][i] of stream j = `side`: the mask of queries of slice i (S49).
+    """Return the mask of queries of each slice: B[j][i] for j = `side` (S49).
 
     Every window end is a cut.
     """
