@@ -21,7 +21,8 @@ from slicemill.time import BEGINNING, END
 # Watermarks of the inputs needed to release a row: one for all inputs, one for each input, or a list of
 # alternatives.
 Due: TypeAlias = int | tuple[int, ...] | list[tuple[int, ...]]
-# Alternatives for several steps, as watermarks by log; all watermarks of one alternative are needed.
+# Alternatives for several steps. An alternative has the needed watermarks by log, and all of them must be
+# reached.
 Dues: TypeAlias = tuple[Mapping[str, int], ...]
 
 

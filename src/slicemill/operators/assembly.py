@@ -28,7 +28,7 @@ _BEGINNING = -(2**63)
 
 
 class CallAnswerBatch(Protocol):
-    """Results of a call in a run; see `slicemill.aggregates.calls.CallAnswers`."""
+    """Results of a call in a run (`slicemill.aggregates.calls.CallAnswers`)."""
 
     @property
     def numbers(self) -> NDArray[np.int64]: ...

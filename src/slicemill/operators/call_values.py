@@ -142,7 +142,7 @@ def _joint_values(joint: JointCalls, arguments: Sequence[Argument], columns: Seq
 def _routine_values(uda: Uda, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
     """Return an evaluator of a routine.
 
-    A window has the results of its last row, then those of TERMINATE.
+    A window has the results of its last row, then the results of TERMINATE.
     """
     shown = [(place, column) for place, column in enumerate(columns) if column.type.kind is not Kind.ANY]
 

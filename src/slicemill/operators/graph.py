@@ -103,7 +103,7 @@ class QueryGraph:
         return names[0] if names else None
 
     def has_parts(self, node_id: str) -> bool:
-        """Return True if several queries share the node by `Part` nodes."""
+        """Return True if several queries share the node (see `Part`)."""
         return any(isinstance(reader.operator, Part) for reader in self.consumers(node_id))
 
     def consumers(self, node_id: str) -> tuple[Node, ...]:

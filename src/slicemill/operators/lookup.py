@@ -70,7 +70,7 @@ def _qualify(alias: str, name: str) -> str:
 
 # Vectorized lookup join with a table, or with the window of a view (M40).
 #
-# Equalities between the two sides are hash keys; NULL equals nothing. The rest of the condition is evaluated
+# Equalities between the two sides are hash keys. NULL equals no value. The rest of the condition is evaluated
 # only on pairs with equal keys, so that it raises no error on other pairs. Without an equality, every pair is
 # a candidate. Pairs are built in blocks to bound memory. The output is in the order of the stream, then of
 # the table.

@@ -245,7 +245,7 @@ def pluralize(number: int, word: str) -> str:
 
 
 def each(aliases: Sequence[str], windows: Sequence[str]) -> str:
-    """Return the window of each input; only once if equal."""
+    """Return the window of each input, or the common window."""
     if len(windows) > 1 and len(set(windows)) == 1:
         return f"{windows[0]} each"
     return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))

@@ -1,4 +1,4 @@
-"""Registry of all operators, including those of extensions."""
+"""Registry of all operators, including operators of extensions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS: tuple[OperatorKind[Any], ...] = (
 
 @cache
 def kinds() -> tuple[OperatorKind[Any], ...]:
-    """Return the registrations of all operators, those of extensions last."""
+    """Return the registrations of all operators, extensions last."""
     hooks = [operators for extension in extensions().values() for operators in extension.operators]
     return (*_KINDS, *(kind for operators in hooks for kind in load(operators.kinds)))
 

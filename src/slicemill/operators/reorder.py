@@ -69,7 +69,7 @@ class ReorderStep:
         column = table.column(self._column).combine_chunks()
         own, new = table.column(TS).to_numpy(), numbers(column)
         taken = column.is_valid().to_numpy(zero_copy_only=False) & (new >= own - self._slack)
-        # The slack is a delay that the user asked for: latency is measured from the end of the slack.
+        # The slack is a requested delay. Latency is therefore measured from the end of the slack.
         arrivals = trigger_arrivals(new + self._slack + 1)
         for name, values in ((TS, new), (ARRIVAL, arrivals)):
             table = table.set_column(table.column_names.index(name), name, pa.array(values))

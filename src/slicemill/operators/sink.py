@@ -11,7 +11,7 @@ from slicemill.operators.step import StepContext
 
 
 class SinkStep:
-    """Passes rows through unchanged; the log of the query stores the rows."""
+    """Passes rows through unchanged. The log of the query stores the rows."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         return tables[0], complete[0]

@@ -51,7 +51,7 @@ class Step(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Step with state; checkpoints store all of `state`.
+    """Step with a state that checkpoints store.
 
     The state has plain values, arrays, tables and registered classes (`codec`). A `Slice` in the state is
     written once, and later checkpoints refer to it. Large states therefore consist of slices, so that the

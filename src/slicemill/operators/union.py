@@ -53,7 +53,7 @@ class MergeStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state = self.state
         waited = state.waiting or [None] * len(tables)
-        # Column types of the branches are equal. Column names are those of the union.
+        # All branches have equal column types. The union has its own column names.
         named = [table.rename_columns(self._schema.names).cast(self._schema) for table in tables]
         if self._ranks is not None:
             named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]

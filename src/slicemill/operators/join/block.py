@@ -11,7 +11,7 @@ A block has new rows, or the rows of a slice. System columns begin with `#`, and
     #number             number of earlier rows of the stream, if a window counts rows
     #deadline           in a chain of joins: time at which one of the joined rows leaves its window
     #pending0 …         queries for which the row is unmatched. Slices store these columns outside the
-                        table, because they change. The table has them only while it is rewritten.
+                        table, because matches change them. The table has them only during a rewrite.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def group_by_hash(table: pa.Table, words: int) -> tuple[Block, Int32s]:
 
 
 def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema; fill columns that are missing.
+    """Conform a table to a schema, and fill missing columns.
 
     No query reads the filled values.
     """
@@ -298,7 +298,7 @@ def _extent(window: Window) -> int:
 
 
 def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Int64s, Words]:
-    """Return the window ends, and the mask of queries between them.
+    """Return the window ends, and the mask of queries per range.
 
     The ends are distinct and ascending. The last mask, for ages beyond all windows, is empty.
     """

@@ -187,8 +187,8 @@ class MultiJoinKernel:
     def shorten(self, shares: Mapping[str, float]) -> None:
         """Probe only the newest part of these queries' windows (S55).
 
-        Valid from the next run on. Stored rows are not evicted, because other queries use them, and these
-        queries use them again after the overload.
+        Valid from the next run on. Stored rows are not evicted. Other queries use these rows, and so do the
+        shortened queries after the overload.
         """
         self._reaches = [
             reach_of(seats, 0, shares) if shares else side.reach
@@ -281,7 +281,7 @@ class MultiJoinKernel:
         return min(complete[input_] for input_ in self.joined[name])
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
-        """Join new rows of all inputs; return one answer for each query.
+        """Join new rows of all inputs. Return one answer for each query.
 
         The rows of each input are in time order.
         """
@@ -363,7 +363,7 @@ class MultiJoinKernel:
         found: dict[str, list[PartialResults]],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Collect the results that end at a node; probe the next states."""
+        """Collect the results that end at a node, and probe further."""
         for name in node.ends:
             own = partials.of(self.state.seats.mask([name]))
             if postponed:

@@ -1,10 +1,10 @@
 """Choice by cost between two forms of a join of several streams (S16, S35).
 
 A tree of two-way joins stores the joined rows of two streams and joins them with the third stream. The
-multi-way join has one state per stream, does not store joined rows, and finds them again for each row of the
-third stream. The tree is cheaper if few rows of two streams match and many rows of the third stream probe.
-The tree needs more memory if many rows match. Costs are counted in comparisons. The tree is chosen if it
-saves a larger factor of comparisons than it adds memory.
+multi-way join has one state per stream and does not store joined rows. The joined rows are found again for
+each row of the third stream. The tree is cheaper if few rows of two streams match and many rows of the third
+stream probe. The tree needs more memory if many rows match. Costs are counted in comparisons. The tree is
+chosen if it saves a larger factor of comparisons than it adds memory.
 """
 
 from __future__ import annotations

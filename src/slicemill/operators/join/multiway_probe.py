@@ -108,7 +108,7 @@ class PartialResults:
     def column(self, input_: int, name: str, kind: pa.DataType) -> pa.Array:
         """Return a column of one input's rows.
 
-        Values that are missing are NULL, and no query reads them.
+        Missing values are NULL. No query reads missing values.
         """
         known = (input_, name)
         if known not in self._fetched:

@@ -304,7 +304,7 @@ class Link:
 
 
 class KeyTable:
-    """Keys of all inputs, and the keys that connect them."""
+    """Keys of all inputs, which connect the inputs of queries."""
 
     def __init__(self, inputs: Sequence[str], members: Sequence[MultiJoinMember]) -> None:
         self.keys: list[list[Keys]] = [[] for _ in inputs]

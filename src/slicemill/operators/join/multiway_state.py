@@ -86,7 +86,8 @@ class MultiJoinState:
         return []
 
 
-# Preparation of arriving rows. System columns are those of `operators.join.block`, and additionally:
+# Preparation of arriving rows. The system columns are described in `operators.join.block`. Additional columns
+# are:
 #
 #     #hash #hash1 …      hash of each key of the input
 #     #key0.0 #key0.1 …   columns of a key, unless equal hashes mean equal keys
@@ -179,7 +180,7 @@ def redistribute_state(
 ) -> MultiJoinState:
     """Return the state of a new cell.
 
-    At least one old state is not None.
+    At least one old cell has state.
     """
     found = next(state for state in states if state is not None)
     whole = MultiJoinState(found.seats, measures=found.measures)

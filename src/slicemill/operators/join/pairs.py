@@ -83,7 +83,7 @@ class Pairs:
         return len(self.wanted)
 
     def moments(self) -> pa.Array:
-        """Return the timestamps of results, which are those of the newer rows."""
+        """Return the timestamps of results: the newer rows' timestamps."""
         return self._of_probes("now", lambda probing: probing.block.times)
 
     def seqs(self) -> pa.Array:
@@ -179,7 +179,7 @@ class Pairs:
     def _column(self, side: int, name: str, kind: pa.DataType) -> pa.Array:
         """Return a column of one side.
 
-        Values that are missing are NULL, and no query reads them.
+        Missing values are NULL. No query reads missing values.
         """
         known = f"{side}{name}"
         if known not in self._fetched:

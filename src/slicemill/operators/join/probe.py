@@ -24,7 +24,7 @@ from slicemill.kernels.kernel import KernelFunction, Signature, kernel
 #     @typed_kernel(types.void(hashes_in, places_out))
 #     def group(hashes, order): ...
 #
-# Arrays of slices are memory-mapped and read-only; other arrays are writable. With inferred types, Numba
+# Arrays of slices are memory-mapped and read-only. Other arrays are writable. With inferred types, Numba
 # would compile a loop for every combination of read-only and writable arrays.
 
 
@@ -414,8 +414,8 @@ def find_alive(
 ) -> None:
     """Mark rows that are still in the window of a selecting query.
 
-    Query q has bit `bits[q]` of word `places[q]`. Its window is in `windows_us` or in `windows_rows`; the
-    value in the other array is negative.
+    Query q has bit `bits[q]` of word `places[q]`. The window of q is in `windows_us` or in `windows_rows`.
+    The value in the other array is negative.
     """
     for row in range(len(times)):
         alive[row] = False

@@ -1,8 +1,8 @@
 """Build a cell's join state after a rescale (S41).
 
 The new state is built from the states of all old cells. A stored row is kept if the new cell stores it, and a
-waiting row if the new cell reads it. Each row is read once, in arrival order. Slices are cut anew into equal
-numbers of rows (S39).
+waiting row if the new cell reads it. Each row is read once, in arrival order. New slices have equal numbers
+of rows (S39).
 
 If several cells find pairs of the same new row, pairs are ordered by the sequence numbers of the older rows.
 A join in a single cell does not store these numbers. Its rows then get negative numbers here, which keep
@@ -59,7 +59,7 @@ def redistribute_state(
 ) -> JoinState:
     """Return the state of a new cell.
 
-    At least one old state exists.
+    At least one old cell has state.
     """
     found = [state for state in states if state is not None]
     whole = JoinState(found[0].seats, measures=found[0].measures)

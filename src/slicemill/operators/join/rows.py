@@ -4,8 +4,8 @@ A new row t matches a stored row u of another input if u is in the window of its
 W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the latest of its rows.
 
 Rows are processed in order of (timestamp, input, arrival), and rows of equal timestamps match. In a self-join
-one stream feeds two ports, and each row matches itself once: the row is stored at port 0, and found when it
-is processed at port 1.
+one stream feeds two ports. Each row matches itself once, because the row is stored at port 0 before it is
+processed at port 1.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class JoinByRows:
     """Inner join.
 
     A result has the columns of all inputs, in FROM order. Results of one new row are ordered by their stored
-    rows, oldest first; the row of the first input varies slowest. With `member_times`, the timestamps of the
+    rows, oldest first. The row of the first input varies slowest. With `member_times`, the timestamps of the
     joined rows are appended (S1), so that an aggregate knows when a result leaves the windows.
     """
 
@@ -104,7 +104,7 @@ class JoinByRows:
         return out
 
     def _all_live(self, combination: Sequence[Timed]) -> bool:
-        """Return True if no row had expired when the others arrived."""
+        """Return True if no row had expired when the other rows arrived."""
         for place, life in enumerate(self._lives):
             if life is not None:
                 end = life(combination[place].row)

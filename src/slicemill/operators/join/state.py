@@ -96,7 +96,7 @@ class SideState:
     cuts_us: tuple[int, ...] | None = None  # ages at which expired rows are evicted; None: not planned yet
     seen: int = 0
     moments: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    # Rows with a NULL key, in time order. Outer joins emit them without a partner.
+    # Rows with a NULL key, in time order. Outer joins emit these rows without a partner.
     lone: pa.Table | None = None
 
     def has_numbers(self) -> bool:
@@ -166,9 +166,9 @@ def table_of(held: Slice | pa.Table) -> pa.Table:
 # Waiting rows have not been joined yet. Slices hold joined rows, which rows of the other side probe. Slices
 # are in time order. New rows become a slice. Small slices are merged as they age, like the runs of an LSM
 # tree, so that each row is rewritten only a few times and few slices have to be probed. When a slice is
-# written, rows that have left the windows of all queries that select them are evicted. A slice is rewritten
-# when enough of its rows have expired (S19). The ages at which a rewrite pays off are planned from
-# statistics (`slices.cuts.cheapest_cuts`).
+# written, its expired rows are evicted. A row has expired when it has left the windows of all queries that
+# select the row. A slice is rewritten when enough of its rows have expired (S19). The ages at which a rewrite
+# pays off are planned from statistics (`slices.cuts.cheapest_cuts`).
 
 
 # Number of slices in the longest window. A slice that has left all windows is dropped without a rewrite.
@@ -393,8 +393,8 @@ class JoinSide:
     def count_by_query(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
         """Count the first rows of a block by query.
 
-        Returns the number of rows that each query selects, and how many of them have no other selecting query
-        with a longer window.
+        Returns two counts by query: selected rows, and selected rows for which the query has the longest
+        window.
         """
         return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 
@@ -402,8 +402,8 @@ class JoinSide:
         """Return the index of the first slice to merge.
 
         All later slices are merged too. An older slice is merged if it has at most twice the rows of all
-        later slices together. Merging it may make the next older slice due, so that one write merges all of
-        them.
+        later slices together. A merge may make the next older slice due. All slices that are due are merged
+        in one write.
         """
         slices, longest = self.state.slices, self.reach.longest_us
         bounded = not self.reach.counts and longest != FOREVER

@@ -189,7 +189,7 @@ class JoinStep:
 #
 # If every cell of the unit reads all rows, each cell stores only one stripe, a hash range of sequence
 # numbers. The pair is found by the cell that stores the older row, and by no other cell (PSP-D, S33). New
-# rows of all stripes probe. Among the new rows, they match only rows of the cell's own stripe.
+# rows of all stripes probe. Among the new rows, a probing row matches only rows of the cell's own stripe.
 #
 # A query that is added later gets only pairs whose rows have both arrived since the query started. If
 # another query has stored rows that the new query would also have stored, the new query uses them (S23).
@@ -236,8 +236,8 @@ class JoinKernel:
         self._measures_keys = cell.count > 1 and not cell.tied and bool(operator.keys[0])
         self.key_work = NO_WORK  # rows and pairs by key in the last run
         self.foreign = 0  # rows of the last run that another cell counts
-        # Once sequence numbers are stored, keep storing them, because the order of results may depend on
-        # them.
+        # If stored rows have sequence numbers, new rows need them too, because the order of results may
+        # depend on the numbers.
         self._asked = [
             cell.tied
             or reads_row_numbers(operator, side)
@@ -299,8 +299,8 @@ class JoinKernel:
     def shorten(self, shares: Mapping[str, float]) -> None:
         """Probe only the newest part of these queries' windows (S55).
 
-        Valid from the next run on. Stored rows are not evicted, because other queries use them, and these
-        queries use them again after the overload.
+        Valid from the next run on. Stored rows are not evicted. Other queries use these rows, and so do the
+        shortened queries after the overload.
         """
         self._reaches = [
             reach_of(self.state.seats, side, shares) if shares else self._sides[side].reach for side in SIDES

@@ -2,8 +2,8 @@
 
 All tuples that a window may still show are sorted by partition. One pass finds the runs. Each window then
 emits its part of the runs. The time is proportional to the number of stored tuples and output rows, for any
-slide. Results do not depend on the division of the input into tables, and equal those of coalescing row by
-row.
+slide. Results do not depend on the division of the input into tables. Coalescing row by row has the same
+results.
 """
 
 from __future__ import annotations

@@ -425,7 +425,8 @@ Records: TypeAlias = NDArray[Any]
 SLACK = 64
 NONE = -1
 
-# Columns of slots. A free slot has no partition. The first STORED columns are stored; the others are derived.
+# Columns of slots. A free slot has no partition. The first STORED columns are stored, and the other columns
+# are derived.
 BEGIN, END, CODE, RUN, TIES, PART, ROW, BEFORE, AFTER, OWNER = range(10)
 STORED = 7
 # Columns of partitions: linked list, newest tuple, and last known run.

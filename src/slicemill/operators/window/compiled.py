@@ -213,7 +213,7 @@ class RoutineMember:
 class RoutineState:
     """State of a routine for one call, or for joint calls.
 
-    `costs` never change for a routine, because its state layout depends on them.
+    `costs` never change, because the layout of the state depends on the costs.
     """
 
     partition_by: tuple[Expr, ...]

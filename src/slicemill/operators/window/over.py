@@ -9,7 +9,7 @@ later tuples begin and end later:
                           [---)
 
 This module evaluates all calls of a query. `over_groups` evaluates the calls with the same window, and
-`running` aggregates over unbounded windows. Results are bit-identical to those of the oracle, for any
+`running` aggregates over unbounded windows. Results are bit-identical to the oracle's results, for any
 division of the input into runs. For example, sums are computed as integers of arbitrary precision.
 """
 

@@ -35,7 +35,7 @@ from slicemill.operators.window.running import GroupedRows, RunningAggregate, ad
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
 _EARLIEST = -(2**63)
-LEAST_PANE = 32  # minimum rows of a pane; smaller panes need more memory than they save
+LEAST_PANE = 32  # minimum rows of a pane; a smaller pane needs more memory than it saves
 
 
 @stored_as("over.group", version=2, upgrade={1: lambda plain: {**plain, "running": None, "last": None}})
@@ -43,8 +43,8 @@ LEAST_PANE = 32  # minimum rows of a pane; smaller panes need more memory than t
 class OverGroupState:
     """State of a group: rows that later windows read.
 
-    The first `passed` rows have expired. `ones` has, by call, the number of ones in each partition since the
-    start.
+    The first `passed` rows have expired. `ones` has, by call, the number of values equal to 1 in each
+    partition since the start.
 
     A window with SLIDE that is unbounded or counts rows in panes has compacted rows in `past`. `summaries`
     are their accumulators, if rows alone are not sufficient.
@@ -94,7 +94,7 @@ class SortedRows:
     """Rows sorted by partition, then by arrival.
 
     `order` has the index of each sorted row in `table`. The first `kept` rows of `table` are from earlier
-    runs. `looked_at` marks the stored rows that this run reads; partitions without new tuples are not
+    runs. `looked_at` marks the stored rows that this run reads. Partitions without new tuples are not
     evaluated.
     """
 
@@ -481,7 +481,7 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
 def _rows_of(state: OverGroupState, partitions: Int64s) -> tuple[pa.Table | None, Bools, int]:
     """Return the stored rows of partitions, a mask, and their number.
 
-    The mask is True for all rows, because the run reads them all.
+    The mask is True for all rows, because the run reads all rows.
     """
     assert state.last is not None, "made when the run began"
     rows, numbered = state.last.of(partitions)

@@ -223,7 +223,7 @@ def view_of(
 ) -> PaneView:
     """Return the view of entries whose pattern is selected.
 
-    Panes that begin before `since` are excluded. `ordered` is sorted by key; several views share it.
+    Panes that begin before `since` are excluded. `ordered` is sorted by key, and is shared by several views.
     """
     wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
     columns = ordered if wanted.all() else take_partials(ordered, np.flatnonzero(wanted))

@@ -519,7 +519,8 @@ def first_end_after(ts: int, slide: int) -> int:
 class GroupWindows:
     """`GROUP BY` over `[RANGE … SLIDE …]`: one row per non-empty window.
 
-    If `grows` is set, windows are cumulative: they begin at multiples of `length` and end at each slide.
+    If `grows` is set, windows are cumulative. A cumulative window begins at a multiple of `length`, and one
+    window ends at each slide.
     """
 
     length: int

@@ -175,7 +175,7 @@ _PANES_KINDS = (
 #
 # RANGE w SLIDE s has windows that end at the multiples of s and begin w earlier. A pane is the interval
 # between two neighbouring begins or ends of any window that shares the panes. Such panes are never shorter
-# than those of length gcd(w, s), and often much longer:
+# than gcd(w, s), and often much longer:
 #
 #     RANGE 7 SLIDE 10     ends    0         10        20
 #                          begins     3         13        23          4 edges in 20; panes of
@@ -456,7 +456,7 @@ def describe_windows(aggregate: RelationAggregate) -> Description:
 def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
     """Return the group keys as partitioning keys.
 
-    None for ROWS windows, because they count the rows of all groups.
+    None for ROWS windows, which count the rows of all groups.
     """
     if aggregate.windows[0][1].frame is not FrameUnit.RANGE or not aggregate.group_by:
         return None

@@ -35,7 +35,7 @@ def windows_taken_over(operator: WindowAggregate, state: object, calls: Sequence
 
 
 def with_columns(group: OverGroupState, names: Mapping[str, str]) -> OverGroupState:
-    """Rename a group's stored arguments; drop those without a new name."""
+    """Rename a group's stored arguments, and drop arguments without name."""
 
     def renamed(table: pa.Table) -> pa.Table:
         chosen = {name: names.get(name, name) for name in table.column_names if _is_kept(name, names)}

@@ -102,8 +102,8 @@ def complete_from(
 def _side_complete_from(stored: JoinMember, side: int, since: int | None) -> int | None:
     """Return the time from which stored rows are complete.
 
-    `since` is the start of the query, shifted as if all its windows were as long as the longest window. Rows
-    of a shorter window are complete from a later time.
+    The results of the query are complete from `since` plus its longest window on. Rows of a shorter window
+    then only have to be complete from a later time on.
     """
     longest, window = stored.history_us, stored.windows[side].extent
     return since if since is None or longest is None or window is None else since + longest - window
@@ -117,9 +117,9 @@ def admit_queries(
 ) -> tuple[Covers, dict[str, int | None]]:
     """Let added queries use rows that are stored for other queries.
 
-    `members` are the joins of each query. `since` is the start of each query; for queries in `joining` it is
-    now. `newcomers` were added before, and have no stored rows yet. Returns all newcomers, and the start of
-    each query. The start of a query that uses stored rows is earlier than now.
+    `members` are the joins of each query. `since` is the start of each query, which is now for queries in
+    `joining`. `newcomers` were added before, and have no stored rows yet. Returns all newcomers, and the
+    start of each query. The start of a query that uses stored rows is earlier than now.
     """
     stored = [
         (query, member)

@@ -99,7 +99,7 @@ def _length(workload: JoinWorkload, objective: Objective, side: int, start: floa
 # Cheapest cuts for slices that are files (S3, S17-S20).
 #
 # An operator that processes row by row pays for evicting, routing and a union at every cut. A slice in a file
-# has none of these costs: a probe reads only the rows of its key, a table maps the age of a pair to queries,
+# has none of these costs. A probe reads only the rows of its key, a table maps the age of a pair to queries,
 # and expired files are deleted whole. A cut costs `rewriting` comparisons (Csys) for each row that reaches
 # it, because the rows are scanned and those that pass are rewritten. Beyond the cut, rows that no query
 # selects are neither stored nor compared. A cut therefore pays off only if a selective query has a longer
@@ -296,7 +296,7 @@ def mean_predicate_tests(members: Sequence[Member], side: int, piece: AgeSpan, a
     """Return the mean number of predicates tested on a result.
 
     Results have already passed the filter for `among`. A predicate is tested on results up to the longest
-    window of its queries; see `count_predicate_tests`.
+    window of its queries (see `count_predicate_tests`).
     """
     in_front = [set(predicates(members, stream, among)) for stream in (0, 1)]
     until: dict[tuple[int, Hashable], float] = {}

@@ -62,8 +62,8 @@ class JoinWorkload:
 
 # Queries of a shared window join, with windows and predicates (S2, S19).
 #
-# Bit k of every mask is the k-th member. The planner does not look into predicates. It only compares them and
-# uses their selectivities.
+# Bit k of every mask is the k-th member. The planner does not look into predicates. The planner only compares
+# predicates and uses their selectivities.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class MemberSide:
     """Window and predicate of a query on one stream.
 
     The query reads rows with 0 <= age < window for which the predicate is true. The window is in any unit of
-    time, or in rows; rates use the same unit. `predicate` is None if the query selects all rows.
+    time, or in rows. Rates use the same unit. `predicate` is None if the query selects all rows.
     """
 
     window: float
@@ -205,8 +205,9 @@ def count_predicate_tests(members: Sequence[Member], among: int, of: int) -> int
 class AgeSpan:
     """Rows of one stream with start <= age < end.
 
-    `whole` is the mask of queries that take all pairs of this span. `inside` has, for each window that ends
-    inside the span, the queries that take pairs younger than the window; ascending.
+    `whole` is the mask of queries that take all pairs of this span. `inside` has (window, mask of its
+    queries) for each window that ends inside the span, ascending. These queries take only pairs younger than
+    the window.
     """
 
     start: float
@@ -250,7 +251,7 @@ def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeS
 
 
 def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[AgeSpan, ...]:
-    """Return one span per end; the first span begins at age 0."""
+    """Return one span per end. The first span begins at age 0."""
     if any(a > b for a, b in pairwise((0.0, *ends))):
         raise SlicemillError(f"the ends of slices must ascend from 0: {list(ends)}")
     return tuple(span(members, side, start, end) for start, end in pairwise((0, *ends)))
