@@ -3,8 +3,7 @@
 The versions of the second input are stored as an LSM tree. A *version* of a key is a row of the second input.
 New versions become a *run*, sorted by (key, time). Runs of similar size are merged, so that a row probes few
 runs, and each version is rewritten only a few times. A merge evicts versions that no row can match any more.
-These are the versions of a key that have a successor which is not later than any future row of the first
-input.
+A version is evicted if the next version of its key is not later than any future row of the first input.
 """
 
 from __future__ import annotations

@@ -383,7 +383,7 @@ def _describe_lookup(lookup: Lookup, node: Node, graph: QueryGraph) -> Descripti
 
 
 def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
-    """Return True for a table, False for a stream's view."""
+    """Return True for a table, False for a view of a stream."""
     return isinstance(graph[node.inputs[1]].operator, Scan)
 
 

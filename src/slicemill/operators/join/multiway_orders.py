@@ -154,7 +154,7 @@ class JoinOrderGroup:
         return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
 
     def store_late(self, input_: int, rows: pa.Table, words: Words) -> None:
-        """Store rows that wait only in this line."""
+        """Store rows that still wait in this line."""
         wanted = words.any(axis=1)
         if wanted.any():
             self.late[input_].arrive(replace_masks(rows, words).filter(pa.array(wanted)).combine_chunks())

@@ -93,7 +93,7 @@ class JoinMember:
         return sum(known) if len(known) == len(extents) else None
 
     def side_of(self, _: JoinMember, side: int) -> int | None:
-        """Return the side that reads the same input as the other's."""
+        """Return the side with the same input as `side` of another join."""
         return side
 
 

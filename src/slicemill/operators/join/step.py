@@ -489,7 +489,7 @@ class JoinKernel:
         return new
 
     def _foreign(self, prepared: pa.Table) -> int:
-        """Count arriving rows of heavy keys from other home cells."""
+        """Count arriving rows of heavy keys with another home cell."""
         away = [key for key in self._heavy if key.home != self._cell.number]
         if not away:
             return 0

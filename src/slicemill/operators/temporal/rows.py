@@ -157,7 +157,7 @@ class AccuracyMeter:
         return run.last_begin >= now - self._extent
 
     def _begin(self, partition: AccuracyPartition, run: OriginalRun, first: int | None, now: int) -> int:
-        """Return the begin of a run in the window, if known.
+        """Return the known begin of a run in the window.
 
         A run begins with its first tuple in the window.
         """

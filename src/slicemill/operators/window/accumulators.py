@@ -91,7 +91,7 @@ def _stores_arguments(call: Call) -> bool:
 
 
 def is_by_itself(call: Call) -> bool:
-    """Return True if an unbounded call's state may change its index."""
+    """Return True if a call's state does not depend on its index."""
     return _stores_arguments(call) and len(stored(call)) <= 1
 
 

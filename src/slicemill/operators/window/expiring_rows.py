@@ -112,7 +112,7 @@ class CountWindowStep:
 
 
 def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
-    """Return a step that uses OVER, if its results are equal."""
+    """Return a step that uses OVER; None if results would differ."""
     window = counting_window(operator, context.catalog)
     if window is None:
         return None
@@ -542,7 +542,7 @@ class CountedWindowsStep(_RelationWindowsStep):
 def relation_windows(
     operator: RelationAggregate, context: StepContext
 ) -> TimedWindowsStep | CountedWindowsStep:
-    """Return the step of an aggregate over unordered expiries."""
+    """Return the step for rows that expire in any order."""
     _, window = operator.windows[0]
     if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"

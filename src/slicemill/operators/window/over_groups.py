@@ -65,7 +65,7 @@ class OverGroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpan:
-    """Partitions of a run's tuples, and its two watermarks."""
+    """Partitions of new tuples, and the watermarks before and after a run."""
 
     partitions: NDArray[np.int32]
     count: int  # number of partitions
@@ -427,7 +427,7 @@ class OverGroup:
         state.past, state.summaries = past, summaries
 
     def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
-        """Return the number of rows that time has expired."""
+        """Return the number of expired rows of a time window."""
         limit, passed = max(span.now - self._extent, _EARLIEST), 0
         for table in tables:
             found = int(np.searchsorted(_numpy(table, TIME), limit))

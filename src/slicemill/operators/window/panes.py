@@ -461,7 +461,7 @@ class TupleSelection:
         return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
 
     def _needs(self, name: str, selected: SelectedTuples) -> Bools:
-        """Return the mask of tuples whose keys a query reads."""
+        """Return the mask of tuples that the query's windows contain."""
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(

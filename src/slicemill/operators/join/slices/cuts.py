@@ -129,7 +129,7 @@ class SetWiseStream:
 
 
 def finest_cuts(stream: SetWiseStream) -> Ends:
-    """Return the Mem-Opt cuts, which store each row least long."""
+    """Return the Mem-Opt cuts, which minimize the time rows are stored."""
     return stream.windows
 
 

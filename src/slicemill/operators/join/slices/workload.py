@@ -113,7 +113,7 @@ class Member:
 
 
 def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
-    """Return a member with equal windows and a left predicate."""
+    """Return a member with equal windows and a predicate on the left."""
     return Member(query, (MemberSide(window, predicate, selectivity), MemberSide(window)))
 
 
